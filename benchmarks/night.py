@@ -187,7 +187,7 @@ class Night:
             writer.writerow(("clip_id", "movie_id", "start_s", "end_s"))
             writer.writerows(rows)
         self.n_clips = len(rows)
-        self.run("manifest", "import", "csv", str(path), "-o", "clips")
+        self.run("manifest", "import", str(path), "-o", "clips")
         self.run("manifest", "link", "clips", str(films[0].parent))
 
     def run(self, *words: str) -> str:

@@ -1,7 +1,7 @@
 """The functions of the commands by name: `obygaze store verify` is `og.store.verify`.
 
-The names are those of the commands, with `_` in place of `-` and of blanks, such as
-`og.manifest.import_csv`. A name that Python reserves ends with `_`: `og.store.import_`.
+The names are those of the commands, with `_` in place of `-` and of blanks. A name that Python
+reserves ends with `_`: `og.store.import_`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def names() -> list[str]:
 def python_name(words: Iterable[str]) -> str:
     """Return the name of a function: the words of its command in the group.
 
-    >>> python_name(["import", "liris-accede"])
-    'import_liris_accede'
+    >>> python_name(["import"])
+    'import_'
     """
     name = "_".join(words).replace("-", "_")
     return f"{name}_" if keyword.iskeyword(name) else name

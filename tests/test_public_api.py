@@ -20,8 +20,8 @@ import pytest
 
 import obygaze as og
 from obygaze.cli import root
+from obygaze.films import import_manifest
 from obygaze_features.core.function_commands import parse_docstring
-from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.store import verify
 
 ROOMS = [
@@ -113,6 +113,7 @@ OTHER_NAMES = {
     "extract text": "extraction.text",
     "extract captions": "extraction.captions",
     "extract words": "extraction.words",
+    "manifest import": "manifest.import_",
     "store import": "store.import_",
 }
 
@@ -134,7 +135,7 @@ def test_every_command_is_a_function_of_og() -> None:
     functions = dict(functions_of_commands())
     assert set(OTHER_NAMES) <= set(functions)
     assert functions["store verify"] is verify
-    assert functions["manifest import csv"] is csv_table.read
+    assert functions["manifest import"] is import_manifest
     assert functions["extract run"] is og.extract
     for name in ("compare", "report", "run", "search", "train"):
         assert functions[name] is getattr(og, name)

@@ -173,7 +173,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
         raise FixInput(
             f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
             where=manifest.name,
-            hint="obygaze manifest import liris-accede --help",
+            hint="obygaze manifest import --help",
         )
     return classes
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
         measure_agreement as measure_agreement,
     )
     from obygaze.films.clip_spans import read_clip_spans as read_clip_spans
-    from obygaze.films.exchange import export_segments as export_segments
+    from obygaze.films.formats import export_manifest as export_manifest
+    from obygaze.films.formats import import_manifest as import_manifest
     from obygaze.films.labels import project_segments as project_segments
     from obygaze.films.mark_tables import Marks as Marks
     from obygaze.films.mark_tables import Segment as Segment

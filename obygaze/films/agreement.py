@@ -411,7 +411,7 @@ def _refuse_ratings(manifest: Manifest) -> None:
             "agreement is measured on what several annotators said of clips, or on times of films:"
             " nobody else annotated these clips, and none has times (start_s, end_s)",
             where=manifest.name,
-            hint="import a table with the labels of each annotator: obygaze manifest import csv"
+            hint="import a table with the labels of each annotator: obygaze manifest import"
             " --help",
         )
     own = label_columns(manifest.clips) or own_columns(manifest.columns)

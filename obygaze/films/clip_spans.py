@@ -70,7 +70,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         raise FixInput(
             "this is a manifest of windows: its table has a row for each film, not for each clip",
             where=str(path),
-            hint=f"obygaze manifest export csv {manifest} -o {written}, then --clips {written}",
+            hint=f"obygaze manifest export {manifest} {written}, then --clips {written}",
         )
     pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_TIMES)
     if not violations and not any(columns.issuperset(pair) for pair in pairs):

@@ -1,4 +1,4 @@
-"""`obygaze manifest export` and `manifest import segments`: marks and scores of other programs.
+"""Marks and scores in files of other programs: ELAN, WebVTT, tables of marks.
 
 Times are exact fractions of frames. Milliseconds are rounded up, so that a player that seeks to
 one shows the frame; reading takes the nearest frame.
@@ -6,13 +6,13 @@ one shows the frame; reading takes the nearest frame.
 
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
@@ -20,7 +20,6 @@ from obygaze.films.film_rates import (
     FilmRates,
     Fps,
     compare_with_video,
-    fps_words,
     video_of_film,
 )
 from obygaze.films.mark_tables import (
@@ -42,17 +41,9 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
-from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import (
-    OF_WORDS,
-    SUBTITLES,
-    USE_OF_WORDS,
-    number_of_cell,
-    open_file,
-    read_table,
-)
+from obygaze_features.core.tables import number_of_cell, open_file, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -92,10 +83,10 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concepts
 
-Format = Literal["csv", "elan", "vtt"]
-FORMATS = get_args(Format)
+Format = Literal["elan", "vtt"]
 ELAN = ".eaf"
 VTT = ".vtt"
+ENDINGS: Mapping[Format, str] = {"elan": ELAN, "vtt": VTT}
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 # The columns of a manifest or a table of marks that files of marks have, or do without: times and
 # ids of marks are made anew.
@@ -179,7 +170,7 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
         "nothing to export: no clip has a level or a concept",
         where=manifest.name,
         hint="--predictions TABLE, for what a model says of the clips; levels are those of a table:"
-        " obygaze manifest import csv TABLE --map level=COLUMN",
+        " obygaze manifest import TABLE --map level=COLUMN",
     )
 
 
@@ -345,65 +336,47 @@ class ExportedSegments:
         return sentences
 
 
-def export_segments(
-    kind: Annotated[Format, Option(metavar="FORMAT")],
+def export_table(
     manifest: PathLike | Manifest,
+    output: Path,
     *,
-    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    fps: Fps = None,
-    folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:
-    """Write segments for other programs.
+    """Write all clips of a manifest as a table, and beside it what annotators say."""
+    marked = read_manifest(manifest, workspace=workspace)
+    # Windows have the rate of their film, which is no column of their manifest.
+    columns = with_columns_of(marked.clips, marked.columns)
+    cells = replace(marked, columns=columns).cells_by_column()
+    said = annotations_to_csv(marked.annotations)
+    beside = {annotators_of(output): said} if said else {}
+    remove_annotations(beside, output, force=force)
+    path = write_table(output, cells, force=force)
+    write_all_new(beside, force=force)
+    left_out = _header_left_out(marked.header)
+    if marked.header.unit != "clip":
+        left_out += (f"that the rows are {marked.header.unit}s",)
+    mapping = _mapping_of_header(marked.header)
+    return ExportedSegments((path, *beside), left_out=left_out, mapping=mapping)
 
-    FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
-    film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
-    it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
-    .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
-    predictions.csv of a run, of which guesses are left out if it has models. What annotators say is
-    in a table beside that of csv, films.annotators.csv.
 
-    Args:
-        kind: The format.
-        manifest: The segments, or clips with levels or concepts.
-        predictions: CSV of clips with scores, instead of the levels.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one.
-        folder: The folder for the files; of csv the file.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
+def _export_marks(
+    kind: Format,
+    manifest: PathLike | Manifest,
+    output: Path,
+    *,
+    predictions: PathLike | None = None,
+    fps: Fps = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ExportedSegments:
+    """Write the marks of a manifest, or of a table of marks, as a file for each film.
 
-    Commands:
-        obygaze manifest export csv films -o films.csv
-        obygaze manifest export elan mobygaze -o elan
-        obygaze manifest export elan segments/films.ada.csv -o elan
-        obygaze manifest export vtt films --predictions predicted.csv -o subtitles
+    Of one film, `output` may be the file; else it is the folder.
     """
-    if kind not in FORMATS:
-        raise FixUsage(f"unknown format {kind!r}", hint=f"one of {', '.join(FORMATS)}")
     table = None if predictions is None else Path(predictions)
-    if kind == "csv":
-        if table is not None or fps is not None:
-            raise FixUsage("--predictions and --fps are for elan and vtt")
-        marked = read_manifest(manifest, workspace=workspace)
-        # Windows have the rate of their film, which is no column of their manifest.
-        columns = with_columns_of(marked.clips, marked.columns)
-        cells = replace(marked, columns=columns).cells_by_column()
-        path = Path(folder)
-        said = annotations_to_csv(marked.annotations)
-        beside = {annotators_of(path): said} if said else {}
-        remove_annotations(beside, path, force=force)
-        path = write_table(path, cells, force=force)
-        write_all_new(beside, force=force)
-        left_out = _header_left_out(marked.header)
-        if marked.header.unit != "clip":
-            left_out += (f"that the rows are {marked.header.unit}s",)
-        mapping = _mapping_of_header(marked.header)
-        written = (path, *beside)
-        return ExportedSegments(written, left_out=left_out, mapping=mapping)
     without_times: list[str] = []
-    left_out = ()
+    left_out: tuple[str, ...] = ()
     changed = ""
     rates = FilmRates(fps, Workspace.of(workspace))
     marks_table = _table_of_marks(manifest)
@@ -423,12 +396,21 @@ def export_segments(
         else:
             changed = _changed_since_run(table, marked)
     of_rates = tuple(rates.warnings())  # refuses before anything is written
-    files = exported_files(films, kind, Path(folder))
+    is_file = _ending(output) == ENDINGS[kind]
+    if is_file and len(films) > 1:
+        raise FixUsage(
+            f"{output.name} is of one film, and the marks are of {len(films)}",
+            where=str(manifest),
+            hint=f"{shell_word(output.with_suffix(''))} --as {kind} makes a folder of files",
+        )
+    files = exported_files(films, kind, output.parent if is_file else output)
     if not files:
         raise FixInput(
             "nothing to export: there is only time that was watched",
             where=str(manifest),
         )
+    if is_file:
+        files = dict.fromkeys([output], *files.values())
     write_all_new(files, force=force)
     n_watched = 0
     if kind == "vtt":
@@ -441,6 +423,10 @@ def export_segments(
         changed,
         of_rates,
     )
+
+
+export_elan = partial(_export_marks, "elan")
+export_vtt = partial(_export_marks, "vtt")
 
 
 def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
@@ -502,7 +488,7 @@ def _mapping_of_header(header: Header) -> str:
     if not of_mapping:
         return ""
     return (
-        "send with the file what manifest import csv reads from a --mapping file:"
+        "send with the file what manifest import reads from a --mapping file:"
         f" {'; '.join(of_mapping)}"
     )
 
@@ -558,63 +544,42 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
 
 def import_segments(
     files: Sequence[str | Path],
-    name: Annotated[str, PYTHON_ONLY],
+    name: str,
     fps: Fps = None,
     *,
-    mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
-    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
+    mapping: TierMapping | str | Path | None = None,
+    write_mapping: str | Path | None = None,
     workspace: PathLike | None = None,
 ) -> ImportedManifest:
-    """Read segments from ELAN, WebVTT, or a table of marks.
+    """Read marks from ELAN, WebVTT, or tables of marks.
 
-    FILES are .eaf and .vtt, each called after its film, and tables of marks as for `manifest
-    project`. The film of an .eaf of others is that of the video which it names: the one that a
-    manifest is linked to, else the video's name. What was watched is read from FILE.watched.csv
-    beside a table.
-
-    ELAN files that `manifest export elan` wrote are read as they are, with what was corrected in
-    them. Of other files a mapping says what each tier is and what its words mean; --write-mapping
-    writes a draft of it. The output says what each tier is.
+    `.eaf` and `.vtt` files are called after their film. The film of an `.eaf` of others is that of
+    the video which it names: the one that a manifest is linked to, else the video's name.
 
     Args:
-        files: The files.
+        files: The files; those with another ending are tables of marks.
         name: The name of the manifest.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one. A video is one that a manifest is linked to, or that the ELAN
-            file names.
-        mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
-        write_mapping: Write the mapping of ELAN files that was used to this file; of files that
-            cannot be read without one, a draft, with a ? for all that is to be said.
+        fps: Frames per second of films without a video and a column framerate.
+        mapping: What tiers of ELAN are, and what their words mean, or its file.
+        write_mapping: A file for the mapping of ELAN files that was used; of files that cannot be
+            read without one, for a draft.
         workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest import segments tt0108160.eaf -o marks
-        obygaze manifest import segments lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
-        obygaze manifest import segments segments/films.ada.csv -o ada
-        obygaze manifest import segments own.eaf --fps 25 --write-mapping tiers.toml -o own
-        obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     paths = own_tables([Path(file) for file in files])
     given = mapping
     if not isinstance(mapping, TierMapping):
         mapping = read_tier_mapping(Path(mapping)) if mapping else TierMapping()
     documents = {
-        path: ElanDocument(path, mapping) for path in paths if path.suffix == ELAN
+        path: ElanDocument(path, mapping) for path in paths if _ending(path) == ELAN
     }
     try:
         _check_tiers([*documents.values()], mapping, draft_hint("tiers.toml", given))
     except FixInput as error:
         if write_mapping is not None and error.details:
-            typed = shlex.join(map(str, files))
-            for rate in fps_words(fps):
-                typed += f" --fps {shell_word(rate)}"
-            target = shell_word(write_mapping)
-            reread = f"obygaze manifest import segments {typed} --mapping {target} -o"
             tiers: list[Tier] = []
             for document in documents.values():
                 tiers += document.tiers
-            draft = draft_of_tiers(tiers, mapping, f"{reread} {shell_word(name)}")
-            write_draft(write_mapping, draft, error)
+            write_draft(write_mapping, draft_of_tiers(tiers, mapping), error)
         raise
     importer = _Importer(FilmRates(fps, Workspace.of(workspace)), mapping, documents)
     for path in paths:
@@ -633,6 +598,10 @@ def import_segments(
             roles.update({tier.name: tier.role for tier in filled})
         write_mapping_file(Path(write_mapping), replace(mapping, tiers=roles))
     return importer.manifest(name, paths)
+
+
+def _ending(path: Path) -> str:
+    return path.suffix.lower()
 
 
 def _check_tiers(
@@ -691,20 +660,10 @@ class _Importer:
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
-        if path.suffix in TABLE_ENDINGS:
-            self._read_table(path)
-        elif path.suffix in (ELAN, VTT):
+        if _ending(path) in (ELAN, VTT):
             self._read_film(path)
         else:
-            shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
-            expected = f"expected a file named {shown}"
-            if path.suffix.lower() in SUBTITLES:
-                problem = f"{OF_WORDS}; {expected}"
-                raise FixUsage(problem, where=str(path), hint=USE_OF_WORDS)
-            hint = ""
-            if path.is_dir():
-                hint = f"the files in it, such as {shell_word(path)}/*{ELAN}"
-            raise FixUsage(expected, where=str(path), hint=hint)
+            self._read_table(path)
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
@@ -735,7 +694,7 @@ class _Importer:
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         rate = None
-        if path.suffix == ELAN:
+        if _ending(path) == ELAN:
             document = self.documents[path]
             video = document.video
             rate = document.frame_rate
@@ -880,7 +839,7 @@ class _Importer:
         for (tier_name, made_of), number in n_files.items():
             files = "" if len(self.documents) == 1 else f" ({count(number, 'file')})"
             notes.append(f"tier {tier_name}: {made_of}{files}")
-        if any(path.suffix == VTT for path in paths):
+        if any(_ending(path) == VTT for path in paths):
             notes.append("WebVTT does not say what was watched: all of a film counts")
         facts: dict[str, Any] = {"tiers": tiers} if tiers else {}
         if self.mapping.levels:

@@ -35,10 +35,8 @@ MOST_APART_S = 1.0
 OTHER_RATE = Fraction(1, 2000)
 
 
-Fps: TypeAlias = Annotated[
-    float | str | Fraction | Sequence[str] | None,
-    Option("--fps", metavar="RATE|FILM=RATE", is_repeated=True),
-]
+FPS = Option("--fps", metavar="RATE|FILM=RATE", is_repeated=True)
+Fps: TypeAlias = Annotated[float | str | Fraction | Sequence[str] | None, FPS]
 
 
 def fps_words(fps: Fps) -> Sequence[float | str | Fraction]:

@@ -85,7 +85,7 @@ class ProjectedLabels:
         if not self.outputs:
             return [summary]
         output = self.outputs[0]
-        command = f"next: obygaze manifest import csv {shell_word(output)}"
+        command = f"next: obygaze manifest import {shell_word(output)}"
         own: dict[str, None] = {}
         for row in projection.merged:
             own.update(dict.fromkeys(row.concepts))

@@ -219,7 +219,7 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | FilmRates = None) ->
             segments.append(segment)
     hint = None
     if lacks_columns:
-        hint = "obygaze manifest import csv --help; its manifest of such a table is read here, too"
+        hint = "obygaze manifest import --help; its manifest of such a table is read here, too"
     raise_together("the marks cannot be read", *all_violations, hint=hint)
     segments += _seen_in_marks(segments, recorded)
     titles = {}

@@ -143,17 +143,16 @@ class Tier:
         return f"{self.role} of {self.annotator}"
 
 
-def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> str:
+def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping) -> str:
     """Return the text of a mapping of tiers that cannot be read, with `?` for what is not known.
 
     Args:
         tiers: The tiers of all files.
         mapping: What is known already.
-        reread: The command that reads the files with the draft.
     """
     lines = [
-        "# Write something in place of each ?; lines of words that nothing reads may stay. Then:",
-        f"# {reread}",
+        "# Write something in place of each ?; lines of words that nothing reads may stay. Then",
+        "# import the files again, with this one as --mapping.",
     ]
     texts = []
     for tier in tiers:

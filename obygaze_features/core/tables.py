@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
+from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workbooks import (
@@ -58,7 +59,7 @@ NO_TABLES = {
     b"\x89HDF": "HDF5",
     b"WEBVTT": "WebVTT",
 }
-# Files with marks in films, which `manifest import segments` reads.
+# Files with marks in films, which `manifest import` reads.
 MARKS = (".eaf", ".vtt")
 # Files of words alone.
 SUBTITLES = (".srt", ".ass")
@@ -220,8 +221,11 @@ def read_table(
     columns, else the first with two cells: a title has one]
     """
     collected = Violations(path) if violations is None else violations
-    if data is None and is_workbook(path):
-        table = _read_workbook(
+    if sheet and not is_workbook(path):
+        problem = "--sheet is for spreadsheets, another file has no sheets"
+        raise FixUsage(problem, where=str(path), hint="leave --sheet out")
+    if data is None and (is_workbook(path) or is_parquet(path)):
+        table = _read_sheet(
             path, required, collected, sheet, header_row, texts, as_written
         )
         if content and not table.rows and not collected:
@@ -229,9 +233,6 @@ def read_table(
         if violations is None:
             collected.raise_if_any("this table cannot be read")
         return table
-    if sheet:
-        problem = "--sheet is for spreadsheets, a text file has no sheets"
-        raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         _refuse_no_table(stream, path)
         lines = _lines(stream if is_strict else _as_utf8(stream, path), collected)
@@ -291,7 +292,7 @@ def read_table(
 def header_of(path: Path) -> tuple[str, ...]:
     """Return the columns of a table; of another text file, a line in pieces."""
     head = None
-    if not is_workbook(path):
+    if not is_workbook(path) and not is_parquet(path):
         # Rows would take much more memory than the file: it may be a table of features.
         with open_file(path) as stream:
             head = b"".join(islice(_as_utf8(stream, path), MOST_TITLES + 2))
@@ -354,11 +355,8 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     stream.seek(0)
     hint = import_of_features(path)
     ending = path.suffix.lower()
-    if ending == ".parquet":
-        csv_path = str(path.with_suffix(".csv"))
-        hint += f"; of clips, pandas.read_parquet({str(path)!r}).to_csv({csv_path!r}) makes a table"
     if ending in MARKS:
-        hint = f"obygaze manifest import segments {shell_word(path)} -o NAME"
+        hint = f"obygaze manifest import {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
         raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():
@@ -367,7 +365,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
             raise FixInput(problem, hint=hint)
 
 
-def _read_workbook(
+def _read_sheet(
     path: Path,
     required: Sequence[str],
     violations: Violations,
@@ -377,7 +375,7 @@ def _read_workbook(
     as_written: Collection[str],
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
-    sheet = read_sheet(path, sheet_name)
+    sheet = read_parquet(path) if is_parquet(path) else read_sheet(path, sheet_name)
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")

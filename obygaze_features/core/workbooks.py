@@ -195,7 +195,7 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint=f"manifest import csv and xlsx have --sheet {shell_word(with_data[0].name)}; for"
+        hint=f"manifest import has --sheet {shell_word(with_data[0].name)}; for"
         " another command save one sheet as CSV",
     )
 

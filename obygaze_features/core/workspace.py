@@ -108,12 +108,16 @@ class Workspace:
         return toml_of(Path(name))
 
     def new_manifest(self, name: PathLike) -> Path:
-        """Return the TOML file of a manifest that will be written."""
-        path = (
-            toml_of(Path(name))
-            if isinstance(name, os.PathLike)
-            else self.manifest(name)
-        )
+        """Return the TOML file of a manifest that will be written; only code may name a path."""
+        if isinstance(name, os.PathLike):
+            path = toml_of(Path(name))
+        else:
+            path = self.manifest(name)
+            if path.parent != self.folder("manifests"):
+                raise FixUsage(
+                    f"invalid name {name!r}: a manifest has a name, not a path",
+                    hint="-o NAME: letters, digits, - and _; -C FOLDER chooses the workspace",
+                )
         check_new_name(path, path.stem)
         return path
 
@@ -262,11 +266,9 @@ class Workspace:
         elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
             message = f"{name} is a film, not a manifest of films"
             films = shell_word(named.parent)
-            hint = f"obygaze manifest import folder {films}"
-        elif is_manifest and named.is_dir():
-            hint = f"obygaze manifest import folder {shell_word(name)}"
-        elif is_manifest and named.suffix in TABLE_ENDINGS and named.exists():
-            hint = f"obygaze manifest import csv {shell_word(name)}"
+            hint = f"obygaze manifest import {films}"
+        elif is_manifest and (named.is_dir() or _is_table(named)):
+            hint = f"obygaze manifest import {shell_word(name)}"
         elif names:
             hint = f"one of {few(names)}"
         else:
@@ -284,6 +286,10 @@ class Workspace:
             )
         _check_bare(name)
         return True
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix in TABLE_ENDINGS and path.exists()
 
 
 def _check_bare(name: str) -> None:

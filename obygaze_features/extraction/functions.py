@@ -275,8 +275,8 @@ def search(
     """Find clips by a text or a clip.
 
     A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
-    words in a store of words, and features that are zeros, are left out.
-    `obygaze manifest export elan MANIFEST --predictions FILE` makes segments of what -o writes.
+    words in a store of words, and features that are zeros, are left out. `obygaze manifest export
+    MANIFEST FOLDER --as elan --predictions FILE` makes segments of what -o writes.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
     pad a short clip do not count. The store is read part by part.

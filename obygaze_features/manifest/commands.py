@@ -6,7 +6,6 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
-    "import": f"{_HERE}.commands_import:import_",
     "join": f"{_HERE}.adapters.join_table:join_columns",
     "merge": f"{_HERE}.merging:merge_manifests",
     "labels": f"{_HERE}.merging:make_labels",

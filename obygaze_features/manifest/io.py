@@ -109,7 +109,7 @@ def read_manifest(
         if named.is_file() and named != path:
             error.hint = f"{path.stem}, the manifest of this name in the workspace"
         elif os.fspath(manifest).endswith(".csv"):
-            error.hint = f"obygaze manifest import csv {shell_word(manifest)}"
+            error.hint = f"obygaze manifest import {shell_word(manifest)}"
         raise
 
 
@@ -356,7 +356,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
-            hint=f"obygaze manifest export csv {name} -o cut.csv, then obygaze manifest import csv"
+            hint=f"obygaze manifest export {name} cut.csv, then obygaze manifest import"
             " cut.csv -o NAME: clips with the ids of the windows, which can have columns",
         )
     rows = []

@@ -148,6 +148,6 @@ def as_clips(windows: str, name: str = "NAME") -> str:
     """Return the commands that make a manifest of clips, with the times of windows."""
     table = shell_word(f"{windows}.csv")
     return (
-        f"obygaze manifest export csv {shell_word(windows)} -o {table}, then obygaze manifest"
+        f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
         f" import csv {table} -o {shell_word(name)}, which has clips at the times of the windows"
     )

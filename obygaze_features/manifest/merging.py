@@ -43,7 +43,7 @@ ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
 # What must be the same in the headers of all manifests, with a hint.
 SHARED = {
-    "unit": "obygaze manifest import segments reads a table of marks in films as segments",
+    "unit": "obygaze manifest import TABLE --as marks reads a table of marks in films",
     "view": "manifests of one view",
     "films": "import the one without films again, with --map movie_id=COLUMN",
 }
@@ -119,7 +119,7 @@ def make_labels(
         raise FixInput(
             "there is no table of annotators beside this manifest",
             where=before.name,
-            hint="a table with a row or a column for each: obygaze manifest import csv --help",
+            hint="a table with a row or a column for each: obygaze manifest import --help",
         )
     path = Workspace.of(workspace).new_manifest(name)
     after = labelled(replace(before, name=path.stem), rule, orders_of(orders or {}))

@@ -630,7 +630,7 @@ class Manifest:
                 problem = (
                     f"the as_published view needs the published split {PUBLISHED_SPLIT}"
                 )
-                hint = "obygaze manifest import obygaze12 --help"
+                hint = "obygaze manifest import --help"
                 raise FixInput(problem, where=self.name, hint=hint)
             manifest = manifest.with_clips(
                 clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None

@@ -120,9 +120,9 @@ def _clips_named(
     imported = read_folder(path).manifest
     name = shell_word(here.unused_name("manifests", imported.name))
     quoted = shell_word(text)
-    command = f"obygaze manifest import folder {quoted} -o {name}"
+    command = f"obygaze manifest import {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
-    of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
+    of_table = f"obygaze manifest import TABLE -o {name} and {link}"
     if long_clips(imported) and reads_words:
         raise FixInput(
             "no manifest has the clips of the films in this folder, and"

@@ -95,7 +95,7 @@ def import_clips(
     """Make a manifest of a table of clips; a rule makes one label of those of several people."""
     place.write_rows(f"{manifest}.csv", rows)
     by_rule = f"--rule {rule}" if rule else ""
-    place(f"manifest import csv {manifest}.csv {by_rule} -o {manifest}")
+    place(f"manifest import {manifest}.csv {by_rule} -o {manifest}")
 
 
 def make_labels(place: Place, source: str, rule: str, manifest: str) -> None:
@@ -146,12 +146,12 @@ def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> 
 def import_mobygaze(place: Place, rows: Sequence[Row]) -> None:
     """Make the manifest `mobygaze` of the table that is released."""
     place.write_rows("mobygaze.csv", rows, separator=";")
-    place("manifest import mobygaze mobygaze.csv")
+    place("manifest import mobygaze.csv --as mobygaze")
 
 
 def import_accede(place: Place, folder: str) -> None:
     """Make the manifest `liris-accede` of the files that are released."""
-    place(f"manifest import liris-accede {folder}")
+    place(f"manifest import {folder} --as liris-accede")
 
 
 def join_stores(place: Place, stores: Sequence[str], output: str) -> None:

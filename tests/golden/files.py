@@ -249,12 +249,12 @@ def as_text(value: Any) -> str:
 
 def record_tables(place: Place) -> dict[str, Table]:
     """The files for other programs: of manifests, of marks, of predictions, for MediaEval."""
-    place("manifest export csv films -o films-out.csv")
-    place("manifest export csv films -o films-out.xlsx")
+    place("manifest export films films-out.csv")
+    place("manifest export films films-out.xlsx")
     place.write_rows("marks.csv", worlds.drawn_marks())
-    place("manifest import segments marks.csv -o marks")
+    place("manifest import marks.csv --as marks -o marks")
     for format in ("elan", "vtt"):
-        place(f"manifest export {format} marks -o {format}-out")
+        place(f"manifest export marks {format}-out --as {format}")
     train(place, "ridge", "seen", "films", "--set report.replicates=50", output="kept")
     predict(place, "kept", "seen")
     place("models predict kept seen -o predicted.xlsx --force")
@@ -301,7 +301,7 @@ def record_mediaeval(place: Place) -> list[Row]:
     excerpts = worlds.accede_excerpts()
     for name, text in worlds.accede_files(excerpts).items():
         place.write_text(f"annotations/{name}", text)
-    place("manifest import liris-accede annotations")
+    place("manifest import annotations --as liris-accede")
     ids = [{"clip_id": excerpt["name"]} for excerpt in excerpts]
     X = worlds.accede_features(excerpts)
     import_features(place, ids, X, "accede", manifest="liris-accede")

@@ -33,7 +33,7 @@ def workspace(tmp_path_factory):
     (root / "table.csv").write_text("film,clip_id\na,a-1\nb,b-2\n")
     at = ["-C", root]
     csv = root / "clips.csv"
-    call_obygaze(*at, "manifest", "import", "csv", csv, "-o", "films").ok()
+    call_obygaze(*at, "manifest", "import", csv, "-o", "films").ok()
     npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
     terms = ["--manifest", "films", "--licence", "CC0-1.0"]
     call_obygaze(*at, *npz, *terms, "-o", "mine").ok()

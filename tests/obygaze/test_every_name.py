@@ -93,7 +93,7 @@ NAMES = st.one_of(st.sampled_from(ODD), st.text(max_size=12))
 # The command, the kind of what it makes, and the command that reads it.
 COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
     "manifest": (
-        ["manifest", "import", "csv", "one.csv"],
+        ["manifest", "import", "one.csv"],
         "manifests",
         ["manifest", "show"],
     ),

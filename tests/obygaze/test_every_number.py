@@ -43,7 +43,7 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "manifest import segments": ["two.vtt", "--fps", "25", "-o", "again", "--force"],
+    "manifest import": ["two.vtt", "--fps", "25", "-o", "again", "--force"],
     "manifest windows": [
         "videos",
         "-o",
@@ -59,7 +59,9 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
     "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
     "manifest sample": ["timed", "-n", "2", "-o", "drawn", "--force"],
-    "manifest export": ["vtt", "made-up", "--fps", "25", "-o", "exported", "--force"],
+    "manifest export": [
+        *("made-up", "exported", "--as", "vtt", "--fps", "25", "--force"),
+    ],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
     "search": ["sig", "--like", "tt0000001-001"],
     # Before the run, after which nothing is missing.
@@ -74,7 +76,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit eat": ["--vectors", "vectors.npz"],
 }
 TEXT_NUMBERS = {
-    "manifest import segments": ["--fps"],
+    "manifest import": ["--fps"],
     "manifest project": ["--every", "--fps", "--threshold"],
     "manifest agree": ["--every", "--fps", "--threshold"],
     "manifest export": ["--fps"],
@@ -110,10 +112,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "videos").mkdir()
     write_video(root / "videos" / "a.mp4", numbers=range(30))
     (root / "one.csv").write_text("clip_id,movie_id,video\na,a,a.mp4\n")
-    call_obygaze("manifest", "import", "csv", "one.csv", "-o", "clips", cwd=root).ok()
+    call_obygaze("manifest", "import", "one.csv", "-o", "clips", cwd=root).ok()
     timed = "clip_id,movie_id,start_s,end_s\na,one,0,1\nb,one,1,2\nc,two,0,1\n"
     (root / "timed.csv").write_text(timed)
-    call_obygaze("manifest", "import", "csv", "timed.csv", "-o", "timed", cwd=root).ok()
+    call_obygaze("manifest", "import", "timed.csv", "-o", "timed", cwd=root).ok()
     (root / "facts.csv").write_text("clip_id,mood\na,calm\n")
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
     (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")

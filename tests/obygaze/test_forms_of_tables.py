@@ -40,11 +40,15 @@ OTHER_FORMS = {
 COMMANDS = {
     "manifest project": "manifest project segments{} --clips spans{}",
     "manifest agree": "manifest agree segments{} --clips spans{} --permutations 9",
-    "manifest import segments": "manifest import segments segments{} --fps 25 -o t --force",
-    "manifest import": "manifest import csv shots{} -o t2 --force",
+    "manifest import --as marks": (
+        "manifest import segments{} --as marks --fps 25 -o t --force"
+    ),
+    "manifest import": "manifest import shots{} -o t2 --force",
     "manifest show": "manifest show made-up --clips facts{}",
     "manifest join": "manifest join made-up facts{} --force",
-    "manifest export": "manifest export vtt made-up --predictions hits{} --fps 25 --force",
+    "manifest export": (
+        "manifest export made-up . --as vtt --predictions hits{} --fps 25 --force"
+    ),
     "audit captions": "audit captions captions{} --group g",
     "audit gender-score": "audit gender-score scores{}",
 }

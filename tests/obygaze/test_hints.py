@@ -38,10 +38,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         call_obygaze(*words.split(), cwd=root).ok()
     (root / "untimed.csv").write_text("clip_id,movie_id,level\na,tt1,S\nb,tt1,EN\n")
-    words = "manifest import csv untimed.csv -o untimed"
+    words = "manifest import untimed.csv -o untimed"
     call_obygaze(*words.split(), cwd=root).ok()
     (root / "unlabelled.csv").write_text("clip_id,movie_id,start_s,end_s\na,tt1,0,9\n")
-    words = "manifest import csv unlabelled.csv -o unlabelled"
+    words = "manifest import unlabelled.csv -o unlabelled"
     call_obygaze(*words.split(), cwd=root).ok()
     (root / "videos").mkdir()
     return root
@@ -65,11 +65,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("video probe videos", ["this is a folder", "choose one of the files in it"]),
         (
-            "manifest export vtt untimed -o out",
+            "manifest export untimed out --as vtt",
             ["nothing to export: 2 clips without times"],
         ),
         (
-            "manifest export vtt unlabelled -o out",
+            "manifest export unlabelled out --as vtt",
             ["no clip has a level or a concept", "Try: --predictions TABLE"],
         ),
         ("run honest --set nonsense", ["a change must be section.key=value"]),

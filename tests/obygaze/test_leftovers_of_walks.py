@@ -30,7 +30,7 @@ def workspace(tmp_path_factory):
     np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
     at = ["-C", root]
     table = root / "table.csv"
-    call_obygaze(*at, "manifest", "import", "csv", table, "-o", "films").ok()
+    call_obygaze(*at, "manifest", "import", table, "-o", "films").ok()
     npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
     call_obygaze(*at, *npz, *TERMS, "-o", "mine").ok()
     return root
@@ -48,9 +48,9 @@ def inside(workspace, tmp_path, monkeypatch):
 
 
 def test_an_ending_of_another_format_is_refused(inside):
-    table = call_obygaze("manifest", "export", "csv", "films", "-o", "out.txt")
+    table = call_obygaze("manifest", "export", "films", "out.txt")
     assert (table.code, Path("out.txt").exists()) == (2, False)
-    assert "Try: out.csv or out.xlsx" in table.stderr
+    assert "Try: .csv, .xlsx, .eaf, .vtt" in table.stderr
 
 
 def test_group_names_the_concepts_that_are_in_no_group(inside):

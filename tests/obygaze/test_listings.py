@@ -81,7 +81,6 @@ def as_numbers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 LISTINGS = {
     "manifest show": ("manifest", "show", "made-up"),
-    "manifest export csv": ("manifest", "export", "csv", "made-up"),
     "store info": ("store", "info", "sig", "--clips"),
     "search": ("search", "sig", "--like", "tt0000001-001"),
     "models predict": ("models", "predict", "kept", "sig"),
@@ -150,8 +149,8 @@ def test_a_manifest_comes_back_from_each_of_its_tables(
 ) -> None:
     for suffix in (".csv", ".xlsx"):
         path = tmp_path / f"clips{suffix}"
-        call_obygaze("manifest", "export", "csv", "made-up", "-o", path, cwd=place).ok()
-        words = ("manifest", "import", "csv", path, "-o", "again", "--force")
+        call_obygaze("manifest", "export", "made-up", path, cwd=place).ok()
+        words = ("manifest", "import", path, "-o", "again", "--force")
         call_obygaze(*words, cwd=place).ok()
         again = call_obygaze("manifest", "show", "again", "--json", cwd=place).json()
         before = call_obygaze("manifest", "show", "made-up", "--json", cwd=place).json()
@@ -176,12 +175,14 @@ def test_a_selection_holds_for_the_file_and_a_limit_for_the_screen(
 def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(
     place: Path, tmp_path: Path
 ) -> None:
-    words = ("manifest", "export", "csv", "made-up")
     path = tmp_path / "out.csv"
-    call_obygaze(*words, "-o", path, cwd=place).ok()
+    words = ("manifest", "export", "made-up", path)
+    call_obygaze(*words, cwd=place).ok()
     assert [row["fold:mine"] for row in rows_in(path)] == [*"1" * 8, *"2" * 8, *"3" * 8]
     refused = call_obygaze(*words, "--fps", "25", cwd=place)
-    assert refused.code == 2 and "--fps are for elan and vtt" in refused.stderr
+    assert (
+        refused.code == 2 and "--fps is for elan, vtt, not for table" in refused.stderr
+    )
 
 
 def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -> None:

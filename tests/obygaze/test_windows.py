@@ -32,7 +32,7 @@ GRID = [
 IMPORT = ["store", "import", "npz", r"tables\useful.npz", "--array", "clip=X"]
 IMPORT += ["--manifest", "films"]
 PATH = [
-    ["manifest", "import", "csv", r"tables\clips.csv", "-o", "films"],
+    ["manifest", "import", r"tables\clips.csv", "-o", "films"],
     ["manifest", "check", "films"],
     ["manifest", "show", "films"],
     ["manifest", "link", "films", r"tables\videos"],
@@ -250,8 +250,8 @@ TYPED = "Am\u00e9lie"
 ON_DISK = "Ame\u0301lie"
 NAME = "amelie"
 ON_A_MAC = [
-    ["manifest", "import", "csv", "tables/clips.csv", "-o", NAME],
-    ["manifest", "import", "csv", "tables/clips.csv", "-o", NAME, "--force"],
+    ["manifest", "import", "tables/clips.csv", "-o", NAME],
+    ["manifest", "import", "tables/clips.csv", "-o", NAME, "--force"],
     ["manifest", "link", NAME, "tables/videos"],
     ["manifest", "folds", NAME, "--kind", "grouped", "-k", "3"],
     [*IMPORT[:-1], NAME, "-o", NAME],

@@ -75,9 +75,7 @@ class Lab:
         names = ("clip_id", "movie_id", "start_s", "end_s", "level")
         self.write(f"{name}-clips.csv", names, lines)
         without = () if films else ("--films", "none")
-        self(
-            "manifest", "import", "csv", f"{name}-clips.csv", *without, "-o", name
-        ).ok()
+        self("manifest", "import", f"{name}-clips.csv", *without, "-o", name).ok()
 
     def has_store(
         self,

@@ -27,10 +27,10 @@ from obygaze.audits.share import audit_share
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import (
-    export_segments,
     exported_files,
     import_segments,
 )
+from obygaze.films.formats import export_manifest
 from obygaze.films.labels import project_segments
 from obygaze.films.mark_tables import (
     SEGMENT_COLUMNS,
@@ -247,7 +247,7 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
     """The marks of tables that went to ELAN, and came back."""
     found = []
     for number, table in enumerate(tables):
-        export = export_segments("elan", table, folder=folder / str(number))
+        export = export_manifest(table, folder / str(number), kind="elan")
         assert export.left_out == columns_without(table, {"framerate"})
         for path in export.files:
             assert problems_of(path.read_bytes()) == []
@@ -295,7 +295,7 @@ def check_all_ways(folder: Path, seed: int) -> None:
     assert marks_of_tables(folder / "marks.csv") == expected
     # A table of the manifest, read by each of its readers.
     for name in ("out.csv", "out.xlsx"):
-        (table,) = export_segments("csv", marks, folder=folder / name).files
+        (table,) = export_manifest(marks, folder / name).files
         assert marks_of_tables(table) == expected
         own = TableMapping(modalities=dict.fromkeys(CONCEPTS.values(), "visual"))
         again = read_table(table, mapping=own, name="again").manifest
@@ -307,7 +307,7 @@ def check_all_ways(folder: Path, seed: int) -> None:
     # WebVTT says how many stretches it leaves out.
     if drawn.is_watched_alone:
         return
-    export = export_segments("vtt", marks, folder=folder / "vtt")
+    export = export_manifest(marks, folder / "vtt", kind="vtt")
     not_watched = [mark for mark in expected if mark.level != WATCHED]
     assert export.n_watched == len(expected) - len(not_watched)
     *_, of_columns = export.left_out

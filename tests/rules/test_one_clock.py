@@ -120,7 +120,7 @@ def test_what_has_one_span_is_of_one_span(
 
     # Marks that are projected on the windows, in seconds and in frames.
     write_manifest(cut, tmp_path / "manifests" / "cut.toml")
-    call_obygaze("manifest", "export", "csv", "cut", "-o", "cut.csv", cwd=tmp_path).ok()
+    call_obygaze("manifest", "export", "cut", "cut.csv", cwd=tmp_path).ok()
     first, after = (round((MARKED + one) * SPAN_S * fps) for one in (0, 1))
     start_s, end_s = starts_s[MARKED], starts_s[MARKED] + SPAN_S
     for columns, cells in (

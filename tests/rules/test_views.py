@@ -18,7 +18,8 @@ from msgspec import structs
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
-from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.exchange import import_segments
+from obygaze.films.formats import export_manifest
 from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.tables import read_table
@@ -259,7 +260,7 @@ def test_an_exported_table_has_the_raw_labels(
 ) -> None:
     manifest = manifest_of(rows, modality_of)
     path = tmp_path / "films.csv"
-    export_segments("csv", manifest, folder=path, force=True)
+    export_manifest(manifest, path, force=True)
     table = read_table(path, required=("clip_id", "level", "concepts"))
     exported = [(row["level"], row["concepts"]) for row in table.rows]
     assert exported == [(row.level, "|".join(row.concepts)) for row in rows]

@@ -209,7 +209,7 @@ def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
     shutil.copytree(ws.path("manifests"), ws.path("old/manifests"))
     write_films(ws.path("videos"))
     ws.write_table("clips.csv", rows_of_clips())
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     before = clips_begun(ws)
     assert before == 10
@@ -230,11 +230,11 @@ def test_a_store_that_began_small_has_few_files(
 ) -> None:
     begin_with_counting_model(ws)
     ws.write_table("clips.csv", rows_of_clips()[:2])
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     ws(EXTRACT)
     ws.write_table("clips.csv", rows_of_clips())
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     ws(EXTRACT)
     ws(f"{EXTRACT} --store counting.py:model=at-once")

@@ -157,7 +157,7 @@ def test_x_clip_of_lsmdc_is_read_from_its_released_file(
             {"clip_id": f"{film}-1", "movie_id": film, **times_of_clip, "level": "S"}
         )
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
     write_lsmdc_card(ws.path("backbones"), **RELEASED)
     file = file_of(ws)

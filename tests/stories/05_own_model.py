@@ -118,7 +118,7 @@ def test_new_clips_do_not_get_features_of_a_changed_model(ws: Workspace) -> None
     ws(RUN)
     ws.write_table("clips.csv", rows_of_clips(*FILMS_HERE, per_film=CLIPS_A_FILM))
     write_films(ws.path("videos"), FILMS_HERE[1])
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     write_gain(ws, 0.25)
     assert "weights" in ws(RUN, code=5).text

@@ -90,7 +90,7 @@ def add_clips(ws: Workspace) -> None:
     """Add to the manifest a film whose video is there, and one whose video cannot be read."""
     films = (*FILMS_HERE, "station", "harbour")
     ws.write_table("clips.csv", rows_of_clips(*films, per_film=CLIPS_A_FILM))
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     write_films(ws.path("videos"), "station")
     ws.write("videos/harbour.mp4", "no film at all")
     ws("manifest link films videos")
@@ -121,6 +121,6 @@ def test_pictures_that_a_checkpoint_cannot_use_make_no_store(ws: Workspace) -> N
 def test_no_video_is_asked_for_where_no_clip_needs_one(ws: Workspace) -> None:
     keep_pictures(ws)
     shutil.rmtree(ws.path("manifests"))
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     text = ws(NEXT_YEAR).text
     assert "obygaze manifest link" not in text

@@ -36,7 +36,7 @@ def add_a_film(ws: Workspace) -> None:
 def import_both(ws: Workspace) -> None:
     """Import the clips of both films and link them to their videos."""
     ws.write_table("clips.csv", rows_of_clips(FIRST, SECOND, per_film=CLIPS_A_FILM))
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
 
 
@@ -148,7 +148,7 @@ def test_the_store_before_is_kept_and_named_and_can_be_removed(ws: Workspace) ->
 
 def test_the_status_of_a_manifest_is_that_of_its_own_stores(ws: Workspace) -> None:
     begin(ws)
-    ws("manifest import csv clips.csv -o films.v2")
+    ws("manifest import clips.csv -o films.v2")
     ws("manifest link films.v2 videos")
     ws("extract run films.v2 -b descriptors --workers 1")
     stores = ws("extract status films --json").json()["stores"]

@@ -48,7 +48,7 @@ def import_moved(ws: Workspace) -> None:
     """Import the table with the other times, whose clips then name no video."""
     shutil.rmtree(ws.path("manifests"))
     ws.write_table("clips.csv", moved_rows())
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
 
 
 def replace_film(ws: Workspace) -> None:
@@ -155,7 +155,7 @@ def test_clips_of_another_film_are_refused(ws: Workspace) -> None:
     for row in rows:
         row["movie_id"] = {FIRST: SECOND, SECOND: FIRST}[row["movie_id"]]
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
     assert "another film" in ws(RUN, code=5).text
     assert ws.bytes_of(STORE) == before

@@ -93,7 +93,7 @@ def time_of_day(seconds: float) -> str:
 
 def clips_of(ws: Workspace, manifest: str) -> list[tuple[Any, ...]]:
     """Return the clips of a manifest as it exports them."""
-    ws(f"manifest export csv {manifest} -o {manifest}-export.csv")
+    ws(f"manifest export {manifest} {manifest}-export.csv")
     clips = []
     for row in ws.read_table(f"{manifest}-export.csv"):
         clip = (
@@ -123,7 +123,7 @@ def test_an_excel_table_becomes_a_manifest_and_its_mapping_reads_the_next_one(
     write_excel(ws, "club.xlsx", ROWS)
     ws.write("club.toml", MAPPING)
     answer = ws(
-        "manifest import csv club.xlsx --sheet Clips --mapping club.toml"
+        "manifest import club.xlsx --sheet Clips --mapping club.toml"
         " --write-mapping kept.toml -o club"
     )
     assert "4 clips of 2 films" in answer.text
@@ -135,7 +135,7 @@ def test_an_excel_table_becomes_a_manifest_and_its_mapping_reads_the_next_one(
     # The program knew this word by itself; the file says how it was read.
     assert kept["levels"]["Hard Neg"] == "HN"
     write_semicolons(ws, "next.csv", ROWS)
-    ws("manifest import csv next.csv --mapping kept.toml -o next")
+    ws("manifest import next.csv --mapping kept.toml -o next")
     assert clips_of(ws, "next") == CLIPS
 
 
@@ -144,7 +144,7 @@ def test_numbers_that_restart_are_no_ids(ws: Workspace) -> None:
     mapping = MAPPING.replace('id = "{Film}-{n:03d}"\n', "")
     ws.write("club.toml", mapping)
     answer = ws(
-        "manifest import csv club.csv --mapping club.toml --map clip_id=n -o club",
+        "manifest import club.csv --mapping club.toml --map clip_id=n -o club",
         code=1,
     )
     assert "club.csv:6: column 'n'" in answer.text
@@ -152,7 +152,7 @@ def test_numbers_that_restart_are_no_ids(ws: Workspace) -> None:
     assert "club.csv:5" not in answer.text
     assert "--id '{Film}-{n}'" in answer.text
     assert not ws.path("manifests/club.csv").exists()
-    ws("manifest import csv club.csv --mapping club.toml --id '{Film}-{n:03d}' -o club")
+    ws("manifest import club.csv --mapping club.toml --id '{Film}-{n:03d}' -o club")
     assert clips_of(ws, "club") == CLIPS
 
 
@@ -169,7 +169,7 @@ def test_a_wrong_cell_is_named_by_line_and_column(ws: Workspace, name: str) -> N
         write_semicolons(ws, name, wrong)
     ws.write("club.toml", MAPPING)
     sheet = "--sheet Clips" if name.endswith(".xlsx") else ""
-    line = f"manifest import csv {name} {sheet} --mapping club.toml -o club"
+    line = f"manifest import {name} {sheet} --mapping club.toml -o club"
     answer = ws(line, code=1)
     assert f"{name}:4: column 'Verdict': unknown level 'maybe'" in answer.text
     assert f"{name}:5: column 'End'" in answer.text
@@ -187,7 +187,7 @@ def test_a_time_that_is_no_time_or_may_be_two_is_not_guessed(ws: Workspace) -> N
         "lake-002;lake;41,5;three;S\n"
         "lake-003;lake;1:10;2:00;HN\n",
     )
-    answer = ws("manifest import csv clips.csv -o films", code=1)
+    answer = ws("manifest import clips.csv -o films", code=1)
     assert "clips.csv:3: column 'end_s': 'three' is not a time" in answer.text
     assert "clips.csv:4: column 'start_s': '1:10'" in answer.text
     assert "clips.csv:4: column 'end_s': '2:00'" in answer.text
@@ -201,7 +201,7 @@ def test_a_manifest_that_was_edited_by_hand_is_checked(ws: Workspace) -> None:
         "lake-001,lake,0,41.5,EN\n"
         "lake-002,lake,41.5,63,S\n",
     )
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest check films")
     edited = ws.read("manifests/films.csv").replace(",S,", ",sure,")
     ws.write("manifests/films.csv", edited)
@@ -212,10 +212,10 @@ def test_a_manifest_that_was_edited_by_hand_is_checked(ws: Workspace) -> None:
 def test_a_table_of_one_film_gets_the_film_as_a_constant(ws: Workspace) -> None:
     ws.write("juno.csv", "n,level\n1,S\n2,EN\n")
     # The film is written out in the form, or is the constant.
-    ws("manifest import csv juno.csv --map movie_id==juno --id 'juno-{n:03d}' -o one")
+    ws("manifest import juno.csv --map movie_id==juno --id 'juno-{n:03d}' -o one")
     done = typed(
         ws,
-        "manifest import csv juno.csv --map movie_id==juno --id '{movie_id}-{n:03d}' -o two",
+        "manifest import juno.csv --map movie_id==juno --id '{movie_id}-{n:03d}' -o two",
     )
     assert done.code == 0
     manifests = [ws.read(f"manifests/{name}.csv") for name in ("one", "two")]
@@ -227,8 +227,8 @@ def test_a_column_beside_a_mapped_one_is_kept(ws: Workspace) -> None:
         "clips.csv",
         "clip_id,movie_id,level,verdict\nlake-001,lake,first idea,S\n",
     )
-    answer = ws("manifest import csv clips.csv --map level=verdict -o films")
-    ws("manifest export csv films -o export.csv")
+    answer = ws("manifest import clips.csv --map level=verdict -o films")
+    ws("manifest export films export.csv")
     (row,) = ws.read_table("export.csv")
     assert row["level"] == "S"
     assert "the column 'level' of the table is left out" in answer.err
@@ -241,14 +241,14 @@ def test_two_words_for_one_concept_are_one_concept(ws: Workspace) -> None:
         "clips.csv",
         "clip_id,movie_id,level,concepts\nlake-001,lake,S,Look\nlake-002,lake,S,Gaze\n",
     )
-    ws("manifest import csv clips.csv --mapping words.toml -o films")
+    ws("manifest import clips.csv --mapping words.toml -o films")
     ws.write(
         "both.csv",
         "clip_id,movie_id,level,concepts\nlake-001,lake,S,Gaze|Look\n",
     )
-    done = typed(ws, "manifest import csv both.csv --mapping words.toml -o both")
+    done = typed(ws, "manifest import both.csv --mapping words.toml -o both")
     assert done.code == 0
-    ws("manifest export csv both -o export.csv")
+    ws("manifest export both export.csv")
     (row,) = ws.read_table("export.csv")
     assert row["concepts"] == "Look"
 
@@ -268,10 +268,10 @@ def test_times_are_the_same_after_excel(ws: Workspace) -> None:
         }
         rows.append(row)
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
-    ws("manifest export csv films -o films.xlsx")
-    ws("manifest import csv films.xlsx -o again")
-    ws("manifest export csv again -o again.csv")
+    ws("manifest import clips.csv -o films")
+    ws("manifest export films films.xlsx")
+    ws("manifest import films.xlsx -o again")
+    ws("manifest export again again.csv")
     given = [(row["start_s"], row["end_s"]) for row in rows]
     back = [(row["start_s"], row["end_s"]) for row in ws.read_table("again.csv")]
     assert back == given
@@ -280,9 +280,9 @@ def test_times_are_the_same_after_excel(ws: Workspace) -> None:
 def test_the_line_with_the_separator_is_no_header(ws: Workspace) -> None:
     table = "clip_id;movie_id;start_s;end_s;level\r\nlake-001;lake;0;1,5;S\r\n"
     ws.write("plain.csv", table)
-    ws("manifest import csv plain.csv -o plain")
+    ws("manifest import plain.csv -o plain")
     ws.write("excel.csv", "sep=;\r\n" + table)
-    done = typed(ws, "manifest import csv excel.csv -o excel")
+    done = typed(ws, "manifest import excel.csv -o excel")
     assert done.code == 0
     manifests = [ws.read(f"manifests/{name}.csv") for name in ("plain", "excel")]
     assert manifests[0] == manifests[1]
@@ -296,7 +296,7 @@ def test_a_row_of_totals_is_no_film(ws: Workspace) -> None:
         "lake-002;lake;41,5;63;EN\n"
         "Total;2;;;\n",
     )
-    done = typed(ws, "manifest import csv clips.csv -o films")
+    done = typed(ws, "manifest import clips.csv -o films")
     text = done.stdout + done.stderr
     assert done.code == 1
     assert "clips.csv:4: only ids; delete the row if it is a row of totals" in text
@@ -304,6 +304,6 @@ def test_a_row_of_totals_is_no_film(ws: Workspace) -> None:
 
 def test_a_film_without_a_table_is_said_to_be_one_clip(ws: Workspace) -> None:
     write_films(ws.path("videos"), "lake")
-    text = ws("manifest import folder videos -o films").text
+    text = ws("manifest import videos -o films").text
     text += ws("extract plan films -b descriptors").text
     assert "windows" in text, "who has whole films learns of windows"

@@ -68,7 +68,7 @@ def table_of(*, ties: bool) -> tuple[list[Row], Array]:
 def import_own(ws: Workspace, rows: list[Row], X: Array) -> None:
     """Import a table without levels, and its features."""
     ws.write_table("own.csv", rows)
-    ws("manifest import csv own.csv -o films")
+    ws("manifest import own.csv -o films")
     np.savez(ws.path("own.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
     ws("store import npz own.npz --array clip=X --manifest films -o own")
 
@@ -293,7 +293,7 @@ def test_a_messy_table_becomes_a_score_in_four_commands(ws: Workspace) -> None:
         ids.append(f"Die_Brucke_{row['movie_id'][-1]}-{number}")
     ws.write("gewalt.csv", "".join(f"{line}\r\n" for line in lines))
     np.savez(ws.path("f.npz"), clip_id=ids, X=X)
-    ws("manifest import csv gewalt.csv --map movie_id=Film --id '{Film}-{Nr}' -o films")
+    ws("manifest import gewalt.csv --map movie_id=Film --id '{Film}-{Nr}' -o films")
     ws("store import npz f.npz --array clip=X --manifest films -o own")
     failed = ws(f"run honest --store own --task Gewalt -o first {QUICK}", code=2)
     assert "has 2 words: ja, nein; which are positive?" in failed.text

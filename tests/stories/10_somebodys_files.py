@@ -37,7 +37,7 @@ def films(ws: Workspace) -> Workspace:
         for clip, movie, level in zip(CLIPS, MOVIES, ("S", "EN", "HN") * 2, strict=True)
     ]
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     return ws
 
 
@@ -241,7 +241,7 @@ def test_a_store_made_without_the_manifest_matches_it(ws: Workspace) -> None:
         for clip, level in zip(clips, ("S", "EN", "S", "EN"), strict=True)
     ]
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     np.savez(ws.path("x.npz"), clip_id=clips, X=vectors()[:4])
     ws("store import npz x.npz --array clip=X --manifest films -o asked")
     ws("store import npz x.npz --array clip=X -o typed")

@@ -150,7 +150,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
         arrays[name] = features_of(rows, width=8, seed=seed)
     np.savez(ws.path("noise.npz"), clip_id=[row["clip_id"] for row in rows], **arrays)
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     options = " ".join(f"--array {name}={name}" for name in names)
     ws(f"store import npz noise.npz {options} --manifest films -o noise")
     stores = " ".join(
@@ -271,7 +271,7 @@ def change_by_concepts_of_the_tested_film(ws: Workspace, splits: str) -> float:
         other_rows.append(other)
     import_features(ws, rows, features_of(rows), "noise")
     ws.write_table("other.csv", other_rows)
-    ws("manifest import csv other.csv -o other")
+    ws("manifest import other.csv -o other")
     for manifest in ("films", "other"):
         ws(
             f"run honest --manifest {manifest} --store noise -o {manifest} {QUICK}"

@@ -129,7 +129,7 @@ def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
     # Years later, another film is cut into other clips.
     later = rows_of_clips("station", per_film=5)
     ws.write_table("later.csv", later)
-    ws("manifest import csv later.csv -o later")
+    ws("manifest import later.csv -o later")
     ws("manifest link later videos")
     ws("extract run later -b descriptors --workers 1")
     ws("models predict known later.descriptors -o later-predicted.csv")

@@ -184,7 +184,7 @@ def test_an_erased_concept_is_gone_and_the_others_stay(ws: Workspace) -> None:
         if row["movie_id"] == "film08" and row["level"] != "EN":
             row["concepts"] = "Body" if "Look" in row["concepts"] else "Body|Look"
     ws.write_table("other.csv", rows)
-    ws("manifest import csv other.csv -o other")
+    ws("manifest import other.csv -o other")
     erased(ws, "other", "other", '"Look"')
     of_film = scores_of(ws, "after", model="ridge", test="Look", movie_id="film08")
     assert of_film == scores_of(
@@ -197,7 +197,7 @@ def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
     pytest.importorskip("transformers")
     rows = films_with_corners(ws.path("videos"))
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
     write_network(ws.path("weights"))
     ws.write("backbones/patches.toml", PATCHES)

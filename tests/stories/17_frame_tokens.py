@@ -76,7 +76,7 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
     rows = labelled_clips()
     ids = [row["clip_id"] for row in rows]
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     draws = np.random.default_rng(7)
     noise = draws.normal(size=(N_TOKENS, WIDTH)).astype(np.float16)
     tokens = np.lib.format.open_memmap(
@@ -121,7 +121,7 @@ def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> N
     rows = labelled_clips(n_films=6, per_film=16)
     ids = [row["clip_id"] for row in rows]
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     draws = np.random.default_rng(8)
     tokens = draws.normal(size=(len(rows), 6, 8)).astype(np.float32)
     for number, row in enumerate(rows):

@@ -483,12 +483,12 @@ def write_tables(lab: Lab) -> list[str]:
 
 def test_a_hostile_table(lab: Lab) -> None:
     write_workbook(lab.theirs("good.xlsx"), row_of_sheet(2, A2=b"lake-1", B2=b"lake"))
-    lab.ws(f"manifest import csv {lab.theirs('good.xlsx')} -o good")
+    lab.ws(f"manifest import {lab.theirs('good.xlsx')} -o good")
     assert lab.ws.read_table("manifests/good.csv")[0]["clip_id"] == "lake-1"
     lab.theirs("good.xlsx").unlink()
     names = write_tables(lab)
     assert len(names) == 7
-    lines = [f"manifest import csv {lab.theirs(name)} -o {name}" for name in names]
+    lines = [f"manifest import {lab.theirs(name)} -o {name}" for name in names]
     check_refused(lab, lines)
 
 
@@ -496,7 +496,7 @@ def test_ids_that_are_paths_stay_in_the_workspace(lab: Lab) -> None:
     rows = [{"clip_id": "../../lake-1", "movie_id": "../../../lake"}]
     lab.ws.write_table("clips.csv", rows)
     before = lab.files()
-    lines = ["manifest import csv clips.csv -o films", "manifest show films"]
+    lines = ["manifest import clips.csv -o films", "manifest show films"]
     for code, text in lab.type_all(lines):
         assert code == 0, text
     (row,) = lab.ws.read_table("manifests/films.csv")
@@ -550,7 +550,7 @@ def test_a_hostile_film(lab: Lab) -> None:
         for clip in clips:
             clip.update(start_s="0", end_s="1")
         lab.ws.write_table("clips.csv", clips)
-        lab.ws("manifest import csv clips.csv -o films")
+        lab.ws("manifest import clips.csv -o films")
         lines = [f"video probe {folder}/{name}.mp4" for name in names if name != "vast"]
         check_refused(lab, lines)
         before = lab.files()
@@ -677,7 +677,7 @@ def test_a_table_or_film_that_cannot_be_read_ends_with_2_to_5(lab: Lab) -> None:
     for name in ("noise.csv", "noise.mp4"):
         lab.theirs(name).write_bytes(noise)
     lines = [
-        f"manifest import csv {lab.theirs('noise.csv')} -o films",
+        f"manifest import {lab.theirs('noise.csv')} -o films",
         f"video probe {lab.theirs('noise.mp4')}",
     ]
     assert exit_codes(lab, lines) == [4, 4]

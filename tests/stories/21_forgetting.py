@@ -225,7 +225,7 @@ def add_a_clip(ws: Workspace) -> None:
         {**rows[-1], "clip_id": "station-011", "start_s": "9.0", "end_s": "9.8"}
     )
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     ws("extract run films -b descriptors --workers 1")
 

@@ -245,7 +245,7 @@ def test_marks_without_a_place_are_not_drawn_at_a_wrong_one(
     for number in range(4):
         pictures = range(50 * number, 50 * number + 50)
         write_video(ws.path(f"videos/pier-{number + 1:03d}.mp4"), numbers=pictures)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
     with viewed(ws, "films", "--segments", "marks.csv") as server:
         page = FilmPage(browser, server.address)

@@ -54,7 +54,7 @@ def write_films(ws: Workspace, *films: str) -> None:
             rate=rate,
             options={"g": "48"},
         )
-    ws("manifest import folder videos -o films")
+    ws("manifest import videos -o films")
 
 
 @contextmanager

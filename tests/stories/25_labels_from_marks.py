@@ -74,7 +74,7 @@ def import_marks(ws: Workspace) -> list[Mark]:
     marks = made_marks()
     assert len(marks) == N_MARKS
     write_marks(ws, marks)
-    ws("manifest import segments marks.csv -o marks")
+    ws("manifest import marks.csv --as marks -o marks")
     return marks
 
 
@@ -111,7 +111,7 @@ def import_back(ws: Workspace, folder: str, suffix: str) -> list[Mark]:
     """Return the marks of the files of the films, each at its own rate."""
     files = " ".join(f"{folder}/{film}{suffix}" for film in RATES)
     rates = " ".join(f"--fps {film}={rate}" for film, rate in RATES.items())
-    ws(f"manifest import segments {files} {rates} -o back")
+    ws(f"manifest import {files} {rates} -o back")
     return marks_of_manifest(ws, "back")
 
 
@@ -120,7 +120,7 @@ def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(
 ) -> None:
     pympi = pytest.importorskip("pympi")
     marks = import_marks(ws)
-    ws("manifest export elan marks -o elan")
+    ws("manifest export marks elan --as elan")
     found = []
     for film, rate in RATES.items():
         document = pympi.Eaf(str(ws.path(f"elan/{film}.eaf")))
@@ -147,15 +147,15 @@ def test_what_is_corrected_in_elan_is_read_back(ws: Workspace) -> None:
         ("lake", "ada", 50, 99, "HN", (), ""),
     ]
     write_marks(ws, marks)
-    ws("manifest import segments marks.csv -o marks")
-    ws("manifest export elan marks -o elan")
+    ws("manifest import marks.csv --as marks -o marks")
+    ws("manifest export marks elan --as elan")
     path = str(ws.path("elan/lake.eaf"))
     document = pympi.Eaf(path)
     document.remove_annotation("ada", 3000)
     document.add_annotation("ada", 2000, 3000, "S")
     document.add_annotation("ada", 5000, 6000, "NS")
     document.to_file(path)
-    ws("manifest import segments elan/lake.eaf --fps 25 -o corrected")
+    ws("manifest import elan/lake.eaf --fps 25 -o corrected")
     assert marks_of_manifest(ws, "corrected") == [
         ("lake", "ada", 0, 49, "EN", (), ""),
         ("lake", "ada", 50, 74, "S", (), ""),
@@ -186,7 +186,7 @@ def test_tiers_of_other_people_are_read_by_a_mapping_that_is_drafted(
     document.add_annotation("Musik", 0, 4000, "leise")
     document.remove_tier("default")
     document.to_file(str(ws.path("lake.eaf")))
-    typed = "manifest import segments lake.eaf --fps 25 -o eva"
+    typed = "manifest import lake.eaf --fps 25 -o eva"
     refused = ws(f"{typed} --write-mapping tiers.toml", code=1)
     for name in ("Stufe", "Bild", "Musik"):
         assert f"tier {name}: not known what it is" in refused.err
@@ -225,7 +225,7 @@ def test_subtitles_have_the_marks_and_they_come_back_picture_for_picture(
 ) -> None:
     webvtt = pytest.importorskip("webvtt")
     marks = import_marks(ws)
-    ws("manifest export vtt marks -o subtitles")
+    ws("manifest export marks subtitles --as vtt")
     found = []
     for film, rate in RATES.items():
         for cue in webvtt.read(str(ws.path(f"subtitles/{film}.vtt"))):
@@ -332,7 +332,7 @@ def test_another_threshold_gives_other_labels_that_become_a_manifest(
     assert projected(ws, "--threshold 1/4") == [("lake-1", "S"), ("lake-2", "NS")]
     assert projected(ws, "--threshold 1/3") == [("lake-1", "HN"), ("lake-2", "NS")]
     ws("manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv")
-    ws("manifest import csv levels.csv -o labelled")
+    ws("manifest import levels.csv -o labelled")
     counted = ws("manifest stats labelled --view raw --json").json()
     assert counted["levels"] == {"EN": 0, "HN": 1, "NS": 1, "S": 0}
     assert counted["concepts"]["HN"] == {"Look": 1}
@@ -458,7 +458,7 @@ def test_clips_that_got_files_of_their_own_are_projected_as_before(
         {"clip_id": "lake-2", "movie_id": "lake", "start_s": 2, "end_s": 4},
     ]
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     assert levels_said(ws("manifest project segments.csv --clips films").text)
     ws.path("videos").mkdir()
     write_video(ws.path("videos/lake-1.mp4"), numbers=range(50))
@@ -487,7 +487,7 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
         }
         rows.append(row)
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     text = ws("manifest project segments.csv --clips films").text
     assert "lake-1 EN EN" in text
     assert levels_said(text), "the mark of level S is all of the second clip"
@@ -513,7 +513,8 @@ def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
         "WEBVTT\n\n00:00.000 --> 00:02.000\n<v ada><c.level>EN</c>\n\n"
         "00:02.000 --> 00:04.000\n<v ada><c.level>Sx</c> <c.concept>Look</c>\n",
     )
-    line = f"manifest import segments {name} --fps 25 -o marks"
+    kind = "--as marks" if name.endswith(".csv") else ""
+    line = f"manifest import {name} {kind} --fps 25 -o marks"
     answer = ws(line, code=(0, 1))
     assert "Sx" in answer.text, "the import says that Sx is no level"
 
@@ -522,12 +523,12 @@ def test_a_name_of_an_annotator_loses_no_marks(ws: Workspace) -> None:
     marks: list[Mark] = [("lake", "ada watched", 0, 49, "S", ("Look",), "")]
     marks.append(("lake", "ben", 50, 99, "HN", (), ""))
     write_marks(ws, marks)
-    ws("manifest import segments marks.csv -o marks")
+    ws("manifest import marks.csv --as marks -o marks")
     assert marks_of_manifest(ws, "marks") == marks
-    is_refused = ws("manifest export elan marks -o elan", code=(0, 1)).code == 1
+    is_refused = ws("manifest export marks elan --as elan", code=(0, 1)).code == 1
     found = []
     if not is_refused:
-        ws("manifest import segments elan/lake.eaf --fps 25 -o back")
+        ws("manifest import elan/lake.eaf --fps 25 -o back")
         found = marks_of_manifest(ws, "back")
     assert is_refused or found == marks, "the marks come back, or the name is refused"
 
@@ -540,7 +541,7 @@ def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> Non
     )
     write_clips(ws, (0, 49), (50, 99))
     assert projected(ws) == [("lake-1", "EN"), ("lake-2", "S")]
-    answer = ws("manifest import segments segments.csv -o marks", code=(0, 1))
+    answer = ws("manifest import segments.csv --as marks -o marks", code=(0, 1))
     assert answer.code == 0, f"the table is read: {answer.text}"
 
 
@@ -576,13 +577,13 @@ def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) ->
             rows.append({"clip_id": clip, "movie_id": "lake", **times, "level": level})
         # Nice did not see the first clip.
         ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
-        ws(f"manifest import csv {lab}.csv -o {lab}")
+        ws(f"manifest import {lab}.csv -o {lab}")
     said = ws("manifest merge paris nice -o both", code=1).text
     assert "annotators differ in 2 of 4 clips: level 2" in said
     said = ws("manifest merge paris nice --rule agreed -o both").text
     assert "manifests/both.toml: 4 clips of 1 film (EN 1, S 1, no level 2)" in said
     assert "3 clips in several of the manifests" in said
-    ws("manifest export csv both -o both.csv")
+    ws("manifest export both both.csv")
     found = {}
     for row in ws.read_table("both.csv"):
         clip = row["clip_id"]
@@ -599,7 +600,7 @@ def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) ->
     # A third lab has other times for a clip of this name.
     row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
     ws.write_table("oslo.csv", [{**row, "level": "S"}])
-    ws("manifest import csv oslo.csv -o oslo")
+    ws("manifest import oslo.csv -o oslo")
     said = ws("manifest merge both oslo --rule agreed -o all", code=5).text
     assert "1 clip of both is not what oslo has under the same id" in said
     assert "'lake-1' is 2 s to 4 s and 50 s to 52 s" in said

@@ -49,7 +49,7 @@ def ids_found(ws: Workspace, line: str) -> list[str]:
 
 def test_a_folder_of_films_is_a_manifest(ws: Workspace) -> None:
     write_three_films(ws)
-    ws("manifest import folder videos -o films")
+    ws("manifest import videos -o films")
     shown = ws("manifest show films --json").json()["clips"]
     assert [clip["movie_id"] for clip in shown] == ["harbour", "lake", "quote"]
     assert [clip["level"] for clip in shown] == ["", "", ""]
@@ -184,7 +184,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     for row in rows:
         del row["start_s"], row["end_s"]
     ws.write_table("labels.csv", rows)
-    ws("manifest import csv labels.csv -o labels")
+    ws("manifest import labels.csv -o labels")
     for name in ("training", "new"):
         ws(f"manifest windows {name} -o {name} --seconds 1 --every 1")
         ws(f"extract run {name} -b descriptors --workers 1")
@@ -200,7 +200,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     assert values[is_s].min() > values[~is_s].max()
     # A player shows them as subtitles, each at its second of the film.
     webvtt = pytest.importorskip("webvtt")
-    ws("manifest export vtt new --predictions scores.csv -o subtitles")
+    ws("manifest export new subtitles --as vtt --predictions scores.csv")
     cues = list(webvtt.read(str(ws.path("subtitles/pier.vtt"))))
     assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
     shown = [float(cue.text.split()[-1]) for cue in cues]
@@ -240,7 +240,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     for row in rows:
         row["clip_id"] = str(row["clip_id"]).replace("_", "-")
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o clips")
+    ws("manifest import clips.csv -o clips")
     ws("manifest link clips training")
     ws("extract run clips -b descriptors --workers 1")
     train_motion(ws, "clips.descriptors", "clips")
@@ -248,7 +248,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     assert "Try: new, the folder that it is in" in said
     said = ws("models predict motion new", code=1).text
     assert (
-        "or, where a table has their scenes, obygaze manifest import csv TABLE -o new"
+        "or, where a table has their scenes, obygaze manifest import TABLE -o new"
         in said
     )
     typed, scores = scores_of(ws, "new")
@@ -284,7 +284,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
         ids = {"clip_id": f"pier-{second}", "movie_id": "pier"}
         table.append({**ids, "start_s": second, "end_s": second + 1})
     ws.write_table("cut.csv", table)
-    ws("manifest import csv cut.csv -o cut")
+    ws("manifest import cut.csv -o cut")
     said = ws("models predict motion cut", code=1).text
     assert "Try: obygaze manifest link cut FOLDER" in said
     ws("manifest link cut new")
@@ -307,7 +307,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     found = "clips of the manifest new, features of the store new.descriptors"
     assert f"{found}; there is also cut with the films of this folder" in said
     # A manifest of whole films is cut, before features that a model cannot read are made.
-    ws("manifest import folder new -o whole")
+    ws("manifest import new -o whole")
     said = ws("models predict motion whole", code=1).text
     assert "Try: obygaze manifest windows whole -o whole-cut --seconds 1" in said
     # The one score of a whole film is no score along it.
@@ -322,7 +322,7 @@ def test_a_model_of_windows_asks_for_windows_of_its_grid(ws: Workspace) -> None:
     for row in rows:
         del row["start_s"], row["end_s"]
     ws.write_table("labels.csv", rows)
-    ws("manifest import csv labels.csv -o labels")
+    ws("manifest import labels.csv -o labels")
     ws("manifest windows training -o training --window 25 --stride 25")
     ws("extract run training -b descriptors --workers 1")
     train_motion(ws, "training.descriptors", "labels")

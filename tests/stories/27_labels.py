@@ -44,7 +44,7 @@ pier-005,pier,S,Posture|Clothing
 
 def import_clips(ws: Workspace) -> None:
     ws.write("clips.csv", CLIPS)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
 
 
 def test_levels_and_concepts_are_counted_in_both_views(ws: Workspace) -> None:
@@ -206,7 +206,7 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
     clips, emotions = clips_and_emotions()
     ws.write_table("clips.csv", clips)
     ws.write_table("emotions.csv", emotions)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest join films emotions.csv")
     # The third clip of level S of night has both emotions, of two rows of the table.
     both = ws(
@@ -278,7 +278,7 @@ def test_the_published_labels_have_the_papers_numbers(ws: Workspace) -> None:
     published = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     list_of_films = real_data("mobygaze", "mobygaze_movielist.csv")
     clips = published_clips(published)
-    ws(f"manifest import obygaze12 {shlex.quote(str(published))} -o obygaze12")
+    ws(f"manifest import {shlex.quote(str(published))} --as obygaze12 -o obygaze12")
     counted = ws("manifest stats obygaze12 --view visual --json").json()
     # 52.4, 16.1, 15.3 and 16.2 % in the paper, and 1.256, 1.709 and 2.603 concepts a clip.
     assert counted["levels"] == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
@@ -331,7 +331,7 @@ def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
 
 def test_a_table_whose_numbers_restart_can_be_joined(ws: Workspace) -> None:
     ws.write("numbers.csv", "n,movie_id,level\n1,pier,S\n2,pier,EN\n1,lake,EN\n")
-    ws("manifest import csv numbers.csv -o films --id '{movie_id}-{n:03d}'")
+    ws("manifest import numbers.csv -o films --id '{movie_id}-{n:03d}'")
     assert clips_with(ws, "level == S") == ["pier-001"]
     ws.write("emotions.csv", "n,movie_id,emotions\n1,pier,fear\n")
     line = "manifest join films emotions.csv --id '{movie_id}-{n:03d}'"

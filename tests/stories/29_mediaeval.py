@@ -102,7 +102,7 @@ def begin(ws: Workspace) -> list[Excerpt]:
     """Begin with the manifest `accede` and a store of features of its excerpts."""
     excerpts = made_up_excerpts()
     write_annotations(ws, "annotations", excerpts)
-    ws("manifest import liris-accede annotations -o accede")
+    ws("manifest import annotations --as liris-accede -o accede")
     names = [excerpt.name for excerpt in excerpts]
     np.savez(ws.path("features.npz"), clip_id=names, X=features_of(excerpts))
     ws("store import npz features.npz --array clip=X --manifest accede -o features")
@@ -181,7 +181,7 @@ def test_the_labels_of_the_test_films_change_no_score_of_their_clips(
         violence = 1 - one.violence if one.is_test else one.violence
         flipped.append(Excerpt(**{**vars(one), "violence": violence}))
     write_annotations(ws, "flipped", flipped)
-    ws("manifest import liris-accede flipped -o flipped")
+    ws("manifest import flipped --as liris-accede -o flipped")
     train_violence(ws, "flipped", "other")
     assert read_run(ws, "other.txt") == read_run(ws, "violence.txt")
 

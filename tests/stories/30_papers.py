@@ -396,8 +396,8 @@ def import_annotations(ws: TypingWorkspace) -> None:
     ws.path("ObyGaze12_thresh_02.csv").symlink_to(table)
     ws.path("splits").symlink_to(table.parent)
     ws.path("mobygaze_dataframe.csv").symlink_to(segments)
-    ws("manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits")
-    ws("manifest import mobygaze mobygaze_dataframe.csv")
+    ws("manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits")
+    ws("manifest import mobygaze_dataframe.csv --as mobygaze")
 
 
 # The models whose values the paper prints, with their names in tables.
@@ -2381,7 +2381,7 @@ def check_valence_and_arousal(ws: TypingWorkspace, row: Row) -> None:
     for number, value in enumerate(affect["y_true"]):
         lines.append(f"{number}\tACCEDE{number:05d}.mp4\t{value}\t{value}")
     ws.write("annotations/ACCEDEaffect.txt", "\n".join(lines) + "\n")
-    ws("manifest import liris-accede annotations -o accede")
+    ws("manifest import annotations --as liris-accede -o accede")
     document = ws("audit mediaeval --manifest accede --run affect.txt --json").json()
     for measure in ("valence", "arousal"):
         assert document[measure]["accuracy"] == affect["accuracy"]

@@ -39,7 +39,7 @@ def make_world(folder: Path) -> None:
     rows = rows_of_clips()
     import_features(ws, rows, features_of(rows, width=8, level=2.0), "other")
     ws.write_table("lake.csv", rows_of_clips("lake"))
-    ws("manifest import csv lake.csv -o lake")
+    ws("manifest import lake.csv -o lake")
     ws(
         "train ridge films.descriptors films -o kept --jobs 1 --set report.replicates=50"
     )

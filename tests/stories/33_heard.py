@@ -114,7 +114,7 @@ def write_world(folder: Path) -> None:
             }
             rows.append(row)
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
 
 
 def begin(ws: Workspace) -> None:
@@ -351,7 +351,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     ws(f"train ridge cut.joined films --task EN_S -o of-segments {settings}")
     table = "clip_id,movie_id,start_s,end_s\nnova-1,nova,0,0.8\n"
     ws.path("scenes.csv").write_text(table, "utf-8")
-    ws("manifest import csv scenes.csv -o scenes")
+    ws("manifest import scenes.csv -o scenes")
     ws("models predict of-segments new.joined-2 --manifest scenes --in-sample")
     shutil.rmtree(ws.path("stores/new.joined-2"))
     told = ws("models predict of-segments scenes", code=1).err

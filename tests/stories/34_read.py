@@ -185,7 +185,7 @@ def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(
 def test_subtitles_of_another_film_make_nothing(ws: Workspace) -> None:
     rows, _ = rows_and_texts()
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     ws.write("said/other.srt", "1\n00:00:01,000 --> 00:00:02,000\nhello\n")
     refused = ws("extract words films -b minilm --subtitles said", code=1)
     assert (

@@ -39,7 +39,7 @@ def write_clips(ws: Workspace, n_films: int = N_FILMS) -> None:
             ids = {"clip_id": f"{name}-{clip:02d}", "movie_id": name}
             rows.append({**ids, **times, "decade": decade, "level": "", "concepts": ""})
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
 
 
 def world(shares: dict[str, float], seed: int, n_films: int = N_FILMS) -> set[str]:
@@ -61,7 +61,7 @@ def mark(
     """Watch the drawn clips and mark those that are S, as the table of the page has it."""
     marks = []
     watched = []
-    ws(f"manifest export csv {drawn} -o drawn.csv --force")
+    ws(f"manifest export {drawn} drawn.csv --force")
     for row in ws.read_table("drawn.csv"):
         if row["clip_id"] in left_out:
             continue
@@ -118,7 +118,7 @@ def test_clips_that_are_all_marked_are_counted_or_all_drawn(ws: Workspace) -> No
     for number, row in enumerate(ws.read_table("clips.csv")):
         rows.append({**row, "Rating (0-3)": number % 4})
     ws.write_table("rated.csv", rows)
-    ws("manifest import csv rated.csv -o rated")
+    ws("manifest import rated.csv -o rated")
     text = ws("audit share rated --of 'Rating (0-3)>=2'", code=1).text
     sample = "obygaze manifest sample rated -n 960 -o drawn"
     counts = "obygaze manifest stats rated --where 'Rating (0-3)>=2'"
@@ -167,10 +167,10 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
 def test_a_second_draw_keeps_the_clips_of_the_first(ws: Workspace) -> None:
     write_clips(ws)
     ws("manifest sample films -n 60 --by decade -o drawn")
-    ws("manifest export csv drawn -o first.csv")
+    ws("manifest export drawn first.csv")
     answer = ws("manifest sample films -n 100 --by decade -o drawn")
     assert "60 clips of the earlier draw, 40 new" in answer.text
-    ws("manifest export csv drawn -o second.csv")
+    ws("manifest export drawn second.csv")
     first = {row["clip_id"] for row in ws.read_table("first.csv")}
     rows = ws.read_table("second.csv")
     assert first < {row["clip_id"] for row in rows}
@@ -184,7 +184,7 @@ def test_a_second_draw_keeps_the_clips_of_the_first(ws: Workspace) -> None:
 def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
     write_clips(ws)
     ws("manifest sample films -n 120 -o drawn")
-    ws("manifest export csv drawn -o drawn.csv")
+    ws("manifest export drawn drawn.csv")
     drawn = [row["clip_id"] for row in ws.read_table("drawn.csv")]
     of_last_film = [clip for clip in drawn if clip.startswith("film23-")]
     left_out = {drawn[0], drawn[7], *of_last_film}
@@ -278,7 +278,7 @@ def test_marks_made_in_the_page_are_what_the_audit_reads(
         write_video(ws.path(f"videos/{film}.mp4"), numbers=numbers, options=options)
     ws("manifest windows videos -o cut --seconds 1")
     ws("manifest sample cut -n 6 -o drawn")
-    ws("manifest export csv drawn -o drawn.csv")
+    ws("manifest export drawn drawn.csv")
     n_marks = 0
     with viewed(ws, "drawn", "--annotate", "eva") as server:
         page = FilmPage(browser, server.address, "drawn")

@@ -116,15 +116,15 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
     assert 10 < n_differing < 30
 
     for table, mapping in {"rows.csv": ROWS, "wide.csv": COLUMNS}.items():
-        said = ws(f"manifest import csv {table} {mapping} -o films", code=1).text
+        said = ws(f"manifest import {table} {mapping} -o films", code=1).text
         assert f"annotators differ in {n_differing} of {len(coded)} clips" in said
         assert all(rule in said for rule in RULES)
     assert not ws.path("manifests/films.csv").exists()
 
-    said = ws(f"manifest import csv rows.csv {ROWS} --rule agreed -o films").text
+    said = ws(f"manifest import rows.csv {ROWS} --rule agreed -o films").text
     assert f"annotators differ in {n_differing} of {len(coded)} clips" in said
     assert labels_of(ws, "films") == agreed
-    ws(f"manifest import csv wide.csv {COLUMNS} --rule agreed -o wide")
+    ws(f"manifest import wide.csv {COLUMNS} --rule agreed -o wide")
     for ending in (".csv", ".annotators.csv"):
         tables = [ws.read(f"manifests/{name}{ending}") for name in ("films", "wide")]
         assert tables[0] == tables[1], "both tables are read alike"
@@ -143,7 +143,7 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
 def test_how_far_two_coders_agree(ws: Workspace) -> None:
     coded = coded_clips()
     write_tables(ws, coded)
-    ws(f"manifest import csv rows.csv {ROWS} --rule agreed -o films")
+    ws(f"manifest import rows.csv {ROWS} --rule agreed -o films")
     pairs = [tuple(said.values()) for said in coded.values() if len(said) == 2]
     line = "audit reliability films --column tense=yes --cluster movie_id --json"
     document = ws(line).json()

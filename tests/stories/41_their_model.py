@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
     """Make the manifest `films` and the store `seen`; both labs compute features in one way."""
     ws.write_table("films.csv", rows)
-    ws("manifest import csv films.csv -o films")
+    ws("manifest import films.csv -o films")
     np.savez(ws.path("seen.npz"), clip_id=[row["clip_id"] for row in rows], clip=X)
     ws(
         "store import npz seen.npz --manifest films --backbone sight --fact frames=8 -o seen"
@@ -160,7 +160,7 @@ def test_clips_that_it_was_trained_on_are_no_test(
     maker = ws.folder.parent / "maker"
     # The sender gives the clips and the features of the training, too.
     ws(f"store pull {maker / 'stores' / 'seen'} -o sent-features")
-    ws(f"manifest import csv {maker / 'films.csv'} -o sent-films")
+    ws(f"manifest import {maker / 'films.csv'} -o sent-films")
     ws("models test theirs sent-features --manifest sent-films", code=1)
     ws("store merge seen sent-features -o both")
     ws("manifest merge films sent-films -o both")

@@ -62,7 +62,7 @@ def import_films(ws: Workspace, *films: str, per_film: int = 10) -> None:
     """Write films and their table, and make the manifest `films` from them."""
     write_films(ws.path("videos"), *films)
     ws.write_table("clips.csv", rows_of_clips(*films, per_film=per_film))
-    ws("manifest import csv clips.csv -o films")
+    ws("manifest import clips.csv -o films")
     ws("manifest link films videos")
 
 
@@ -121,7 +121,7 @@ def import_features(
     """Make a store of features, and before it the manifest if it is not there."""
     if not ws.path(f"manifests/{manifest}.toml").exists():
         ws.write_table(f"{manifest}.csv", rows)
-        ws(f"manifest import csv {manifest}.csv -o {manifest}")
+        ws(f"manifest import {manifest}.csv -o {manifest}")
     np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
     ws(
         f"store import npz {store}.npz --array {array}=X --manifest {manifest} -o {store}"

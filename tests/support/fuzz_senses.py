@@ -176,7 +176,7 @@ def written_workspace(folder: Path) -> Path:
         np.savez(folder / f"{name}.npz", clip_id=ids, clip=clip)
     (folder / "small.toml").write_text(SMALL, "utf-8")
     for line in (
-        "manifest import csv clips.csv -o pier",
+        "manifest import clips.csv -o pier",
         "store import npz seen.npz --manifest pier -o seen --backbone seen",
         "store import npz heard.npz --manifest pier -o heard --backbone heard",
         "store join seen heard -o both",

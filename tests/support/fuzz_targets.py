@@ -298,7 +298,21 @@ def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[T
     table = pyarrow.table(columns, metadata=origin)
     write_table(table, path, write_page_index=True)
     variants = [{path.name: path.read_bytes()}]
-    return [Target("import parquet", variants, _import("parquet", path.name), 4)]
+    labels = {**columns, "level": ["S", "EN", None], "n": [1.0, None, 2.5]}
+    del labels["clip"]
+    labelled = path.with_name("labels.parquet")
+    write_table(pyarrow.table(labels), labelled)
+    return [
+        Target("import parquet", variants, _import("parquet", path.name), 4),
+        Target("parquet table", [{"t.parquet": labelled.read_bytes()}], _labels, 6),
+    ]
+
+
+def _labels(files: Tree, folder: Path) -> None:
+    from obygaze_features.manifest.adapters.csv_table import read
+    from obygaze_features.manifest.io import check_manifest
+
+    check_manifest(read(written(files, folder) / "t.parquet", name="t").manifest)
 
 
 def _import(format: str, name: str) -> Read:

@@ -22,7 +22,7 @@ from support.cli import ROOT, call_obygaze, obygaze_argv
 ROAD = (
     (
         "import",
-        "manifest import csv clips.csv -o mine --map clip_id=clip --map movie_id=film",
+        "manifest import clips.csv -o mine --map clip_id=clip --map movie_id=film",
     ),
     ("", "manifest link mine films"),
     ("manifest", "manifest show mine"),

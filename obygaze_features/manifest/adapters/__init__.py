@@ -8,15 +8,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
-from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
@@ -32,7 +30,6 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     SourceFile,
-    is_only_watched,
 )
 from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.stats import Stats, compute_stats
@@ -74,9 +71,7 @@ class ImportedManifest(NamedTuple):
 
     def save(
         self,
-        name: Annotated[
-            str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
-        ] = None,
+        name: str | os.PathLike[str] | None = None,
         *,
         force: bool = False,
         workspace: str | os.PathLike[str] | None = None,
@@ -84,7 +79,7 @@ class ImportedManifest(NamedTuple):
         """Write the manifest to the workspace.
 
         Args:
-            name: Name of the manifest. [default: the data set's]
+            name: Name of the manifest, by default the one that it has.
             force: Replace the output if it exists.
             workspace: The workspace, if it is not the current one.
         """
@@ -154,7 +149,6 @@ class SavedManifest:
     def notes(self) -> list[str]:
         """Return what became of links, how to name the manifest, and the next command."""
         notes = list(self.imported.notes)
-        name = self.manifest.name
         if self.n_kept_links:
             n_clips = count(self.n_kept_links, "clip")
             notes.append(f"kept the links of {n_clips} to videos")
@@ -169,25 +163,15 @@ class SavedManifest:
                 f"no clip has a level; obygaze run --task {shell_word(task)} takes a label of your"
                 f" own, and --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
-        if self.path.parent.name != "manifests":
-            notes.append(f"not in manifests/: other commands take it as {self.path}")
-            name = str(self.path)
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += stats.watched_notes
         notes += notes_of(self.manifest)
-        quoted = shell_word(name)
+        quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):
             labels = shell_word(f"{self.path.stem}-levels.csv")
-            # Clips much longer than the segments would mix those of several levels.
-            lengths = [
-                (clip.end_s or 0) - (clip.start_s or 0)
-                for clip in self.manifest
-                if not is_only_watched(clip)
-            ]
-            every = max(1, round(median(lengths or [10])))
             notes.append(
-                f"next: obygaze manifest project {quoted} --every {every} -o {labels} for labels of"
+                f"next: obygaze manifest project {quoted} --every SECONDS -o {labels} for labels of"
                 f" clips, or obygaze manifest link {quoted} FOLDER"
             )
         elif stats.is_linked and stats.without_video < stats.clips:

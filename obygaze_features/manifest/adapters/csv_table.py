@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
-from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import (
@@ -116,78 +115,40 @@ WAYS_OF_FILMS = (
     " states none"
 )
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
-# A time of a sheet that is shown with seconds and has none.
-WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
+# A time of a sheet that is shown with seconds and has none.
+WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
 
 
 def read(
     csv: str | Path,
-    columns: Annotated[
-        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
-    ] = None,
+    columns: Mapping[str, str] | None = None,
     *,
-    mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
-    form: Annotated[str, Option("--id", metavar="FORM")] = "",
+    mapping: TableMapping | str | Path | None = None,
+    form: str = "",
     films: Literal["none"] | None = None,
-    sheet: Annotated[str, Option(metavar="NAME")] = "",
-    rule: Annotated[str, Option(metavar="RULE")] = "",
-    orders: Annotated[
-        Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
-    ] = None,
-    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
-    name: Annotated[str | None, PYTHON_ONLY] = None,
+    sheet: str = "",
+    rule: str = "",
+    orders: Mapping[str, str] | None = None,
+    write_mapping: str | Path | None = None,
+    name: str | None = None,
 ) -> ImportedManifest:
     """Read any table, with a mapping of its columns.
 
-    The table is a CSV file, or a sheet of an .xlsx file.
-
-    TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
-    column of the table with the name of a manifest's column needs no mapping; columns that are not
-    mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
-    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
-    times=m:ss or times=h:mm says.
-
-    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others, and
-    with --films none no row has a film, so that no split by film and no interval can be made);
-    scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
-    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; comment;
-    movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
-    and start_frame, end_frame and framerate of segments.
-
-    Several people may have a row of each clip, with their name in the column annotator, or columns
-    of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
-    coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
-    beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
-    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
-    each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
-
     Args:
-        csv: The table.
-        columns: Map a column; it takes precedence over the mapping.
-        mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
-            1:10 is), separator, which stands between the concepts of a cell, header_row, and under
-            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
-        form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
-            film, and the number in the column n with three digits. Where the table has no column
-            count, {count} counts the clips of each film.
-        films: Say that the table states no films.
-        sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
-        rule: Where people differ: agreed, majority, highest, mean, by:NAME or each.
-        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
-        write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
-            a table that does not fit, a draft, with a ? for all that is to be said.
-        name: The name of the manifest. By default that of the file.
-
-    Commands:
-        obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
-        obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
-        obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-        obygaze manifest import csv mine.csv --write-mapping mine.toml -o mine
-        obygaze manifest import csv mine.csv --map annotator=coder --rule majority -o mine
-        obygaze manifest import xlsx mine.xlsx --map coder:ada=Ada --map coder:ben=Ben -o mine
-        obygaze manifest import xlsx mine.xlsx --sheet Clips --mapping mine.toml -o mine
+        csv: The table: text, a spreadsheet or parquet.
+        columns: The column of the table, or `=value`, for each of the manifest; it takes precedence
+            over the mapping.
+        mapping: The mapping, or its file.
+        form: What clip ids are made of.
+        films: "none" if the table states no films.
+        sheet: The name of the sheet of a spreadsheet, by default of the only one with data.
+        rule: What becomes the label where people differ.
+        orders: The words of a column from the lowest, separated by commas.
+        write_mapping: A file for the mapping that was used; of a table that does not fit, for a
+            draft.
+        name: The name of the manifest, by default that of the file.
     """
     path = Path(csv)
     chosen = chosen_mapping(
@@ -203,7 +164,7 @@ def read(
     try:
         imported, used = _read(path, chosen, name or path.stem, mapping)
     except FixInput as error:
-        _write_draft(path, chosen, write_mapping, error, name)
+        _write_draft(path, chosen, write_mapping, error)
         raise
     if write_mapping is not None:
         write_mapping_file(Path(write_mapping), used)
@@ -262,7 +223,6 @@ def _read(
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
     check_clip_ids(table.rows, cells, given_ids, chosen.columns)
-    one_clip_a_film = _one_clip_a_film(cells, chosen)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
@@ -331,7 +291,6 @@ def _read(
         if column != rates:
             warnings.append(thousands_text(column, number))
     warnings += changed_ids(cells, given_ids)
-    warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
     warnings += words_alike(clips)
@@ -430,7 +389,6 @@ def _write_draft(
     chosen: TableMapping,
     target: str | Path | None,
     error: FixInput,
-    name: str | None,
 ) -> None:
     """Write a draft of the mapping of a table that cannot be imported, and say so in the error."""
     if target is None or not error.details or error.hint == SAVE_AS:
@@ -444,12 +402,7 @@ def _write_draft(
         texts=_texts(chosen),
     )
     table = without_no_values(table, chosen)
-    shown = shell_word(target)
-    kind = "xlsx" if is_workbook(path) else "csv"
-    reread = f"obygaze manifest import {kind} {shell_word(path)} --mapping {shown}"
-    if name is not None:
-        reread += f" -o {shell_word(name)}"
-    write_draft(target, draft_of(table, chosen, reread), error)
+    write_draft(target, draft_of(table, chosen), error)
 
 
 def _names_in_table(mapping: TableMapping) -> dict[str, str]:
@@ -509,18 +462,6 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
         and not target.startswith(FOLD_PREFIX)
         and not (source in (*TARGETS, *CONCEPTS) and source in columns)
     ]
-    swapped = {
-        target: mapped[target] for target in unknown if mapped[target] in TARGETS
-    }
-    if swapped:
-        names = few([repr(target) for target in swapped], 3)
-        turned = []
-        for target, column in swapped.items():
-            turned.append(f"--map {shell_word(f'{column}={target}')}")
-        raise FixUsage(
-            f"a manifest has no column {names}; write the manifest's column first",
-            hint=" ".join(turned),
-        )
     for target in unknown:
         raise FixUsage(
             f"a manifest has no column {target!r}{near(target, TARGETS)}",
@@ -577,17 +518,6 @@ def _hint(
     missing = [name for name in required if name not in table.columns]
     if not missing:
         return f"correct the table, as the lines above say; or {draft}"
-    of_ids = [mapping.columns.get(name, name) for name in NEEDED]
-    of_ids += columns_of_form(mapping.id)
-    # Another column that is missing, such as one of levels, may only be misspelt.
-    is_of_other_table = not set(of_ids).isdisjoint(missing)
-    if is_of_other_table and set(CLIP_COLUMNS) <= {*table.columns}:
-        kind = "xlsx" if is_workbook(path) else "csv"
-        return (
-            f"obygaze manifest import {kind} {shell_word(path)} -o NAME, without --map: the"
-            " table has the columns of a manifest, as obygaze manifest export csv writes them, so"
-            " a mapping needs none of the ids, and may state licence and citation"
-        )
     ways = []
     for target, source in mapping.columns.items():
         if source in missing and target not in NEEDED:
@@ -601,7 +531,9 @@ def _hint(
         if mapping.films:
             counted = "--id 'clip-{count:03d}' counts the clips"
         ways.append(f"--map clip_id=COLUMN names the column of ids, and {counted}")
-        if "annotator" not in (*table.columns, *mapping.columns):
+        if "annotator" in table.columns:
+            ways.append("--as marks, if the rows are marks in films")
+        elif "annotator" not in mapping.columns:
             ways.append(
                 "--map annotator=COLUMN, if people have rows of the same clips, or"
                 " --map coder:NAME=COLUMN, if they have columns"
@@ -753,45 +685,17 @@ def _check_totals(
     """Add a violation for rows of ids alone, where others have times, and for a last total."""
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
-    only_ids = []
     if any(values["start_s"] for values in cells):
         for row in rows:
             filled_columns = {name for name, cell in row.cells.items() if cell}
             if filled_columns <= of_ids:
-                only_ids.append(row)
-    for row in only_ids:
-        row.add(None, "only ids; delete the row if it is a row of totals")
-    if _last_is_called_total(cells, mapping) and rows[-1] not in only_ids:
+                row.add(None, "only ids; delete the row if it is a row of totals")
+    # An id that is made of the film is never called so.
+    columns = NEEDED if mapping.id else NEEDED[:1]
+    films = [values["movie_id"] for values in cells]
+    is_alone = len(films) > 1 and films.count(films[-1]) == 1
+    if is_alone and any(cells[-1][column].casefold() in TOTALS for column in columns):
         rows[-1].add(
             "clip_id",
             f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
         )
-
-
-def _last_is_called_total(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping
-) -> bool:
-    """Return whether the last clip is called as totals are, and is alone in its film."""
-    # An id that is made of the film is never called so.
-    columns = NEEDED if mapping.id else NEEDED[:1]
-    films = [values["movie_id"] for values in cells]
-    return (
-        len(cells) > 1
-        and any(cells[-1][column].casefold() in TOTALS for column in columns)
-        and films.count(films[-1]) == 1
-    )
-
-
-def _one_clip_a_film(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping
-) -> list[str]:
-    """Return a sentence if ids are made by a form, and each film has one clip."""
-    n_films = len({values["movie_id"] for values in cells})
-    n_clips = len({values["clip_id"] for values in cells})
-    if not mapping.id or n_films < 2 or n_films < n_clips:
-        return []
-    film = mapping.columns.get("movie_id", "movie_id")
-    return [
-        f"{count(n_clips, 'clip')} of {count(n_films, 'film')}: each film has one clip; the films"
-        f" are those of the column {film!r}"
-    ]

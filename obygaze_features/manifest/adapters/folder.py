@@ -6,12 +6,10 @@ import warnings
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
-from typing import Annotated
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import VIDEO_SUFFIXES
-from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -24,9 +22,7 @@ from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 
 
-def read(
-    folder: str | Path, *, name: Annotated[str | None, PYTHON_ONLY] = None
-) -> ImportedManifest:
+def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
     """Read a folder of videos: one clip for each file, without labels.
 
     The film of a clip is the folder that the file is in; of a file at the top, its name up to the
@@ -36,10 +32,6 @@ def read(
     Args:
         folder: The folder; no video is opened.
         name: The name of the manifest. By default that of the folder.
-
-    Commands:
-        obygaze manifest import folder /data/films -o films
-        obygaze manifest import folder clips/ --json
     """
     folder = Path(folder)
     # Parts of a film that have no scene numbers follow each other in this order.

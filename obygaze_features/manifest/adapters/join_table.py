@@ -121,9 +121,9 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
-        mapping: The mapping with which `manifest import csv` read the clips; columns that this
+        mapping: The mapping with which `manifest import` read the clips; columns that this
             table lacks do not matter.
-        form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
+        form: Make clip ids of columns, as `manifest import` does: '{film}-{n:03d}'.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -294,7 +294,7 @@ def _check_annotators(
             raise FixInput(
                 f"the column {column} has several annotators of one clip: {few(sorted(names))}",
                 where=str(path),
-                hint="obygaze manifest import csv reads what each annotator says; or join a table"
+                hint="obygaze manifest import reads what each annotator says; or join a table"
                 " of one of them",
             )
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 from xml.parsers import expat
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     TableRow,
@@ -84,9 +83,9 @@ class _Excerpts:
 
 
 def read(
-    files: Annotated[str | Path | Sequence[str | Path], Option(is_repeated=True)],
+    files: str | Path | Sequence[str | Path],
     *,
-    name: Annotated[str, PYTHON_ONLY] = "liris-accede",
+    name: str = "liris-accede",
 ) -> ImportedManifest:
     """Read the clips of MediaEval 2015 (LIRIS-ACCEDE).
 
@@ -96,10 +95,6 @@ def read(
     Args:
         files: The annotation files or the folder that holds them; rows are joined by id.
         name: The name of the manifest.
-
-    Commands:
-        obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
-        obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
     """
     given = [files] if isinstance(files, str | Path) else files
     paths = _annotation_files([Path(file) for file in given])

@@ -6,9 +6,7 @@ of the film, the annotator, and the number in `clip_index`.
 
 import re
 from pathlib import Path
-from typing import Annotated
 
-from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
@@ -51,18 +49,12 @@ _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")
 
 
-def read(
-    csv: str | Path, *, name: Annotated[str, PYTHON_ONLY] = "mobygaze"
-) -> ImportedManifest:
+def read(csv: str | Path, *, name: str = "mobygaze") -> ImportedManifest:
     """Read the segments of MObyGaze, those of each annotator.
 
     Args:
         csv: The released file, `mobygaze_dataframe.csv`.
         name: The name of the manifest.
-
-    Commands:
-        obygaze manifest import mobygaze mobygaze_dataframe.csv
-        obygaze manifest import mobygaze mobygaze_dataframe.csv -o segments
     """
     csv = Path(csv)
     known = published("mobygaze")["sha256"]

@@ -7,10 +7,8 @@ Frames are those of the data set's own copies of the films.
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import (
     Violations,
     raise_together,
@@ -38,17 +36,13 @@ _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 def read(
     source: str | Path,
     *,
-    name: Annotated[str, PYTHON_ONLY] = "moviegraphs",
+    name: str = "moviegraphs",
 ) -> ImportedManifest:
     """Read the clip times of MovieGraphs.
 
     Args:
         source: The folder (mg_videoinfo) that holds scene_boundaries/ and video_boundaries/.
         name: The name of the manifest.
-
-    Commands:
-        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
-        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo -o scenes
     """
     source = Path(source)
     if source.is_file():

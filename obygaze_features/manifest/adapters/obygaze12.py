@@ -6,10 +6,8 @@ The splits are read and compared with the clips; they are not computed.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 from obygaze_features.core.errors import NotFound
-from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
@@ -56,8 +54,8 @@ _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
 def read(
     csv: str | Path,
     *,
-    splits: Annotated[str | Path | None, Option(metavar="PATH")] = None,
-    name: Annotated[str, PYTHON_ONLY] = "obygaze12",
+    splits: str | Path | None = None,
+    name: str = "obygaze12",
 ) -> ImportedManifest:
     """Read the clips and labels of ObyGaze12, with its splits.
 
@@ -65,10 +63,6 @@ def read(
         csv: The released file, `ObyGaze12_thresh_02.csv`.
         splits: Folder of the published split files.
         name: The name of the manifest.
-
-    Commands:
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv -o oby
     """
     csv = Path(csv)
     splits = None if splits is None else Path(splits)

@@ -6,7 +6,7 @@ place of each `?` behind a `=`. A `?` before it is a column that may stay under 
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -61,9 +61,6 @@ NEEDED = ("clip_id", "movie_id")
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
-# Columns with more words are no levels.
-MOST_LEVELS = 5
-MOST_CONCEPTS = 20
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
 # Lines of a draft: a column that stays, and what a person is to write.
@@ -298,48 +295,41 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
     A file that is there is not replaced: a person may have written into it.
     """
     shown = shell_word(target)
+    instead = f"--mapping {shown} in place of --write-mapping"
     try:
         write_new(Path(target), draft.encode("utf-8"))
     except AlreadyThere:
-        error.hint = f"{shown} is there: {draft_hint(target)}"
+        error.hint = (
+            f"{shown} is there: correct it, then {instead}; or name another file"
+        )
         return
-    instead = f"--mapping {shown} in place of --write-mapping"
     error.message = f"wrote {shown}, to be filled in; until then {error.message}"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
 
 
 def draft_hint(target: str | Path, given: object = None) -> str:
-    """Return which option writes a draft of a mapping, or what to do with a mapping that is there.
+    """Return which option writes a draft of a mapping, or that the given one is to be corrected.
 
     Args:
         target: A file for the draft.
         given: The mapping with which a table was read; a path, if it is one of a file.
     """
-    free = Path(target)
-    there = given if isinstance(given, str | Path) else None
-    if there is None and free.exists():
-        there = free
-    stem = free.stem
-    number = 2
-    while free.exists():
-        free = free.with_stem(f"{stem}-{number}")
-        number += 1
-    draft = f"--write-mapping {shell_word(free)} writes a mapping to fill in"
-    if there is None:
-        return draft
-    shown = shell_word(there)
-    return f"correct {shown}, then --mapping {shown}; or {draft}"
+    draft = f"--write-mapping {shell_word(target)} writes a mapping to fill in"
+    is_file = isinstance(given, str | Path)
+    return f"correct {shell_word(given)}; or {draft}" if is_file else draft
 
 
-def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
+def draft_of(table: CsvTable, mapping: TableMapping) -> str:
     """Return the text of a mapping of a table that does not fit, with `?` for what is not known.
 
     Args:
         table: The table, of which only the text was read.
         mapping: What is known already.
-        reread: The command that reads the table with the draft.
     """
-    lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
+    lines = [
+        "# Write something in place of each ? behind a =. Then import the table again, with this",
+        "# file as --mapping.",
+    ]
     if table.doubt:
         lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
     options = ("sheet", "header_row", "films", "rule", "dataset", "licence", "citation")
@@ -447,7 +437,9 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         '# or films = "none" above), clip_id, start_s, end_s (or start_frame, end_frame and',
         "# framerate), level, concepts,",
         '# annotator, comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
-        "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
+        "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`. For",
+        "# the words of one that becomes level or concepts, give this file as --mapping, and",
+        "# --write-mapping with another name: a second draft asks for them.",
         '# Of columns of people: [coders], ada = "COLUMN" of levels, "ada:concepts" = "COLUMN".',
     ]
     target_of = {}
@@ -486,7 +478,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
 
 
 def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return a line for each word of the column of levels, or of columns that may be one."""
+    """Return a line for each unknown word of the column of levels."""
     lines = toml_lines(mapping.levels)
     columns = mapping.columns_of("level")
     if set(columns).issubset(table.columns):
@@ -498,14 +490,6 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
                 f"# your own for the column {toml_string(columns[0])}, in place of level.",
             ]
         lines += _asked(unknown)
-    else:
-        for name in _columns_of_words(table, mapping):
-            shown = toml_string(name)
-            lines += [
-                f"# Only if {shown} is the level ({', '.join(LEVELS)}). Words of your own are",
-                "# labels as they are, and typing errors in them are corrected in the table:",
-            ]
-            lines += _asked(_counts(table.rows, name), "# ")
     return ["", "[levels]", *lines] if lines else []
 
 
@@ -519,31 +503,20 @@ def meanings_of_words() -> list[str]:
 
 
 def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return a line for each unknown word of the column of concepts, or of one that may be it."""
+    """Return a line for each unknown word of the column of concepts."""
     lines = toml_lines(mapping.concepts)
     columns = mapping.columns_of("concepts")
-    known = meanings_of_words()
     if set(columns).issubset(table.columns):
         unknown = _parts(table, columns, mapping)
-        lines += known if unknown else []
-        lines += _asked(unknown)
-        return ["", "[concepts]", *lines] if lines else []
-    for name in _unmapped(table, mapping):
-        sign = separator_of(_words(table.rows, name), mapping)
-        unknown = _parts(table, [name], mapping)
-        if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
-            shown = f"separator = {toml_string(sign)}"
-            has = f"{toml_string(name)} has the concepts"
-            lines.append(f"# Only if {has}, with {shown} above:")
-            lines += _asked(unknown, "# ")
-    return ["", "[concepts]", *known, *lines] if lines else []
+        if unknown:
+            lines += [*meanings_of_words(), *_asked(unknown)]
+    return ["", "[concepts]", *lines] if lines else []
 
 
-def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
+def _asked(words: Mapping[str, int]) -> list[str]:
     """Return the lines that ask for the meaning of words, each with its number of rows."""
     return [
-        f'{start}{toml_string(word)} = "?"  # {count(n, "time")}'
-        for word, n in words.items()
+        f'{toml_string(word)} = "?"  # {count(n, "time")}' for word, n in words.items()
     ]
 
 
@@ -561,59 +534,6 @@ def _parts(
             if word and mapping.concept(word) is None:
                 unknown[word] += n_rows
     return unknown
-
-
-def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
-    """Yield the columns without a target that have neither numbers nor times."""
-    mapped = {*mapping.columns.values(), *mapping.coders.values(), *TARGETS, ""}
-    for column in table.filled_columns:
-        if column not in mapped and not any(map(is_time, _words(table.rows, column))):
-            yield column
-
-
-def _has_several(table: CsvTable, column: str, mapping: TableMapping) -> bool:
-    """Return whether cells of a column seem to have several words with a sign between them.
-
-    Titles of films are no such cells: one has a comma, and no part of it is another title.
-    """
-    cells = _words(table.rows, column)
-    sign = separator_of(cells, mapping)
-    n_cells: Counter[str] = Counter()
-    for cell in cells:
-        n_cells.update(_split(cell, sign))
-    with_sign = [cell for cell in cells if sign in cell]
-    for cell in with_sign:
-        if any(n_cells[word] > 1 for word in _split(cell, sign)):
-            return True
-    return bool(with_sign) and len(with_sign) == len(cells)
-
-
-def _split(cell: str, sign: str) -> set[str]:
-    """Return the words of a cell with a sign between them."""
-    return set(map(str.strip, cell.split(sign)))
-
-
-def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
-    """Yield the columns without a target that have few words, each of several rows."""
-    for column in _unmapped(table, mapping):
-        n_words = len(_words(table.rows, column))
-        if _has_several(table, column, mapping):
-            continue
-        is_possible = 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2)
-        if is_possible and not _is_in_all_of(table, column):
-            yield column
-
-
-def _is_in_all_of(table: CsvTable, column: str) -> bool:
-    """Return whether all rows of each clip have all words of a column, as annotators are."""
-    rows = table.rows
-    n_words = len(_words(rows, column))
-    for other in table.filled_columns:
-        n_others = len(_words(rows, other))
-        pairs = {(row.cells.get(column), row.cells.get(other)) for row in rows}
-        if other != column and len(pairs) == len(rows) == n_words * n_others:
-            return True
-    return False
 
 
 def _counts(rows: Sequence[TableRow], *columns: str) -> Counter[str]:

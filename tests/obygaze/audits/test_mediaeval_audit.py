@@ -97,7 +97,9 @@ def test_annotation_files_score_the_official_test_clips(
     lines = [f"ACCEDE0000{i}.mp4 {both}\n" for i, both in classes_of_clips.items()]
     written = write(tmp_path / "a.txt", "".join(lines))
     write(tmp_path / "a.json", '{"external_data": true}')
-    call_obygaze("-C", tmp_path, "manifest", "import", "liris-accede", annotations).ok()
+    call_obygaze(
+        "-C", tmp_path, "manifest", "import", annotations, "--as", "liris-accede"
+    ).ok()
     words = ("--manifest", "liris-accede", "--run", violence, "--run", written)
     audit = ("-C", tmp_path, "audit", "mediaeval", *words)
     document = call_obygaze(*audit, "--json").ok().json()
@@ -155,7 +157,9 @@ def test_invalid_runs_are_not_written(
 
 def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     run = write(tmp_path / "a.txt", "A0 1 0\nA0.mp4 1 0\n")
-    call_obygaze("-C", tmp_path, "manifest", "import", "liris-accede", annotations).ok()
+    call_obygaze(
+        "-C", tmp_path, "manifest", "import", annotations, "--as", "liris-accede"
+    ).ok()
     words = (
         "-C",
         tmp_path,

@@ -402,7 +402,17 @@ def test_levels_of_two_views_are_not_compared(tmp_path: Path) -> None:
     for name in ("A", "B"):
         table = tmp_path / f"{name}.csv"
         write_segments(table, [mark for mark in one if mark.annotator == name])
-        words = ("manifest", "import", "segments", table, "--fps", "25", "-o", name)
+        words = (
+            "manifest",
+            "import",
+            table,
+            "--as",
+            "marks",
+            "--fps",
+            "25",
+            "-o",
+            name,
+        )
         call_obygaze(*words, cwd=tmp_path).ok()
     write_spans(tmp_path / "c.csv", spans)
     words = ("manifest", "agree", "A", "B", "--clips", "c.csv")
@@ -634,11 +644,11 @@ def test_of_subtitles_it_is_not_known_what_was_watched(tmp_path: Path) -> None:
     def obygaze(*words: object) -> Any:
         return call_obygaze("manifest", *words, cwd=tmp_path).ok()
 
-    obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
-    exported = obygaze("export", "vtt", "marks", "-o", "out")
+    obygaze("import", marks, "--as", "marks", "--fps", "25", "-o", "marks")
+    exported = obygaze("export", "marks", "out", "--as", "vtt")
     assert "no place for what was watched: 2 segments left out" in exported.stderr
     (written,) = (tmp_path / "out").iterdir()
-    imported = obygaze("import", "segments", written, "--fps", "25", "-o", "again")
+    imported = obygaze("import", written, "--fps", "25", "-o", "again")
     assert "WebVTT does not say what was watched" in imported.stderr
     words = ("agree", "again", "--clips", "clips.csv", "--permutations", "0")
     shown = obygaze(*words)
@@ -667,7 +677,7 @@ def test_levels_of_one_person_without_times_are_refused(tmp_path: Path) -> None:
     failed = call_obygaze("manifest", "agree", "films", "--every", "5", cwd=tmp_path)
     assert failed.code == 1
     assert "nobody else annotated these clips" in failed.stderr
-    assert "manifest import csv --help" in failed.stderr
+    assert "manifest import --help" in failed.stderr
 
 
 @pytest.mark.parametrize("seed", range(100))

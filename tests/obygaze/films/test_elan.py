@@ -234,8 +234,8 @@ def test_subtitles_are_no_marks_and_no_table(
         "1\n00:00:01,000 --> 00:00:02,000\nHello\n", encoding="utf-8"
     )
     for command in (
-        ("manifest", "import", "segments", "lake.srt", "-o", "s"),
-        ("manifest", "import", "csv", "lake.srt", "-o", "s"),
+        ("manifest", "import", "lake.srt", "-o", "s"),
+        ("manifest", "import", "lake.srt", "--as", "table", "-o", "s"),
         ("store", "import", "csv", "lake.srt", "-o", "s"),
         ("manifest", "project", "lake.srt", "--every", "5"),
     ):

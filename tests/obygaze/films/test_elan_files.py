@@ -16,7 +16,8 @@ import pytest
 from support.cli import call_obygaze
 from support.elan_rules import problems_of
 
-from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.exchange import import_segments
+from obygaze.films.formats import export_manifest
 from obygaze.films.tiers import read_tier_mapping
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
@@ -77,8 +78,7 @@ def test_a_draft_works_once_its_questions_are_answered(
     text = draft.read_text("utf-8")
     # Commas of comments separate no concepts: "Totale, dann nah".
     assert ('separator = "?"' in text) is (name == "station")
-    command = f"import segments {path} --fps {FPS} --mapping {draft} -o marks"
-    assert command in text and str(draft) in str(caught.value.hint)
+    assert f"--mapping {draft} in place of --write-mapping" in str(caught.value.hint)
     # Without answers it is as good as no mapping.
     with pytest.raises(FixInput, match="are not known"):
         import_segments([path], "marks", FPS, mapping=draft)
@@ -115,7 +115,7 @@ def test_the_time_of_a_film_that_is_no_number_of_a_clock(tmp_path: Path) -> None
 def test_a_tier_that_is_empty_in_one_file_keeps_its_role(tmp_path: Path) -> None:
     """The mapping that was written said that it is not used, and its marks were gone."""
     manifest = imported(FOLDER / "see.eaf", tmp_path / "see")
-    (path,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    (path,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
     empty = tmp_path / "pier.eaf"
     text = path.read_text("utf-8").replace('"comment"', '"note"')
     empty.write_text(re.sub("(?s)<ANNOTATION>.*?</ANNOTATION>", "", text), "utf-8")
@@ -166,7 +166,7 @@ def test_a_file_follows_the_rules_and_so_does_what_is_exported_of_it(
     path = FOLDER / f"{name}.eaf"
     assert problems_of(path.read_bytes()) == []
     manifest = imported(path, tmp_path / "marks")
-    (written,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
     assert problems_of(written.read_bytes()) == []
     before = sorted(values_of(clip)[1:5] for clip in manifest.clips)
     again = import_segments([written], "again", FPS).manifest.clips
@@ -176,14 +176,14 @@ def test_a_file_follows_the_rules_and_so_does_what_is_exported_of_it(
 def test_a_file_has_the_date_at_which_it_was_written(tmp_path: Path) -> None:
     """Every file said that it was of 2000."""
     manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
-    (written,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
     (date,) = re.findall(r' DATE="([^"]*)"', written.read_text("utf-8"))
     assert datetime.fromisoformat(date) >= datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_was_watched_is_a_tier_of_its_own(tmp_path: Path) -> None:
     manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
-    (written,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
     data = written.read_bytes()
     assert problems_of(data) == []
     notes = import_segments([written], "again", FPS).notes
@@ -230,7 +230,7 @@ def test_a_draft_of_several_files_counts_them_and_keeps_a_mapping_that_is_there(
 ) -> None:
     for name in ("a.eaf", "b.eaf"):
         shutil.copy(FOLDER / "ete.eaf", tmp_path / name)
-    command = ("manifest", "import", "segments", "a.eaf", "b.eaf", "-o", "own")
+    command = ("manifest", "import", "a.eaf", "b.eaf", "-o", "own")
     call_obygaze(*command, "--write-mapping", "tiers.toml", cwd=tmp_path)
     draft = (tmp_path / "tiers.toml").read_text("utf-8")
     assert "# in 2 files, the first with " in draft

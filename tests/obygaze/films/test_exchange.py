@@ -32,11 +32,11 @@ from support.run_tables import (
 from support.servers import need_program
 
 from obygaze.films.exchange import (
-    export_segments,
     exported_files,
     films_of,
     import_segments,
 )
+from obygaze.films.formats import export_manifest
 from obygaze.films.mark_tables import FilmSegments, Segment, concept_of, read_marks
 from obygaze_features.core.errors import (
     FixInput,
@@ -96,8 +96,9 @@ def workspace(tmp_path: Path) -> Path:
         *(
             "manifest",
             "import",
-            "segments",
             "lake.csv",
+            "--as",
+            "marks",
             "--fps",
             "23.976",
             "-o",
@@ -111,7 +112,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def exported(workspace: Path, kind: str, name: str = "marks", *more: str) -> Path:
     done = call_obygaze(
-        "manifest", "export", kind, name, "-o", "out", *more, "--json", cwd=workspace
+        "manifest", "export", name, "out", "--as", kind, *more, "--json", cwd=workspace
     )
     assert done.code == 0, done.stderr
     (path,) = json.loads(done.stdout)["written"]
@@ -299,11 +300,10 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
     (tmp_path / "predicted.csv").write_text(
         "clip_id,basis,decision,p:S\nlake-1,unseen,S,0.75\n", encoding="utf-8"
     )
-    assert (
-        call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
-    )
+    assert call_obygaze("manifest", "import", "clips.csv", cwd=tmp_path).code == 0
     done = call_obygaze(
-        *("manifest", "export", "vtt", "clips", "--fps", "25"), cwd=tmp_path
+        *("manifest", "export", "clips", ".", "--as", "vtt", "--fps", "25"),
+        cwd=tmp_path,
     )
     assert done.code == 0, done.stderr
     assert "1 clip without times: lake-3" in done.stderr
@@ -319,7 +319,9 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
         more = ("--predictions", table, "--fps", "25")
         assert cue in exported(tmp_path, "vtt", "clips", *more).read_text("utf-8")
         (tmp_path / "out" / "lake.vtt").unlink()
-    unknown = call_obygaze("manifest", "export", "vtt", "clips", cwd=tmp_path)
+    unknown = call_obygaze(
+        "manifest", "export", "clips", ".", "--as", "vtt", cwd=tmp_path
+    )
     assert unknown.code == 2
     assert "--fps lake=25" in unknown.stderr
 
@@ -334,7 +336,7 @@ def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
     assert media.get("MEDIA_URL") == (workspace / "videos/lake.mp4").resolve().as_uri()
     # The file is in the folder `out`, from where the program looks for the video.
     assert media.get("RELATIVE_MEDIA_URL") == "../videos/lake.mp4"
-    words = ("manifest", "export", "elan", "marks", "-o", "videos")
+    words = ("manifest", "export", "marks", "videos", "--as", "elan")
     call_obygaze(*words, cwd=workspace).ok()
     root = ElementTree.parse(workspace / "videos" / "lake.eaf").getroot()
     media = root.find("HEADER/MEDIA_DESCRIPTOR")
@@ -451,9 +453,11 @@ def test_time_that_was_watched_alone_is_nothing_to_export(tmp_path: Path) -> Non
     path = tmp_path / "lake.csv"
     header = "movie_id,annotator,start_frame,end_frame,level\n"
     path.write_text(f"{header}lake,ada,0,239,watched\n")
-    words = ("manifest", "import", "segments", path, "--fps", "24", "-o", "seen")
+    words = ("manifest", "import", path, "--as", "marks", "--fps", "24", "-o", "seen")
     call_obygaze(*words, cwd=tmp_path).ok()
-    refused = call_obygaze("manifest", "export", "vtt", "seen", cwd=tmp_path)
+    refused = call_obygaze(
+        "manifest", "export", "seen", ".", "--as", "vtt", cwd=tmp_path
+    )
     assert refused.code == 1
     assert "only time that was watched" in refused.stderr
 
@@ -476,9 +480,7 @@ lake-002,lake,HN,10,20,24
 
 def test_files_of_single_clips_are_not_named_as_the_film(tmp_path: Path) -> None:
     (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES)
-    call_obygaze(
-        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
-    ).ok()
+    call_obygaze("manifest", "import", "clips.csv", "-o", "films", cwd=tmp_path).ok()
     (tmp_path / "cut").mkdir()
     for clip in ("lake-001", "lake-002"):
         (tmp_path / f"cut/{clip}.mp4").touch()
@@ -487,17 +489,17 @@ def test_files_of_single_clips_are_not_named_as_the_film(tmp_path: Path) -> None
         clip.video for clip in read_manifest(tmp_path / "manifests/films.toml")
     } - {"lake-002.mp4"}
     assert linked == "lake-001.mp4"
-    call_obygaze("manifest", "export", "elan", "films", "-o", "out", cwd=tmp_path).ok()
+    call_obygaze(
+        "manifest", "export", "films", "out", "--as", "elan", cwd=tmp_path
+    ).ok()
     (path,) = (tmp_path / "out").iterdir()
     assert "lake-001.mp4" not in path.read_text()
 
 
 def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
     (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES.replace("20,24", "20,25"))
-    call_obygaze(
-        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
-    ).ok()
-    done = call_obygaze("manifest", "export", "vtt", "films", cwd=tmp_path)
+    call_obygaze("manifest", "import", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    done = call_obygaze("manifest", "export", "films", ".", "--as", "vtt", cwd=tmp_path)
     assert done.code == 1
     assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
 
@@ -506,9 +508,9 @@ def test_a_rate_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None
     rows = "clip_id,movie_id,start_s,end_s,level,framerate\n"
     rows += "a-1,a,0,2,S,23.976\nb-1,b,0,2,S,\n"
     (tmp_path / "clips.csv").write_text(rows)
-    words = ("manifest", "import", "csv", "clips.csv", "-o", "films")
+    words = ("manifest", "import", "clips.csv", "-o", "films")
     call_obygaze(*words, cwd=tmp_path).ok()
-    words = ("manifest", "export", "vtt", "films", "-o", "out", "--fps")
+    words = ("manifest", "export", "films", "out", "--as", "vtt", "--fps")
     refused = call_obygaze(*words, "25", cwd=tmp_path)
     assert refused.code == 2
     assert (
@@ -545,7 +547,7 @@ def test_clips_with_concepts_and_without_a_level_are_exported(
         clips.append(replace(clip, concepts=concepts))
     header = Header("films", dict.fromkeys(("Look", "Body"), "visual"))
     manifest = Manifest("films", header, clips)
-    (path,) = export_segments(kind, manifest, fps=25, folder=tmp_path).files
+    (path,) = export_manifest(manifest, tmp_path, kind=kind, fps=25).files
     again = import_segments([path], "again", 25).manifest
     assert [(clip.start_s, clip.level, clip.concepts) for clip in again] == [
         (0.0, "", ("Look", "Body")),
@@ -688,12 +690,12 @@ def test_predictions_of_a_run_with_other_labels_are_said(
     manifest = Manifest(name, Header("a test", {}), changed)
     table = run.folder / "predictions.csv"
     output = tmp_path / "out"
-    done = export_segments("vtt", manifest, predictions=table, fps=25, folder=output)
+    done = export_manifest(manifest, output, kind="vtt", predictions=table, fps=25)
     assert sum(words in one for one in done.warnings) == 1
     same = {**run.about["manifest"], "labels": labels_of(manifest)}
     run = made_run(tmp_path / "run", [ridge], manifest=same)
     output = tmp_path / "again"
-    done = export_segments("vtt", manifest, predictions=table, fps=25, folder=output)
+    done = export_manifest(manifest, output, kind="vtt", predictions=table, fps=25)
     assert not any("of the run" in one or "the run run" in one for one in done.warnings)
 
 
@@ -801,7 +803,9 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
     )
     seen = replace(clips, header=header).with_clips(marked)
     output = tmp_path / ("out.csv" if kind == "csv" else "out")
-    told, *of_mapping = export_segments(kind, seen, folder=output).warnings
+    told, *of_mapping = export_manifest(
+        seen, output, kind=kind.removeprefix("csv")
+    ).warnings
     assert ["--mapping" in sentence for sentence in of_mapping] == [True] * (
         kind == "csv"
     )
@@ -830,7 +834,7 @@ def test_a_table_of_windows_has_the_rates_of_their_films(tmp_path: Path) -> None
     grid = Grid(seconds=2, every=2)
     header = Header("cut", unit="window", grid=grid)
     cut = Manifest("cut", header, Windows(films, grid))
-    (path,) = export_segments("csv", cut, folder=tmp_path / "cut.csv").files
+    (path,) = export_manifest(cut, tmp_path / "cut.csv").files
     clips = read_table(path).manifest
     assert film_rate([clips["a_0.000-2.000"]]) == RATES["23.976"]
     assert film_rate([clips["b_8.000-10.000"]]) == RATES["25"]
@@ -874,12 +878,12 @@ def test_clips_without_a_label_and_further_columns_are_said(
         clips=(replace(first, level="", concepts=()), *marked),
         columns=("mood", "film_start_s"),
     )
-    (told,) = export_segments(kind, manifest, folder=tmp_path / "out").warnings
+    (told,) = export_manifest(manifest, tmp_path / "out", kind=kind).warnings
     assert told == "the files do not say: 1 clip without a label, the columns mood"
     table = tmp_path / "marks.csv"
     columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,mood"
     table.write_text(f"{columns}\nlake,ada,0,9,S,,25,joy\n")
-    (told,) = export_segments(kind, table, folder=tmp_path / "other").warnings
+    (told,) = export_manifest(table, tmp_path / "other", kind=kind).warnings
     of_rate = ", framerate" if kind == "vtt" else ""
     assert told == f"the files do not say: the columns mood{of_rate}"
     (told,) = import_segments([table], "read").warnings
@@ -905,7 +909,7 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(
         )
         paths.append(table)
         if kind != "csv":
-            paths[-1] = export_segments(kind, table, folder=folder).files[0]  # type: ignore[arg-type]
+            paths[-1] = export_manifest(table, folder, kind=kind).files[0]
     problem = "two files have marks of 'A' in the film lake"
     with pytest.raises(FixInput, match=problem) as caught:
         import_segments(paths, "marks", 25)
@@ -928,9 +932,9 @@ def test_marks_of_two_people_that_overlap_are_compared(tmp_path: Path) -> None:
     watched = f"{rows[0]}\nlake,Jana B,0,1200,watched,25\nlake,Mia,0,1200,watched,25\n"
     watched += "pier,Jana B,0,900,watched,25\n"
     (tmp_path / "two.watched.csv").write_text(watched, "utf-8")
-    words = ("manifest", "import", "segments", "two.csv", "-o", "two")
+    words = ("manifest", "import", "two.csv", "--as", "marks", "-o", "two")
     done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert "manifest project two --every 3 " in done.stderr
+    assert "manifest project two --every SECONDS " in done.stderr
     stats = call_obygaze("manifest", "stats", "two", cwd=tmp_path).ok()
     assert "21 segments of 2 films" in stats.stdout
     assert "not counted: 3 rows of what was watched" in stats.stderr
@@ -971,7 +975,7 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path, film: str) -> Non
     header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     table.write_text(f"{header}{film},ada,0,15,S,Look,8\n", "utf-8")
     with pytest.raises(FixInput, match="cannot be the name of a file"):
-        export_segments("vtt", table, folder=tmp_path / "in" / "out")
+        export_manifest(table, tmp_path / "in" / "out", kind="vtt")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [table]
 
 

@@ -218,7 +218,7 @@ def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
     expected = "Warning: unknown concepts, kept unchanged: Bdy\n"
     words = ("manifest", "project", table, "--every", "4")
     assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
-    words = ("manifest", "import", "segments", table, "-o", "ada")
+    words = ("manifest", "import", table, "--as", "marks", "-o", "ada")
     assert expected in call_obygaze(*words, cwd=tmp_path).ok().stderr
 
 
@@ -279,7 +279,17 @@ def test_titles_of_films_are_kept(tmp_path: Path) -> None:
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
     table = tmp_path / "marked.csv"
     write_segments(table, marks("0-9 S Body"))
-    words = ("manifest", "import", "segments", table, "--fps", "25", "-o", "marked")
+    words = (
+        "manifest",
+        "import",
+        table,
+        "--as",
+        "marks",
+        "--fps",
+        "25",
+        "-o",
+        "marked",
+    )
     call_obygaze("-C", tmp_path, *words).ok()
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
     words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
@@ -306,7 +316,9 @@ def test_the_published_segments_projected_on_themselves_keep_their_levels(
 ) -> None:
     """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
     published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    call_obygaze("-C", tmp_path, "manifest", "import", "mobygaze", published).ok()
+    call_obygaze(
+        "-C", tmp_path, "manifest", "import", published, "--as", "mobygaze"
+    ).ok()
     table = tmp_path / "manifests" / "mobygaze.csv"
     segments, spans = read_inputs(table, table)
     counts = dict.fromkeys(LEVELS, 0)
@@ -355,12 +367,21 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
         ("b_60.018-90.007", "HN", repr(1439 * 1001 / 24000)),
     ]
     assert rows[3]["end_s"] == repr(1439 * 1001 / 24000)
-    call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
+    call_obygaze("manifest", "import", "levels.csv", cwd=tmp_path).ok()
     # The rates are known: an export of scores asked for them.
     (tmp_path / "p.csv").write_text(
         "clip_id,movie_id,score\na_30.000-60.000,a,0.5\nb_29.988-60.018,b,0.5\n"
     )
-    words = ("manifest", "export", "vtt", "levels", "--predictions", "p.csv")
+    words = (
+        "manifest",
+        "export",
+        "levels",
+        ".",
+        "--as",
+        "vtt",
+        "--predictions",
+        "p.csv",
+    )
     call_obygaze(*words, cwd=tmp_path).ok()
     for film, times in (
         ("a", "00:00:30.000 --> 00:01:00.000"),
@@ -441,14 +462,14 @@ def test_labels_are_joined_to_the_clips_that_they_are_of(
     def line(words: str) -> Result:
         return call_obygaze("manifest", *words.split(), cwd=tmp_path).ok()
 
-    line("import csv c.csv -o shots")
+    line("import c.csv -o shots")
     line("project s.csv --clips shots -o levels.csv")
     told = line("join shots levels.csv").stderr
     assert "--map NAME=COLUMN joins the levels under a name of your own" in told
     line("join shots levels.csv --map gaze=level --force")
     joined = read_manifest("shots", workspace=tmp_path).clips
     assert [clip.extra["gaze"] for clip in joined] == ["S"] + 3 * ["EN"]
-    line("import csv levels.csv -o levels")
+    line("import levels.csv -o levels")
     clips_of = read_manifest("levels", workspace=tmp_path).clips
     assert [(clip.start_s, clip.end_s) for clip in clips_of] == times
 
@@ -606,7 +627,7 @@ def test_tables_of_what_was_watched_may_be_named_beside_those_of_marks(
     for name, rows in found["projections"].items():
         levels[name] = [row["level"] for row in rows]
     assert levels == {"ada": ["S", None], "ben": ["HN", "EN"]}
-    words = ("manifest", "import", "segments", *names, "-o", "marks")
+    words = ("manifest", "import", *names, "--as", "marks", "-o", "marks")
     call_obygaze(*words, cwd=tmp_path).ok()
     shown = call_obygaze("manifest", "show", "marks", "--json", cwd=tmp_path).ok()
     # Of ada it is known that only the mark was seen.
@@ -651,10 +672,10 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
     done = call_obygaze(*words, "cut", cwd=tmp_path)
     assert (done.code, "this is a manifest of windows" in done.stderr) == (1, True)
     assert (
-        "Try: obygaze manifest export csv manifests/cut.toml -o cut.csv, then --clips cut.csv"
+        "Try: obygaze manifest export manifests/cut.toml cut.csv, then --clips cut.csv"
         in done.stderr
     )
-    export = ("manifest", "export", "csv", "manifests/cut.toml", "-o", "cut.csv")
+    export = ("manifest", "export", "manifests/cut.toml", "cut.csv")
     exported = call_obygaze(*export, cwd=tmp_path).ok()
     assert "the files do not say: that the rows are windows" in exported.stderr
     levels = call_obygaze(*words, "cut.csv", "--json", cwd=tmp_path).ok().json()

@@ -174,7 +174,7 @@ def test_view_asks_for_the_frame_rate_where_it_can_be_written(tmp_path: Path) ->
     segments_file(tmp_path, row, header=f"{header},framerate")
     call_obygaze(*words, cwd=tmp_path).ok()
     # As `project` and `agree` do, it takes the name of a manifest, too.
-    imported = ("manifest", "import", "segments", "segments.csv", "-o", "marks")
+    imported = ("manifest", "import", "segments.csv", "--as", "marks", "-o", "marks")
     call_obygaze(*imported, cwd=tmp_path).ok()
     of_manifest = ("view", "marks", "--segments", "marks", "--export", "other")
     call_obygaze(*of_manifest, cwd=tmp_path).ok()
@@ -191,7 +191,7 @@ def test_a_file_of_marks_that_is_no_table_is_told_its_import(
     words = ("manifest", "project", name, "--every", "2")
     told = call_obygaze(*words, cwd=tmp_path).stderr
     assert f"{name}:1: this is no table: the file is " in told
-    assert f"Try: obygaze manifest import segments '{name}' -o NAME" in told
+    assert f"Try: obygaze manifest import '{name}' -o NAME" in told
 
 
 def test_concepts_without_a_level_are_not_time_that_was_watched(tmp_path: Path) -> None:

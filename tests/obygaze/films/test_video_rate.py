@@ -36,12 +36,13 @@ def link_clips():
     Path("clips.csv").write_text(
         f"clip_id,movie_id,start_s,end_s,level\n{rows}", encoding="utf-8"
     )
-    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "marks").ok()
+    call_obygaze("manifest", "import", "clips.csv", "-o", "marks").ok()
     call_obygaze("manifest", "link", "marks", "films").ok()
 
 
 def import_segments(*words):
-    return call_obygaze("manifest", "import", "segments", *words)
+    kind = ("--as", "marks") if words[0].endswith(".csv") else ()
+    return call_obygaze("manifest", "import", *words, *kind)
 
 
 def rates_of(name):
@@ -58,14 +59,14 @@ def test_the_rate_is_that_of_the_video(inside):
 
 def test_an_export_takes_the_rate_of_the_linked_video(linked):
     # https://www.w3.org/TR/webvtt1/: clips begin and end where frames of the film do.
-    call_obygaze("manifest", "export", "vtt", "marks", "-o", "own").ok()
+    call_obygaze("manifest", "export", "marks", "own", "--as", "vtt").ok()
     call_obygaze(
-        "manifest", "export", "vtt", "marks", "-o", "named", "--fps", "23.976"
+        "manifest", "export", "marks", "named", "--as", "vtt", "--fps", "23.976"
     ).ok()
     own = Path("own/lake.vtt").read_text(encoding="utf-8")
     assert own == Path("named/lake.vtt").read_text(encoding="utf-8")
     Path("films/lake.mp4").unlink()
-    refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
+    refused = call_obygaze("manifest", "export", "marks", "other", "--as", "vtt")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
     assert "Try: --fps 25 if all films have it, --fps lake=25 for" in refused.stderr
@@ -76,9 +77,9 @@ def test_files_of_elan_name_the_video_that_another_manifest_is_linked_to(linked)
     columns = "movie_id,annotator,start_s,end_s,level\n"
     Path("own.csv").write_text(f"{columns}lake,ada,0.5,1.5,S\n", "utf-8")
     import_segments("own.csv", "-o", "own").ok()
-    for name in ("own.csv", "own"):
-        call_obygaze("manifest", "export", "elan", name, "-o", f"elan-{name}").ok()
-        text = Path(f"elan-{name}/lake.eaf").read_text("utf-8")
+    for name, folder in (("own.csv", "of-table"), ("own", "of-manifest")):
+        call_obygaze("manifest", "export", name, folder, "--as", "elan").ok()
+        text = Path(folder, "lake.eaf").read_text("utf-8")
         assert 'RELATIVE_MEDIA_URL="../films/lake.mp4"' in text
 
 
@@ -91,7 +92,7 @@ def test_a_video_that_was_replaced_has_its_own_rate(inside):
 
 
 def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
-    call_obygaze("manifest", "export", "elan", "marks", "-o", "films").ok()
+    call_obygaze("manifest", "export", "marks", "films", "--as", "elan").ok()
     # As a file that obygaze did not write, which says no rate.
     text = Path("films/lake.eaf").read_text("utf-8")
     text, n_removed = re.subn("<PROPERTY.*?</PROPERTY>", "", text)
@@ -160,7 +161,7 @@ def test_a_rate_is_for_each_film_without_a_video(linked):
     assert "--fps names a film without marks: peir" in refused.stderr
     # What is refused leaves no files.
     refused = call_obygaze(
-        "manifest", "export", "vtt", "cues", "-o", "out", "--fps", "peir=25"
+        "manifest", "export", "cues", "out", "--as", "vtt", "--fps", "peir=25"
     )
     assert refused.code == 2
     assert not Path("out").exists()
@@ -169,7 +170,7 @@ def test_a_rate_is_for_each_film_without_a_video(linked):
 def test_a_title_is_a_film_too(inside):
     """A table of marks that names the film by its title had any rate that was given."""
     Path("films/lake.mp4").rename("films/Amélie 1.mp4")
-    call_obygaze("manifest", "import", "folder", "films", "-o", "films").ok()
+    call_obygaze("manifest", "import", "films", "-o", "films").ok()
     rows = "movie_id,annotator,start_s,end_s,level\nAmélie 1,ada,0.5,1.5,S\n"
     Path("marks.csv").write_text(rows, "utf-8")
     project = ("manifest", "project", "marks.csv", "--every", "1")
@@ -197,7 +198,7 @@ def test_two_copies_of_a_film_need_the_rate_of_one(linked):
     """Marks were made in one of two copies: the rate says in which."""
     Path("dvd").mkdir()
     write_video(Path("dvd/lake.mp4"), numbers=range(50), rate=25)
-    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "dvd").ok()
+    call_obygaze("manifest", "import", "clips.csv", "-o", "dvd").ok()
     call_obygaze("manifest", "link", "dvd", "dvd").ok()
     Path("lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
     assert import_segments("lake.vtt", "-o", "read").code == 2
@@ -213,7 +214,7 @@ def test_marks_behind_the_end_of_the_video_are_refused(inside):
     Path("own.csv").write_text(f"{marks}lake,ada,0,99999,S,23.976\n", "utf-8")
     # Without a video nobody knows the end of the film.
     import_segments("own.csv", "-o", "own").ok()
-    words = ("manifest", "export", "elan", "own.csv", "-o", "films")
+    words = ("manifest", "export", "own.csv", "films", "--as", "elan")
     call_obygaze(*words).ok()
     link_clips()
     problem = "the last picture of lake is 47, not 99999"
@@ -228,7 +229,7 @@ def test_marks_behind_the_end_of_the_video_are_refused(inside):
         assert problem in refused.stderr
     call_obygaze("manifest", "link", "own", "films").ok()
     for words in (
-        ("export", "vtt", "own", "-o", "out"),
+        ("export", "own", "out", "--as", "vtt"),
         ("project", "own", "--every", "1"),
         ("project", "own.csv", "--clips", "marks"),
         ("agree", "own.csv", "--clips", "marks"),
@@ -274,13 +275,13 @@ def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(inside)
     problem = "the pictures of lake are counted at 24 per second, its video has 23.976"
     for words in (
         ("project", "own.csv", "--clips", "marks"),
-        ("import", "segments", "own.csv", "-o", "x"),
+        ("import", "own.csv", "--as", "marks", "-o", "x"),
     ):
         refused = call_obygaze("manifest", *words)
         assert refused.code == 1
         assert problem in refused.stderr
     call_obygaze("manifest", "link", "own", "films").ok()
-    refused = call_obygaze("manifest", "export", "vtt", "own", "-o", "out")
+    refused = call_obygaze("manifest", "export", "own", "out", "--as", "vtt")
     assert refused.code == 1
     assert "24 per" in refused.stderr or "24 pictures per" in refused.stderr
     assert "23.976" in refused.stderr
@@ -292,7 +293,7 @@ def test_clips_of_equal_length_end_with_the_film_if_its_copies_do(linked, n_pict
     Path("copies").mkdir()
     write_video(Path("copies/lake.mp4"), numbers=range(n_pictures), tick=NTSC)
     # The first one by name, so that it was the one that counted.
-    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "a-copy").ok()
+    call_obygaze("manifest", "import", "clips.csv", "-o", "a-copy").ok()
     call_obygaze("manifest", "link", "a-copy", "copies").ok()
     header = "movie_id,annotator,start_frame,end_frame,level"
     Path("s.csv").write_text(f"{header}\nlake,ada,0,29,S\n", encoding="utf-8")

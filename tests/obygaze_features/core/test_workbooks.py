@@ -202,7 +202,7 @@ def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
         read_table(path, required=("a", "b"), sheet="")
     assert caught.value.message == "2 sheets have data: 'Ada', 'Ben'"
     assert caught.value.hint == (
-        "manifest import csv and xlsx have --sheet Ada; for another command save one sheet as CSV"
+        "manifest import has --sheet Ada; for another command save one sheet as CSV"
     )
     table = read_table(path, required=("a", "b"), sheet="Ben")
     assert [row["a"] for row in table.rows] == ["3", "5"]
@@ -290,7 +290,7 @@ def test_a_title_above_the_names_of_the_columns_is_no_header(
 def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:
     text = tmp_path / "t.csv"
     text.write_text("a\n1\n", encoding="utf-8")
-    with pytest.raises(FixUsage, match="a text file has no sheets"):
+    with pytest.raises(FixUsage, match="another file has no sheets"):
         read_table(text, required=("a",), sheet="Clips")
 
 

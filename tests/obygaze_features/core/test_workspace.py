@@ -170,6 +170,6 @@ def test_a_film_is_no_manifest_and_the_import_of_its_folder_is_named(workspace):
     with pytest.raises(NotFound) as no_manifest:
         Workspace(workspace).existing_manifest(str(film))
     assert no_manifest.value.message == f"{film} is a film, not a manifest of films"
-    hint = f"obygaze manifest import folder '{folder}'"
+    hint = f"obygaze manifest import '{folder}'"
     assert no_manifest.value.hint == hint
     call_obygaze(*shlex.split(hint)[1:], cwd=workspace).ok()

@@ -373,7 +373,7 @@ def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
         "1;id_1;48;annotator1;Easy Negative;[];[];48;71;tt01;A;24.0;['a', 'dog'];0;0\n"
         "2;id_0;48;annotator2;Easy Negative;[];[];0;99;tt01;A;24.0;;0;0\n"
     )
-    call_obygaze("-C", workspace, "manifest", "import", "mobygaze", table).ok()
+    call_obygaze("-C", workspace, "manifest", "import", table, "--as", "mobygaze").ok()
     assert "subtitle" not in read_manifest("mobygaze", workspace=workspace).columns
     extract_words("mobygaze", "tiny", table, weights=encoder, workspace=workspace)
     store = open_store("mobygaze.tiny", workspace=workspace)
@@ -394,7 +394,7 @@ def test_what_was_watched_has_no_words(
         "movie_id,annotator,start_frame,end_frame,level\n"
         "lake,ada,0,249,watched\nlake,ada,25,74,S\n"
     )
-    table = ("manifest", "import", "segments", workspace / "marks.csv", "--fps", "25")
+    table = ("manifest", "import", workspace / "marks.csv", "--fps", "25")
     call_obygaze("-C", workspace, *table, "-o", "marks").ok()
     cues = workspace / "cues.csv"
     cues.write_text(

@@ -86,9 +86,9 @@ def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
 
 def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:
     videos(tmp_path / "my films", "a-001.mp4")
-    done = call_obygaze("manifest", "import", "folder", "my films", cwd=tmp_path).ok()
+    done = call_obygaze("manifest", "import", "my films", cwd=tmp_path).ok()
     assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
-    assert call_obygaze("manifest", "import", "folder", "none", cwd=tmp_path).code == 1
+    assert call_obygaze("manifest", "import", "none", cwd=tmp_path).code == 1
 
 
 def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:

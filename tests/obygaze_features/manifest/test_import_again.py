@@ -30,7 +30,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def imported(workspace: Path, *options: str) -> Result:
-    words = ("manifest", "import", "csv", "films.csv", "-o", "films", *options)
+    words = ("manifest", "import", "films.csv", "-o", "films", *options)
     return call_obygaze(*words, cwd=workspace)
 
 

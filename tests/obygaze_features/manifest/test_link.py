@@ -312,7 +312,7 @@ def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(
 def test_clips_with_times_in_the_file_of_their_film_are_parts_of_it(
     tmp_path: Path,
 ) -> None:
-    """As `manifest export csv` writes the parts of films: they were counted as whole files."""
+    """As `manifest export` writes the parts of films: they were counted as whole files."""
     first = replace(named("a", "tt01.mp4"), start_s=0.0, end_s=2.0)
     second = replace(named("b", "tt01.mp4"), start_s=2.0, end_s=4.0)
     report = link(manifest_of(first, second), touch(tmp_path, "tt01.mp4"))
@@ -574,7 +574,7 @@ def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
     # An import of a table whose videos are there says the same.
     table = tmp_path / "t.csv"
     table.write_text("clip_id,movie_id,video\np,alba,v.mp4\nq,brug,v.mp4\n")
-    refused = call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path)
+    refused = call_obygaze("manifest", "import", "t.csv", cwd=tmp_path)
     assert refused.code == 1 and "v.mp4 has clips of alba, brug" in refused.stderr
 
 

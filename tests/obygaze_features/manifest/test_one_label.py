@@ -618,11 +618,11 @@ def test_commands_keep_what_people_said(tmp_path: Path) -> None:
     def typed(line: str) -> str:
         return call_obygaze(*line.split(), cwd=tmp_path).ok().stderr
 
-    typed("manifest export csv t -o out/t.csv")
-    typed("manifest export csv t -o out/sheet.xlsx")
+    typed("manifest export t out/t.csv")
+    typed("manifest export t out/sheet.xlsx")
     assert (tmp_path / "out" / "t.annotators.csv").read_bytes() == beside
     for table in ("out/t.csv", "out/sheet.xlsx"):
-        typed(f"manifest import csv {table} -o back --force")
+        typed(f"manifest import {table} -o back --force")
         again = read_manifest("back", workspace=tmp_path)
         before = read_manifest("t", workspace=tmp_path)
         assert again.clips == before.clips

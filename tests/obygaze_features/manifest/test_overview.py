@@ -121,7 +121,7 @@ def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:
     columns = {"clip_id": "id", "movie_id": "film"}
     imported = csv_table.read(table, columns)
     saved = imported.save("made", workspace=workspace)
-    words = ("csv", table, "--map", "clip_id=id", "--map", "movie_id=film")
+    words = (table, "--map", "clip_id=id", "--map", "movie_id=film")
     words = (*words, "-o", "typed")
     done = call_obygaze("-C", workspace, "manifest", "import", *words, "--json").ok()
     document = saved.to_json()

@@ -203,13 +203,11 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(scene(number)).save(folder / name, lossless=True)
     (folder / "new" / "d.png").write_bytes(b"\x89PNG\r\n\x1a\n, and no more")
-    assert call_obygaze(
-        "-C", tmp_path, "manifest", "import", "folder", folder, "-o", "art"
-    ).ok()
+    assert call_obygaze("-C", tmp_path, "manifest", "import", folder, "-o", "art").ok()
     (tmp_path / "table.csv").write_text(
         "clip_id,movie_id,video\nx,old,old/a.png\ny,old,old/b.jpg\n"
     )
-    table = ("manifest", "import", "csv", tmp_path / "table.csv", "-o", "table")
+    table = ("manifest", "import", tmp_path / "table.csv", "-o", "table")
     assert call_obygaze("-C", tmp_path, *table).ok()
     assert call_obygaze("-C", tmp_path, "manifest", "link", "table", folder).ok()
     for name, code in (("art", 3), ("table", 0)):

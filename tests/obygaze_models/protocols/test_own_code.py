@@ -326,7 +326,7 @@ def test_a_class_of_scikit_learn_that_is_misspelt_is_suggested(here: Path) -> No
 
 def test_a_data_set_of_a_file(here: Path) -> None:
     Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
-    words = ("manifest", "import", "own.py:read", "clips.txt", "-o", "piers")
+    words = ("manifest", "import", "clips.txt", "--as", "own.py:read", "-o", "piers")
     call_obygaze("-C", here, *words).ok()
     manifest = og.read_manifest("piers")
     assert list(manifest.clip_ids) == ["pier-1", "pier-2"]

@@ -373,7 +373,7 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", tmp_path / "films", workspace=tmp_path)
     assert "kept reads words, which clips have and windows do not" in str(caught.value)
-    assert "obygaze manifest import csv TABLE -o films" in caught.value.hint
+    assert "obygaze manifest import TABLE -o films" in caught.value.hint
     assert "manifest windows" not in caught.value.hint
     film = CutFilm("pier", "pier.mp4", 100, 25.0, 4.0)
     cut = Windows((film,), Grid(seconds=1.0, every=1.0))
@@ -381,8 +381,8 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     write_manifest(windows, tmp_path / "manifests" / "cut.toml")
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", "cut", workspace=tmp_path)
-    assert "manifest export csv cut -o cut.csv" in caught.value.hint
-    assert "manifest import csv cut.csv -o cut-clips" in caught.value.hint
+    assert "manifest export cut cut.csv" in caught.value.hint
+    assert "manifest import cut.csv -o cut-clips" in caught.value.hint
     assert "extract words" not in caught.value.hint
 
 

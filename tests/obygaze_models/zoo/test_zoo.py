@@ -147,7 +147,7 @@ def test_a_folder_leads_on_from_the_manifest_that_it_asks_for(
     (films / "pier.mp4").touch()
     with pytest.raises(FixInput, match="no manifest has the clips") as caught:
         og.predict("toy", films, workspace=tmp_path)
-    assert f"manifest import folder {films} -o new, then" in caught.value.hint
+    assert f"manifest import {films} -o new, then" in caught.value.hint
     read_folder(films).save("new", workspace=tmp_path)
     with pytest.raises(FixInput, match="no store has features of new") as caught:
         og.predict("toy", films, workspace=tmp_path)

@@ -81,9 +81,7 @@ def test_a_table_of_other_clips(tmp_path: Path) -> None:
 def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     rows = "clip_id,movie_id,level\ntt1-001,tt1,S\ntt1-002,tt1,EN\n"
     (tmp_path / "labels.csv").write_text(rows, encoding="utf-8")
-    call_obygaze(
-        "manifest", "import", "csv", "labels.csv", "-o", "films", cwd=tmp_path
-    ).ok()
+    call_obygaze("manifest", "import", "labels.csv", "-o", "films", cwd=tmp_path).ok()
     words = ("manifest", "join", "films", table(tmp_path))
     done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
     assert done.json()["columns"] == {"emotions": 1, "relation": 1}

@@ -21,7 +21,7 @@ RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
 def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
     """What the import says on both streams, without changed ids, words of levels, next command."""
     (tmp_path / "t.csv").write_bytes(data)
-    words = ("manifest", "import", "csv", "t.csv", "-o", "t", *options)
+    words = ("manifest", "import", "t.csv", "-o", "t", *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
     left_out = ("Warning: movie_id", "levels: ", "next: ")
@@ -205,8 +205,9 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     (tmp_path / "m.toml").write_text("# mine\n")
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
-        lines[-1] == "  Try: m.toml is there: correct m.toml, then --mapping m.toml; or"
-        " --write-mapping m-2.toml writes a mapping to fill in"
+        lines[-1]
+        == "  Try: m.toml is there: correct it, then --mapping m.toml in place of"
+        " --write-mapping; or name another file"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
@@ -222,11 +223,12 @@ def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
     )
     given = ("--mapping", "t-mapping.toml")
     lines = imported(tmp_path, data, *given)
-    hint = (
-        "  Try: correct the table, as the lines above say; or correct t-mapping.toml, then"
-        " --mapping t-mapping.toml; or --write-mapping t-mapping-2.toml writes a mapping to fill in"
+    assert lines[-1].startswith(
+        "  Try: correct the table, as the lines above say; or correct t-mapping.toml; or"
+        " --write-mapping t-mapping.toml writes a mapping to fill in"
     )
-    assert lines[-1].startswith(hint)
+    lines = imported(tmp_path, data, *given, "--write-mapping", "t-mapping.toml")
+    assert lines[-1].startswith("  Try: t-mapping.toml is there: correct it")
     draft = tmp_path / "t-mapping-2.toml"
     imported(tmp_path, data, *given, "--write-mapping", draft.name)
     filled = draft.read_text("utf-8").replace('"vielleicht" = "?"', 'vielleicht = "NS"')
@@ -243,8 +245,8 @@ def test_a_wrong_cell_is_to_be_corrected_in_the_table_or_in_the_mapping_that_was
     (tmp_path / "mine.toml").write_text(text)
     lines = imported(tmp_path, data, "--mapping", "mine.toml")
     assert lines[-1].startswith(
-        "  Try: correct the table, as the lines above say; or correct mine.toml, then"
-        " --mapping mine.toml; or --write-mapping t-mapping.toml"
+        "  Try: correct the table, as the lines above say; or correct mine.toml; or"
+        " --write-mapping t-mapping.toml"
     )
 
 
@@ -254,7 +256,7 @@ def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> 
     )
     path = tmp_path / "t.csv"
     path.write_text("clip_id,movie_id,level\na,m,ja\nb,m,nein\nc,m,weiß nicht\n")
-    command = ("manifest", "import", "csv", "t.csv", "--mapping", "m.toml")
+    command = ("manifest", "import", "t.csv", "--mapping", "m.toml")
     done = call_obygaze(*command, cwd=tmp_path)
     assert "levels: EN nein or weiß nicht, S ja" in done.stderr.splitlines()
     assert "easy negative" not in done.stderr
@@ -373,7 +375,7 @@ def imported_workbook(
     tmp_path: Path, path: Path, *options: str, name: str = "t"
 ) -> list[str]:
     """What the import of a spreadsheet says, without changed ids, levels and next command."""
-    words = ("manifest", "import", "csv", path.name, "-o", name, *options)
+    words = ("manifest", "import", path.name, "-o", name, *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
     lines = [line for line in lines if " is now " not in line]
@@ -434,7 +436,7 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     assert lines[-3:] == [
         "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: manifest import csv and xlsx have --sheet Ada; for another command save one"
+        "  Try: manifest import has --sheet Ada; for another command save one"
         " sheet as CSV",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
@@ -463,7 +465,7 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
     )
-    words = ("manifest", "import", "csv", "t.csv", "-o", "t")
+    words = ("manifest", "import", "t.csv", "-o", "t")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
     assert "unknown concept 'glint'" in refused.stderr

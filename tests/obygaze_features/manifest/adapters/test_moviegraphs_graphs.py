@@ -144,9 +144,7 @@ def test_emotions_become_a_column_and_are_tested_within_films(
     (tmp_path / "labels.csv").write_text(
         "\n".join(["clip_id,movie_id,level", *rows]), "utf-8"
     )
-    call_obygaze(
-        "manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path
-    ).ok()
+    call_obygaze("manifest", "import", "labels.csv", "-o", "toy", cwd=tmp_path).ok()
     joined = call_obygaze(
         "manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path
     ).ok()

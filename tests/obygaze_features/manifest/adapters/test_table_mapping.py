@@ -166,7 +166,7 @@ def test_a_column_that_is_called_as_one_of_a_manifest_may_get_another_name(
     assert [clip.level for clip in imported.manifest] == ["", ""]
     # Both sides in the wrong order are another mistake.
     swapped = table_of(tmp_path, "clip_id,movie_id,verdict\na-1,a,S\n", "s.csv")
-    with pytest.raises(FixUsage, match="write the manifest's column first"):
+    with pytest.raises(FixUsage, match="a manifest has no column 'verdict'"):
         read(swapped, {"verdict": "level"})
 
 
@@ -261,12 +261,16 @@ def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None
     assert "'0:05' may be minutes or hours" in caught.value.details[0]
 
 
-def test_a_table_is_imported_also_without_the_word_csv(tmp_path: Path) -> None:
+def test_the_ending_says_that_a_file_is_a_table(tmp_path: Path) -> None:
     table_of(tmp_path, "clip_id,movie_id\na-1,a\n", "clips.tsv")
     write_workbook(
         tmp_path / "sheet.xlsx", {"A": [["clip_id", "movie_id"], ["a-1", "a"]]}
     )
-    for words in (["clips.tsv"], ["sheet.xlsx"], ["xlsx", "sheet.xlsx", "--force"]):
+    for words in (
+        ["clips.tsv"],
+        ["sheet.xlsx"],
+        ["sheet.xlsx", "--as", "table", "--force"],
+    ):
         done = call_obygaze("manifest", "import", *words, cwd=tmp_path).ok()
         assert ": 1 clip of 1 film" in done.stdout
     assert sorted(path.name for path in (tmp_path / "manifests").glob("*.toml")) == [

@@ -1,0 +1,469 @@
+"""`obygaze manifest import` and `export`: one table of formats, and of data sets.
+
+The ending of a file says its format. `--as` says it where an ending cannot, and names a data set or
+a function of one's own. A format is added here and nowhere else.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from textwrap import indent
+from typing import Annotated, Any, Literal
+
+from obygaze.films.exchange import (
+    ExportedSegments,
+    export_elan,
+    export_table,
+    export_vtt,
+    import_segments,
+)
+from obygaze.films.film_rates import FPS, Fps
+from obygaze_features.core import written_tables
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixUsage, NotFound, near
+from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
+from obygaze_features.core.options import Option
+from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    SavedManifest,
+    csv_table,
+    folder,
+    liris_accede,
+    mobygaze,
+    moviegraphs,
+    obygaze12,
+)
+from obygaze_features.manifest.adapters.table_mapping import TableMapping
+from obygaze_features.manifest.link import find_videos
+from obygaze_features.manifest.model import Manifest, ascii_id
+from obygaze_features.manifest.own import read_own
+
+OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
+FLAGS = {"columns": "--map", "form": "--id", "orders": "--order"}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of clips or marks, or the files of a data set.
+
+    Attributes:
+        name: What `--as` calls it.
+        about: What is read, in one sentence.
+        read: Returns the manifest of a file or folder; of a format of several files, of a list.
+        endings: The endings that say it.
+        options: The parameters of `import_manifest` that it takes, beside those of all formats.
+        several: Whether several files become one manifest.
+        is_dataset: Whether a manifest is called after the format, and not after its file.
+        write: Writes the clips of a manifest.
+        written: The endings that it writes.
+        options_of_write: The parameters of `export_manifest` that it takes.
+    """
+
+    name: str
+    about: str
+    read: Callable[..., ImportedManifest]
+    endings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    several: bool = False
+    is_dataset: bool = False
+    write: Callable[..., ExportedSegments] | None = None
+    written: tuple[str, ...] = ()
+    options_of_write: tuple[str, ...] = ()
+
+
+FORMATS = (
+    Format(
+        "table",
+        "a row for each clip, or for each clip and person; of a spreadsheet, a sheet",
+        csv_table.read,
+        (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
+        options=(*OF_TABLES, "write_mapping"),
+        write=export_table,
+        written=written_tables.SUFFIXES,
+    ),
+    Format(
+        "elan",
+        "the marks in films, each file called after its film or its video",
+        import_segments,
+        (".eaf",),
+        options=("fps", "mapping", "write_mapping"),
+        several=True,
+        write=export_elan,
+        written=(".eaf",),
+        options_of_write=("predictions", "fps"),
+    ),
+    Format(
+        "vtt",
+        "the marks in films as WebVTT, each file called after its film",
+        import_segments,
+        (".vtt",),
+        options=("fps",),
+        several=True,
+        write=export_vtt,
+        written=(".vtt",),
+        options_of_write=("predictions", "fps"),
+    ),
+    Format(
+        "marks",
+        "tables of marks in films, as manifest project takes them",
+        import_segments,
+        options=("fps",),
+        several=True,
+    ),
+    Format(
+        "folder",
+        "a folder of films, a clip for each file; the film is the folder that a file is in, of a"
+        " file at the top its name, without the number of a scene (lake of lake-001.mp4 and"
+        " lake_scene_001.mp4)",
+        folder.read,
+    ),
+    Format(
+        "liris-accede",
+        "the annotation files of MediaEval 2015, or their folder",
+        liris_accede.read,
+        several=True,
+        is_dataset=True,
+    ),
+    Format(
+        "mobygaze",
+        "the released table mobygaze_dataframe.csv, each segment of each annotator a clip",
+        mobygaze.read,
+        is_dataset=True,
+    ),
+    Format(
+        "moviegraphs",
+        "the folder mg_videoinfo, the times of clips in films",
+        moviegraphs.read,
+        is_dataset=True,
+    ),
+    Format(
+        "obygaze12",
+        "the released table ObyGaze12_thresh_02.csv",
+        obygaze12.read,
+        options=("splits",),
+        is_dataset=True,
+    ),
+)
+ELAN = FORMATS[1]
+FOLDER = FORMATS[4]
+BY_NAME = {known.name: known for known in FORMATS}
+BY_ENDING = {ending: known for known in FORMATS for ending in known.endings}
+BY_WRITTEN_ENDING = {ending: known for known in FORMATS for ending in known.written}
+
+
+def described(formats: Iterable[Format]) -> str:
+    """Return a paragraph of help for each format."""
+    paragraphs = []
+    for known in formats:
+        endings = f" ({', '.join(known.endings)})" if known.endings else ""
+        paragraphs.append(f"{known.name}{endings}: {known.about}.")
+    return "\n\n".join(paragraphs)
+
+
+def takers(option: str) -> str:
+    """Return the names of the formats that take an option, for the title of its group."""
+    names = [known.name for known in FORMATS if option in known.options]
+    return f"For {', '.join(names)}"
+
+
+def import_manifest(
+    sources: Annotated[
+        PathLike | Sequence[PathLike], Option(is_repeated=True, metavar="SOURCE...")
+    ],
+    name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
+    *,
+    kind: Annotated[str, Option("--as", metavar="NAME")] = "",
+    force: bool = False,
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Option("--map", metavar="TARGET=COLUMN", group=takers("columns")),
+    ] = None,
+    form: Annotated[str, Option("--id", metavar="FORM", group=takers("form"))] = "",
+    films: Annotated[Literal["none"] | None, Option(group=takers("films"))] = None,
+    sheet: Annotated[str, Option(metavar="NAME", group=takers("sheet"))] = "",
+    rule: Annotated[str, Option(metavar="RULE", group=takers("rule"))] = "",
+    orders: Annotated[
+        Mapping[str, str] | None,
+        Option("--order", metavar="COLUMN=WORDS", group=takers("orders")),
+    ] = None,
+    mapping: Annotated[
+        TableMapping | str | Path | None,
+        Option(metavar="PATH", group=takers("mapping")),
+    ] = None,
+    write_mapping: Annotated[
+        str | Path | None, Option(metavar="PATH", group=takers("write_mapping"))
+    ] = None,
+    fps: Annotated[
+        float | str | Fraction | Sequence[str] | None,
+        replace(FPS, group=takers("fps")),
+    ] = None,
+    splits: Annotated[
+        str | Path | None, Option(metavar="PATH", group=takers("splits"))
+    ] = None,
+    workspace: PathLike | None = None,
+) -> SavedManifest:
+    """Make a manifest of a table, of marks, of a folder of films, or of a data set.
+
+    The ending of SOURCE says its format; a folder is looked into for films, or for ELAN files. --as
+    says it where an ending cannot, names a data set, or a function of yours: FILE.py:NAME or
+    package.module:NAME.
+
+    {formats}
+
+    TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
+    column of the table with the name of a manifest's column needs no mapping; columns that are not
+    mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
+    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
+    times=m:ss or times=h:mm says.
+
+    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others, and
+    with --films none no row has a film, so that no split by film and no interval can be made);
+    scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
+    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; comment;
+    movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
+    and start_frame, end_frame and framerate of segments.
+
+    Several people may have a row of each clip, with their name in the column annotator, or columns
+    of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
+    coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
+    beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
+    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
+    each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
+
+    ELAN files that `manifest export` wrote are read as they are, with what was corrected in them.
+    Of other files a mapping says what each tier is and what its words mean. What was watched is
+    read from FILE.watched.csv beside a table of marks.
+
+    Args:
+        sources: A file or a folder; several files of marks.
+        name: Name of the manifest. [default: that of the file or folder, or the data set's]
+        kind: The format, the data set, or a function of yours.
+        force: Replace the output if it exists.
+        columns: Map a column; it takes precedence over the mapping.
+        form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
+            film, and the number in the column n with three digits. Where the table has no column
+            count, {count} counts the clips of each film.
+        films: Say that the table states no films.
+        sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
+        rule: Where people differ: agreed, majority, highest, mean, by:NAME or each.
+        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
+        mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
+            1:10 is), separator, which stands between the concepts of a cell, header_row, and under
+            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a". Of ELAN
+            files, say what tiers are, and what their words mean.
+        write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
+            a file that does not fit, a draft, with a ? for all that is to be said.
+        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
+            or lake=23.976 for one. A video is one that a manifest is linked to, or that the ELAN
+            file names.
+        splits: Folder of the published split files.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest import clips.xlsx
+        obygaze manifest import mine.csv --map clip_id=id --map movie_id=film -o mine
+        obygaze manifest import mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
+        obygaze manifest import mine.csv --write-mapping mine.toml
+        obygaze manifest import mine.csv --mapping mine.toml
+        obygaze manifest import mine.csv --map annotator=coder --rule majority -o mine
+        obygaze manifest import mine.xlsx --sheet Clips --map coder:ada=Ada --map coder:ben=Ben
+        obygaze manifest import /data/films -o films
+        obygaze manifest import tt0108160.eaf -o marks
+        obygaze manifest import lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
+        obygaze manifest import segments/films.ada.csv --as marks -o ada
+        obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
+        obygaze manifest import mobygaze_dataframe.csv --as mobygaze
+        obygaze manifest import mg_videoinfo --as moviegraphs
+        obygaze manifest import LIRIS-ACCEDE/annotations --as liris-accede
+    """
+    given: dict[str, Any] = {
+        **{"columns": columns, "form": form, "films": films, "sheet": sheet},
+        **{"rule": rule, "orders": orders, "mapping": mapping},
+        **{"write_mapping": write_mapping, "fps": fps, "splits": splits},
+    }
+    given = {option: value for option, value in given.items() if value}
+    typed = [sources] if isinstance(sources, str | os.PathLike) else sources
+    paths = [Path(source) for source in typed]
+    chosen = _own_format(kind) if is_own_code(kind) else _format_of(paths, kind)
+    _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
+    if name is None:
+        name = _default_name(chosen, paths)
+    path = Workspace.of(workspace).new_manifest(name)
+    if chosen.read is import_segments:
+        given["workspace"] = workspace
+    files = _files_in(paths, chosen) if chosen.several else _only(paths, chosen)
+    imported = chosen.read(files, name=path.stem, **given)
+    return imported.save(path, force=force)
+
+
+import_manifest.__doc__ = str(import_manifest.__doc__).replace(
+    "    {formats}", indent(described(FORMATS), "    ")
+)
+
+
+def _own_format(kind: str) -> Format:
+    """Return the format of a function of one's own, which may run as it was typed."""
+    trust([kind])
+    read = partial(read_own, find_part(kind))
+    return Format(label_of(kind), "", read, several=True, is_dataset=True)
+
+
+def _format_of(paths: Sequence[Path], kind: str) -> Format:
+    """Return the format that is named, or the one that the endings say."""
+    if kind:
+        if kind not in BY_NAME:
+            raise FixUsage(
+                f"--as {kind} is no format{near(kind, BY_NAME)}",
+                hint=f"one of {', '.join(BY_NAME)}, or FILE.py:NAME",
+            )
+        return BY_NAME[kind]
+    formats = {known.name: known for known in map(_format_by_ending, paths)}
+    if len(formats) > 1:
+        raise FixUsage(
+            f"the files have several formats: {', '.join(formats)}",
+            hint="import each alone, then obygaze manifest merge",
+        )
+    (chosen,) = formats.values()
+    return chosen
+
+
+def _format_by_ending(path: Path) -> Format:
+    """Return the format of a file by its ending, or of a folder by what is in it."""
+    if path.is_dir():
+        elan = _with_ending(path, ELAN)
+        if elan and find_videos(path):
+            raise FixUsage(
+                f"the folder has films and ELAN files, such as {elan[0].name}",
+                where=str(path),
+                hint="--as folder for the films, or --as elan",
+            )
+        return ELAN if elan else FOLDER
+    if not path.exists():
+        raise NotFound(
+            "no such file or folder",
+            where=str(path),
+            hint=f"FILE --as {shell_word(path)}"
+            if str(path) in BY_NAME
+            else "check the name",
+        )
+    ending = path.suffix.lower()
+    if ending not in BY_ENDING:
+        hint = import_of_features(path)
+        if ending in SUBTITLES:
+            hint = USE_OF_WORDS
+        elif ending in VIDEO_SUFFIXES:
+            hint = f"obygaze manifest import {shell_word(path.parent)}, the folder of the film"
+        raise FixUsage(
+            f"no manifest is made of {path.suffix or 'files without an ending'}",
+            where=str(path),
+            hint=hint
+            or f"{', '.join(BY_ENDING)}, or --as with one of {', '.join(BY_NAME)}",
+        )
+    return BY_ENDING[ending]
+
+
+def _with_ending(folder: Path, known: Format) -> list[Path]:
+    """Return the files of a format in a folder; hidden ones are those of a system."""
+    files = sorted(folder.glob("[!.]*"))
+    return [file for file in files if file.suffix.lower() in known.endings]
+
+
+def _files_in(paths: Iterable[Path], chosen: Format) -> list[Path]:
+    """Return the files, in place of a folder those of the format in it."""
+    files = []
+    for path in paths:
+        inside = _with_ending(path, chosen) if path.is_dir() else []
+        files += inside or [path]
+    return files
+
+
+def _only(paths: Sequence[Path], chosen: Format) -> Path:
+    """Return the only source of a format that takes one."""
+    if len(paths) > 1:
+        raise FixUsage(
+            f"{chosen.name} is one source, got {count(len(paths), 'source')}",
+            hint="import each alone, then obygaze manifest merge",
+        )
+    return paths[0]
+
+
+def _default_name(chosen: Format, paths: Sequence[Path]) -> str:
+    """Return the name of a manifest that nobody names."""
+    if chosen.is_dataset:
+        return chosen.name
+    if len(paths) > 1:
+        raise FixUsage("several files have no name of their own", hint="-o NAME")
+    return ascii_id(paths[0].resolve().stem) or chosen.name
+
+
+def _refuse_options(
+    chosen: Format, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise an error for an option that a format does not take."""
+    for option in given:
+        names = [name for name, options in options_of.items() if option in options]
+        if chosen.name not in names:
+            flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
+            raise FixUsage(f"{flag} is for {', '.join(names)}, not for {chosen.name}")
+
+
+def export_manifest(
+    manifest: PathLike | Manifest,
+    output: PathLike,
+    *,
+    kind: Annotated[str, Option("--as", metavar="FORMAT")] = "",
+    force: bool = False,
+    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    fps: Fps = None,
+    workspace: PathLike | None = None,
+) -> ExportedSegments:
+    """Write the clips or marks of a manifest for other programs.
+
+    The ending of OUTPUT says the format: .csv or .xlsx, one table of all clips, which `manifest
+    import` reads; .eaf or .vtt for the marks of one film. Of several films OUTPUT is a folder, and
+    --as elan or --as vtt the format: each film becomes a file. For these two, MANIFEST may also be
+    a table of marks; ELAN also gets the time that was watched, as a tier, vtt has no place for it.
+
+    --predictions takes what `models predict` and `search` write with -o, and the predictions.csv of
+    a run, of which guesses are left out if it has models. What annotators say is in a table beside
+    that of clips, films.annotators.csv.
+
+    Args:
+        manifest: The marks, or clips with levels or concepts.
+        output: The file; of several films the folder.
+        kind: The format of the files in a folder: elan or vtt.
+        force: Replace the output if it exists.
+        predictions: For elan and vtt: CSV of clips with scores, instead of the levels.
+        fps: For elan and vtt: frames per second of films without a video and a column framerate: 25
+            for all of them, or lake=23.976 for one.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest export films films.csv
+        obygaze manifest export lake-marks lake.eaf
+        obygaze manifest export mobygaze elan --as elan
+        obygaze manifest export segments/films.ada.csv elan --as elan
+        obygaze manifest export films subtitles --as vtt --predictions predicted.csv
+    """
+    path = Path(output)
+    by_ending = BY_WRITTEN_ENDING.get(path.suffix.lower())
+    chosen = BY_NAME.get(kind, by_ending)
+    is_known = not kind or (kind in BY_NAME and by_ending in (None, chosen))
+    if not is_known or chosen is None or chosen.write is None:
+        raise FixUsage(
+            f"no manifest is written as {kind or path.suffix or 'files without an ending'}",
+            where=str(path),
+            hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
+        )
+    given: dict[str, Any] = {"predictions": predictions, "fps": fps}
+    given = {option: value for option, value in given.items() if value}
+    options_of_write = {known.name: known.options_of_write for known in FORMATS}
+    _refuse_options(chosen, given, options_of_write)
+    return chosen.write(manifest, path, force=force, workspace=workspace, **given)

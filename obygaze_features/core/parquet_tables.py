@@ -1,0 +1,93 @@
+"""Read the table in a Parquet file as a sheet of texts: each cell as a CSV file would have it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import Corrupt, FixInput, first_line
+from obygaze_features.core.files import import_of_features, require_file
+from obygaze_features.core.lazy import need
+from obygaze_features.core.workbooks import (
+    MAX_ARCHIVE,
+    MAX_CELLS,
+    MAX_FILE,
+    Sheet,
+    cell_text,
+)
+
+EXTRA = "parquet"
+ENDING = ".parquet"
+# A text may be once in the file, and in millions of rows.
+MAX_LETTERS = 1 << 26
+ROWS_AT_ONCE = 1000
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is named as a Parquet file."""
+    return path.suffix.lower() == ENDING
+
+
+def read_parquet(path: Path) -> Sheet:
+    """Return the table in a Parquet file, whose cells have one value each."""
+    require_file(path)
+    arrow = need("pyarrow", EXTRA, "reading Parquet")
+    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+    try:
+        schema = parquet.read_schema(path)
+        _refuse_features(schema, arrow.types, path)
+        # Texts that are equal are held once.
+        with parquet.ParquetFile(path, read_dictionary=schema.names) as file:
+            _refuse_large(file.metadata, path)
+            rows = [schema.names, *_rows(file, path)]
+    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
+        problem = f"not a Parquet file that can be read: {first_line(error)}"
+        raise Corrupt(problem, where=str(path)) from error
+    # A comma in a text is no decimal one.
+    return Sheet(path.name, rows, dict.fromkeys(range(len(schema.names)), len(rows)))
+
+
+def _refuse_features(schema: Any, types: Any, path: Path) -> None:
+    """Raise an error for a column of lists."""
+    nested = [field.name for field in schema if types.is_nested(field.type)]
+    if nested:
+        raise FixInput(
+            f"the column {nested[0]!r} has lists: features become a store, and concepts are texts"
+            " joined with |",
+            where=str(path),
+            hint=import_of_features(path),
+        )
+
+
+def _refuse_large(metadata: Any, path: Path) -> None:
+    """Raise an error for a table that would need too much memory."""
+    # The facts of a single column are not asked for: damaged ones end the program.
+    n_cells = metadata.num_rows * metadata.num_columns
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    n_bytes = sum(group.total_byte_size for group in groups)
+    if path.stat().st_size > MAX_FILE or n_bytes > MAX_ARCHIVE or n_cells > MAX_CELLS:
+        raise Corrupt(
+            f"the table has {n_cells:,} cells of {human(n_bytes)}, expected at most {MAX_CELLS:,}"
+            f" of {human(MAX_ARCHIVE)}",
+            where=str(path),
+        )
+
+
+def _rows(file: Any, path: Path) -> Iterator[list[str]]:
+    """Yield the texts of each row."""
+    n_letters = 0
+    for batch in file.iter_batches(ROWS_AT_ONCE):
+        for cells in zip(*batch.columns, strict=True):
+            texts = [_text(cell.as_py()) for cell in cells]
+            n_letters += sum(map(len, texts))
+            if n_letters > MAX_LETTERS:
+                limit = human(MAX_LETTERS)
+                raise Corrupt(
+                    f"the table has more than {limit} of text", where=str(path)
+                )
+            yield texts
+
+
+def _text(value: Any) -> str:
+    # pandas writes what is missing in a column of numbers as NaN.
+    return "" if value is None or value != value else cell_text(value)
