@@ -199,7 +199,6 @@ def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:
 def at_an_import(ours: Source, theirs: Source, folder: Path) -> str:
     """A table of features is imported for the clips of a manifest."""
     done = import_features(
-        "csv",
         table_of(theirs, folder / "features.csv"),
         folder / "store",
         manifest=manifest_of(ours, "films"),

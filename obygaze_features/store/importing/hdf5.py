@@ -9,7 +9,8 @@ with the id key `{film}/ids`.
 
 import mmap
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -22,6 +23,7 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
@@ -34,16 +36,16 @@ from obygaze_features.store.importing.reader import (
     BadRow,
     ExportOrigin,
     Reader,
+    Times,
     array_reader,
     check_clip_rows,
     clip_reader,
     ids_in_films,
     name_by_shape,
     options_for_ids,
-    origin_of,
     read_export_origin,
-    require_format,
     text_ids,
+    times_of,
 )
 from obygaze_features.store.layout import COMPANIONS, MASK
 
@@ -66,7 +68,6 @@ def open_hdf5(
     # Other programs show paths from the root of the file: /features.
     paths = {name: key.lstrip("/") for name, key in arrays.items()}
     try:
-        require_format(path, "hdf5")
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
         export = None
@@ -78,20 +79,17 @@ def open_hdf5(
             id_key = ID_KEY
         elif is_plain:
             _refuse_ids_beside_arrays(path, handle)
-        keys = [*paths.values(), id_key or ""]
-        if any(FILM in key for key in keys):
-            id_key = id_key and id_key.lstrip("/")
-            reader = _a_group_a_film(path, handle, paths, id_key)
-        elif id_key is None:
+        id_key = id_key and id_key.lstrip("/")
+        if id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths, export)
+        elif any(FILM in key for key in (*paths.values(), id_key)):
+            reader = _an_array_a_film(path, handle, paths, id_key)
         else:
-            id_key = id_key.lstrip("/")
             for array, key in paths.items():
                 if "/" in key:  # a mask at the root is found and read
                     _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
-                origin_of("hdf5", path),
                 [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
                 partial(_column, handle, path, id_key),
                 paths,
@@ -112,7 +110,7 @@ def open_hdf5(
         raise Corrupt(
             f"not a complete HDF5 file: {error}",
             where=str(path),
-            hint="copy or download it again, or name its format: npy or pth",
+            hint="copy or download it again",
         ) from error
 
 
@@ -201,56 +199,81 @@ def _how_to_read(handle: Any) -> str:
     return f"{LAYOUTS}; {there}"
 
 
-def _a_group_a_film(
-    path: Path, handle: Any, arrays: Mapping[str, str], id_key: str | None
+def _an_array_a_film(
+    path: Path, handle: Any, arrays: Mapping[str, str], id_key: str
 ) -> Reader:
-    """Open a file with a group for each film: it has a data set a clip, or arrays and their ids."""
-    patterns = [*arrays.values(), *filter(None, [id_key])]
-    if not arrays or not all(FILM in pattern for pattern in patterns):
-        raise FixInput(
-            f"{FILM} must be in each --array, and in --id-key if there is one",
-            where=str(path),
-            hint=_how_to_read(handle),
-        )
+    """Open a file with a group for each film, which has arrays and the ids of their rows."""
     where = str(path)
+    _check_films(handle, [*(arrays.values() or [""]), id_key])
     keys: dict[str, dict[tuple[str, str], Any]] = {}
+    times_of_clip: dict[tuple[str, str], Times] = {}
     without_ids: dict[str, None] = {}
     for array, pattern in arrays.items():
         keys[array] = {}
         for film in _names_at(handle, pattern, FILM, path):
             of_film = pattern.replace(FILM, film)
-            if id_key is None:
-                for clip in _names_at(handle, of_film, ID, path):
-                    keys[array][film, clip] = of_film.replace(ID, clip)
-                continue
             ids_key = id_key.replace(FILM, film)
             if ids_key not in handle:
                 without_ids[film] = None
                 continue
-            ids = text_ids(_column(handle, path, ids_key, ids_key), ids_key, where)
-            values = _column(handle, path, ids_key, of_film)
-            check_clip_rows(
-                {array: of_film}, {of_film: values}, len(ids), len(ids), where
+            column = partial(_column, handle, path, ids_key)
+            ids = text_ids(column(ids_key), ids_key, where)
+            columns = {of_film: column(of_film)}
+            check_clip_rows({array: of_film}, columns, len(ids), len(ids), where)
+            repeated = [clip for clip, n in Counter(ids).items() if n > 1]
+            refuse_if(
+                repeated,
+                FixInput,
+                f"{ids_key!r} has ids twice",
+                where=where,
+                hint="keep one row for each id; --pool takes the rows of clips only where one array"
+                " has all films",
             )
+            group = ids_key.rpartition("/")[0]
+            beside = {key: f"{group}/{key}" for key in TIME_KEYS}
+            time_columns = {
+                key: column(path) for key, path in beside.items() if path in handle
+            }
+            times = times_of(time_columns, len(ids), where)
             for row, clip in enumerate(ids):
-                if (film, clip) in keys[array]:
-                    hint = (
-                        "keep one row for each id; --pool takes the rows of clips only"
-                    )
-                    raise FixInput(
-                        f"{ids_key!r} has {clip!r} twice",
-                        where=where,
-                        hint=f"{hint} where one array has all films",
-                    )
                 keys[array][film, clip] = (of_film, row)
-    clips: dict[tuple[str, str], None] = {}
+                if times:
+                    times_of_clip[film, clip] = times[row]
+    # The rows of a film follow each other: its chunks are unpacked once.
+    open_data_set = lru_cache(len(arrays))(partial(_data_set, handle, where))
+    clips = dict.fromkeys(clip for of_array in keys.values() for clip in of_array)
+    _require_clips(clips, [*arrays.values(), id_key], handle)
     for array, key_of_clip in keys.items():
-        clips.update(dict.fromkeys(key_of_clip))
-        paths = [key if id_key is None else key[0] for key in key_of_clip.values()]
-        _refuse_mask_beside(handle, array, arrays, dict.fromkeys(paths))
+        paths = dict.fromkeys(key for key, _ in key_of_clip.values())
+        _refuse_mask_beside(handle, array, arrays, paths)
+    reader = _reader_of_films(where, clips, keys, partial(_Row.open, open_data_set))
+    reader.asked = arrays
+    reader.times = [times_of_clip.get(clip, (None, None)) for clip in clips]
+    if without_ids:
+        left_out = few([*without_ids], 3)
+        reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
+    return reader
+
+
+def _require_clips(
+    clips: Collection[Any], patterns: Sequence[str], handle: Any
+) -> None:
     if not clips:
-        problem = f"no data set at {few(patterns)}"
-        raise FixInput(problem, where=where, hint=_how_to_read(handle))
+        raise FixInput(
+            f"no data set at {few(patterns)}",
+            where=handle.filename,
+            hint=_how_to_read(handle),
+        )
+
+
+def _reader_of_films(
+    where: str,
+    clips: Collection[tuple[str, str]],
+    keys: Mapping[str, Mapping[tuple[str, str], Any]],
+    open_array: Callable[[Any], Any],
+    least_dimensions: int = 0,
+) -> Reader:
+    """Return the reader of clips, each with its film, or "" where the paths do not give it."""
     id_of_clip = dict(zip(clips, ids_in_films(clips), strict=True))
     film_of_clip = {clip_id: film for (film, _), clip_id in id_of_clip.items()}
     if len(film_of_clip) < len(clips):
@@ -258,18 +281,9 @@ def _a_group_a_film(
     keys_by_id = {}
     for array, key_of_clip in keys.items():
         keys_by_id[array] = {id_of_clip[clip]: key for clip, key in key_of_clip.items()}
-    open_data_set = partial(_data_set, handle, where)
-    if id_key is not None:
-        # The rows of a film follow each other: its chunks are unpacked once.
-        open_data_set = partial(_Row.open, lru_cache(len(arrays))(open_data_set))
-    origin = {**origin_of("hdf5", path), "arrays": dict(arrays)}
-    reader = clip_reader(
-        where, origin, keys_by_id, open_data_set, film_of_clip, least_dimensions=0
+    return clip_reader(
+        where, keys_by_id, open_array, film_of_clip, least_dimensions=least_dimensions
     )
-    if without_ids:
-        left_out = few([*without_ids], 3)
-        reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
-    return reader
 
 
 def _refuse_mask_beside(
@@ -330,10 +344,22 @@ class _Row:
         return self.values[self.number]
 
 
+def _check_films(handle: Any, patterns: Sequence[str]) -> bool:
+    """Return whether paths have the film; raise an error if only some have it."""
+    have_film = [FILM in pattern for pattern in patterns]
+    if any(have_film) and not all(have_film):
+        raise FixInput(
+            f"{FILM} must be in each --array, and in --id-key if there is one",
+            where=handle.filename,
+            hint=_how_to_read(handle),
+        )
+    return any(have_film)
+
+
 def _a_data_set_a_clip(
     path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
 ) -> Reader:
-    """Open one file in which each clip has its own data set."""
+    """Open one file in which each clip has its own data set, or each film has a group of them."""
     path_of_array = dict(arrays)
     dims = {}
     companions = []
@@ -347,32 +373,40 @@ def _a_data_set_a_clip(
             dims[name] = export.arrays[name]
     path_of_array = path_of_array or {"": ID}
     paths = list(path_of_array.values())
-    clips: dict[str, None] = {}
+    has_films = _check_films(handle, paths)
+    clips: dict[tuple[str, str], None] = {}
     for pattern in paths:
-        clips.update(dict.fromkeys(_names_at(handle, pattern, ID, path)))
-    if not clips:
+        films = _names_at(handle, pattern, FILM, path) if has_films else [""]
+        for film in films:
+            for clip in _names_at(handle, pattern.replace(FILM, film), ID, path):
+                clips[film, clip] = None
+    _require_clips(clips, paths, handle)
+    (_, first), *others = clips
+    if "" in path_of_array and first in GENERIC and not others:
         raise FixInput(
-            f"no data set at {few(paths)}", where=str(path), hint=_how_to_read(handle)
-        )
-    if "" in path_of_array and len(clips) == 1 and not GENERIC.isdisjoint(clips):
-        raise FixInput(
-            f"one array {next(iter(clips))!r}, and no ids of clips",
+            f"one array {first!r}, and no ids of clips",
             where=str(path),
             hint="add the ids of its rows: --array NAME=KEY --id-key KEY",
         )
     keys = {}
     for array, pattern in path_of_array.items():
-        keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
+        keys[array] = {
+            (film, clip): pattern.replace(FILM, film).replace(ID, clip)
+            for film, clip in clips
+        }
         _refuse_mask_beside(handle, array, path_of_array, keys[array].values())
-    origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
-    open_array = partial(_data_set, handle, str(path))
-    least_dimensions = 1 if "" in path_of_array else 0
-    reader = clip_reader(
-        str(path), origin, keys, open_array, {}, least_dimensions=least_dimensions
+    is_unnamed = "" in path_of_array
+    reader = _reader_of_films(
+        str(path),
+        clips,
+        keys,
+        partial(_data_set, handle, str(path)),
+        least_dimensions=1 if is_unnamed else 0,
     )
-    _read_facts(handle, paths[0], reader, export)
-    if "" in path_of_array:
+    _read_facts(handle, next(iter(keys.values())).values(), paths[0], reader)
+    if is_unnamed:
         name_by_shape(reader, "frames")
+    reader.asked = path_of_array
     reader.export = export
     reader.dims = dims
     reader.companions = companions
@@ -389,32 +423,31 @@ def _paths_of_export(export: ExportOrigin | None) -> dict[str, str]:
 
 
 def _read_facts(
-    handle: Any, pattern: str, reader: Reader, export: ExportOrigin | None
+    handle: Any, paths: Iterable[str], pattern: str, reader: Reader
 ) -> None:
-    """Read films, and times of an export, where the data sets or groups of clips have them."""
+    """Read films and times where the data sets or groups of clips have them as attributes."""
     words = pattern.split("/")
     depth = next(place for place, word in enumerate(words) if ID in word)
-    of_clip = "/".join(words[: depth + 1])
     films = []
-    times = []
+    times: list[Times] = []
     is_checked = False
-    for clip in reader.clip_ids:
-        film = ""
+    for path, film_of_path in zip(paths, reader.movie_ids, strict=True):
+        film = film_of_path
         start_s = end_s = None
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE, Corrupt):
-            node = _node(handle, of_clip.replace(ID, clip), reader.where)
-            if FILM_KEY in node.attrs and not is_checked:
-                check_texts(handle)
-                is_checked = True
-            if FILM_KEY in node.attrs:
+            node = _node(handle, "/".join(path.split("/")[: depth + 1]), reader.where)
+            if FILM_KEY in node.attrs and not film:
+                if not is_checked:
+                    check_texts(handle)
+                    is_checked = True
                 film = text_of(node, FILM_KEY)
-            if export is not None:
-                start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
+            start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
         films.append(film)
         times.append((start_s, end_s))
     reader.movie_ids = films
-    reader.times = times
+    if any(time_s is not None for of_clip in times for time_s in of_clip):
+        reader.times = times
 
 
 def _time_of(node: Any, key: str) -> float | None:

@@ -27,9 +27,7 @@ from obygaze_features.store.importing.reader import (
     Values,
     array_reader,
     options_for_ids,
-    origin_of,
     read_export_origin,
-    require_format,
     text_ids,
 )
 
@@ -42,14 +40,12 @@ def open_npz(
     path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
-    require_format(path, "npz")
     archive, members = _opened(path)
     export = None
     if members.pop(ORIGIN_KEY, ""):
         export = read_export_origin(origin_text(path))
     reader = array_reader(
         str(path),
-        origin_of("npz", path),
         list(members),
         partial(_member, path, archive, members),
         arrays,

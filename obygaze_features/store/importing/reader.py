@@ -21,15 +21,14 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
-from obygaze_features.core.files import ZIP_MARK, require_file, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.files import check_memory
+from obygaze_features.store.formats import FORMATS, Format, format_of_source
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
-# The first bytes of files; npz is a zip archive.
-SIGNATURES = {"hdf5": b"\x89HDF\r\n\x1a\n", "npz": ZIP_MARK, "parquet": b"PAR1"}
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
 # Of a clip, in an array that nobody has named.
@@ -38,7 +37,7 @@ USUAL_DIMENSIONS = 3
 ORIGIN_KEY = "obygaze_origin"
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
-# In an export, when clips begin and end in their videos.
+# When clips begin and end in their videos, in seconds.
 TIME_KEYS = ("start_s", "end_s")
 # Names of arrays that say nothing about what the array holds. Experiments look for `clip`.
 GENERIC = frozenset(
@@ -150,34 +149,76 @@ class Column(Protocol):
 class Reader:
     """Features of clips in files of any format.
 
-    `where` names the file or folder, `origin` is what the recipe records of it. `movie_ids` has ""
-    where the files do not give the film of a clip. `handles` are closed at the end.
-
-    Of an export of this program, `export` is what it says of its store, `times` has start and end
-    of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
-    they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
-    which they belong. `facts` are what the files say of how the features were made. Of a table,
-    `feature_columns` are the columns whose numbers are the features.
+    Args:
+        where: The file or folder.
+        clip_ids: The ids of the clips.
+        movie_ids: The film of each clip; "" where the files do not state it.
+        columns: The arrays.
+        times: Start and end of each clip, if the files state a time of one.
+        notes: What was left out, in sentences.
+        handles: What is closed at the end.
+        files: Of a folder, the files that are read.
+        asked: The keys of the arrays that have names in the files.
+        feature_columns: Of a table, the columns whose numbers are the features.
+        export: What an export of this program says of its store.
+        dims: The dimensions of the arrays of an export that are kept as they are.
+        companions: Columns that nobody has asked for. They are stored with the arrays to which
+            they belong.
     """
 
     where: str
-    origin: Mapping[str, Any]
     clip_ids: Sequence[str]
     movie_ids: Sequence[str]
     columns: dict[str, Column]
+    times: Sequence[Times] = ()
     notes: Sequence[str] = ()
     handles: Sequence[Any] = ()
+    files: Sequence[Path] | None = None
+    asked: Mapping[str, str] | None = None
+    feature_columns: Sequence[str] = ()
     export: ExportOrigin | None = None
-    times: Sequence[Times] = ()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    feature_columns: Sequence[str] = ()
+    format: Format = FORMATS["npz"]
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the files."""
         for handle in self.handles:
             handle.close()
+
+
+def open_features(
+    source: Path,
+    arrays: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    id_key: str | None = None,
+) -> Reader:
+    """Open features that another program wrote; close them afterwards.
+
+    The parameters are those of `import_features`.
+    """
+    found = format_of_source(source, format)
+    return _opened(found, source, arrays or {}, id_key)
+
+
+def _opened(
+    format: Format, source: Path, arrays: Mapping[str, str], id_key: str | None
+) -> Reader:
+    if not format.has_names and (arrays or id_key is not None):
+        raise FixUsage(f"--array and --id-key do not apply to {format.name}")
+    options: dict[str, Any] = {}
+    if format.has_names:
+        options["arrays"] = dict(arrays)
+    if id_key is not None:
+        options["id_key"] = id_key
+    reader: Reader = format.function()(source, **options)
+    reader.format = format
+    reader.origin = origin_of(format.name, source, reader.files)
+    if reader.asked is not None:
+        reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
+    return reader
 
 
 @dataclass
@@ -397,7 +438,6 @@ def with_frames_of_clips(reader: Reader) -> Reader:
 
 def clip_reader(
     where: str,
-    origin: Mapping[str, Any],
     keys: Mapping[str, Mapping[str, Any]],
     open_array: Callable[[Any], Any],
     film_of_clip: Mapping[str, str],
@@ -408,7 +448,6 @@ def clip_reader(
 
     Args:
         where: The file or folder.
-        origin: What is recorded of it.
         keys: The key of each clip, for each array.
         open_array: Opens the array of a key.
         film_of_clip: The films that the files give.
@@ -422,7 +461,7 @@ def clip_reader(
         in_order = [key_of_clip.get(clip) for clip in clips]
         columns[array] = ClipColumn(array, in_order, open_array, least_dimensions)
     films = [film_of_clip.get(clip, "") for clip in clips]
-    return Reader(where, origin, list(clips), films, columns)
+    return Reader(where, list(clips), films, columns)
 
 
 def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
@@ -450,7 +489,6 @@ def name_by_shape(reader: Reader, several: str) -> None:
 
 def array_reader(
     where: str,
-    origin: Mapping[str, Any],
     names: Sequence[str],
     array_of: Callable[[str], Any],
     arrays: Mapping[str, str],
@@ -462,7 +500,6 @@ def array_reader(
 
     Args:
         where: The file or folder.
-        origin: What is recorded of it.
         names: The names of all arrays of the file.
         array_of: Returns the array of a name, which need not be read yet.
         arrays: The key of each array, by the name that it gets in the store; by default, all
@@ -476,16 +513,14 @@ def array_reader(
     films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
-    dims_of_key: Mapping[str, tuple[str, ...]] = {}
-    times: Sequence[Times] = ()
-    facts = [id_key, FILM_KEY]
-    if export is not None:
-        dims_of_key = export.arrays
-        time_keys = [key for key in TIME_KEYS if key not in dims_of_key]
-        facts += time_keys
-        if len(time_keys) == 2 and set(time_keys).issubset(names):
-            times = _times_of(array_of, len(ids), where)
-    others = [key for key in names if key not in facts]
+    dims_of_key = {} if export is None else export.arrays
+    time_keys = []
+    for key in TIME_KEYS:
+        # In a store of windows they are arrays.
+        if key in names and key not in (*dims_of_key, *arrays.values()):
+            time_keys.append(key)
+    times = times_of({key: array_of(key) for key in time_keys}, len(ids), where)
+    others = [key for key in names if key not in (id_key, FILM_KEY, *time_keys)]
     companions = []
     for key in COMPANIONS:
         is_free = key in others and key not in (*arrays, *arrays.values())
@@ -513,11 +548,11 @@ def array_reader(
     check_clip_rows(asked, columns, len(ids), len(films), where)
     return Reader(
         where=where,
-        origin={**origin, "arrays": asked},
         clip_ids=ids,
         movie_ids=films,
         columns={name: ArrayColumn(name, array_of(key)) for name, key in keys.items()},
         notes=notes,
+        asked=asked,
         export=export,
         times=times,
         dims={
@@ -561,11 +596,13 @@ def _is_companion(
     return key in dims_of_key or (is_number and has_rows)
 
 
-def _times_of(array_of: Callable[[str], Any], n_clips: int, where: str) -> list[Times]:
-    """Return start and end of each clip of an export, where NaN or no value is not known."""
-    columns = []
-    for key in TIME_KEYS:
-        column = array_of(key)
+def times_of(columns: Mapping[str, Any], n_clips: int, where: str) -> list[Times]:
+    """Return start and end of each clip from the columns `TIME_KEYS`; [] if there are none.
+
+    NaN or no value is a time that is not known.
+    """
+    times_of_key: dict[str, list[float | None]] = {}
+    for key, column in columns.items():
         shape = tuple(column.shape)
         if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
             raise FixInput(
@@ -577,8 +614,12 @@ def _times_of(array_of: Callable[[str], Any], n_clips: int, where: str) -> list[
         for time_s in column[:]:
             is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
             times.append(float(time_s) if is_known else None)
-        columns.append(times)
-    return list(zip(*columns, strict=True))
+        times_of_key[key] = times
+    if not times_of_key:
+        return []
+    unknown: list[float | None] = [None] * n_clips
+    of_keys = [times_of_key.get(key, unknown) for key in TIME_KEYS]
+    return list(zip(*of_keys, strict=True))
 
 
 def _named(
@@ -654,7 +695,7 @@ def options_for_ids(
     words = ["--array", f"{name}={array_key}", "--id-key", id_key]
     if len(set(ids)) < len(ids):
         # Of frames, several have the id of one clip.
-        words += ["--pool", "only"]
+        words += ["--pool", "max"]
     return shlex.join(words)
 
 
@@ -712,28 +753,11 @@ def origin_of(
     }
 
 
-def require_format(path: Path, kind: str) -> None:
-    """Raise an error unless this is a file, and does not begin as one of another format."""
-    require_file(path)
-    with path.open("rb") as stream:
-        start = stream.read(8)
-    for name, signature in SIGNATURES.items():
-        if name != kind and start.startswith(signature):
-            raise FixUsage(
-                f"expected a file of the format {kind}, and this begins as one of {name}",
-                where=str(path),
-                hint=f"obygaze store import {shell_word(name)} {shell_word(path)} -o NAME",
-            )
-
-
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
     """Return the files of some suffixes below a folder, sorted; links out of it are refused.
 
     Hidden files are no features: macOS puts `._M-1.npy` beside `M-1.npy` on other disks.
     """
-    if not root.is_dir():
-        hint = "the folder of the files; obygaze store import --help lists the formats"
-        raise FixInput("expected a folder", where=str(root), hint=hint)
     base = root.resolve()
     files = []
     for path in sorted(root.rglob("*")):

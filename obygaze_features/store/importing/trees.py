@@ -27,7 +27,6 @@ from obygaze_features.store.importing.reader import (
     clip_reader,
     ids_in_films,
     name_by_shape,
-    origin_of,
     plain_files,
 )
 
@@ -39,7 +38,7 @@ def open_npy(root: Path) -> Reader:
         "if its rows are clips, make an npz in Python: np.savez('x.npz', clip_id=ids,"
         " clip=np.load('x.npy'))",
     )
-    return _open_tree("npy", root, [".npy"], _mapped, several="frames")
+    return _open_tree(root, [".npy"], _mapped, several="frames")
 
 
 def open_pth(root: Path) -> Reader:
@@ -51,7 +50,7 @@ def open_pth(root: Path) -> Reader:
         " clip_id=list(d), clip=np.stack([t.numpy() for t in d.values()]))",
     )
     load = partial(_tensor, torch)
-    return _open_tree("pth", root, [".pth", ".pt"], load, several="tokens")
+    return _open_tree(root, [".pth", ".pt"], load, several="tokens")
 
 
 def _require_folder(root: Path, hint: str) -> None:
@@ -64,7 +63,6 @@ def _require_folder(root: Path, hint: str) -> None:
 
 
 def _open_tree(
-    format: str,
     root: Path,
     suffixes: Sequence[str],
     open_file: Callable[[Path], Any],
@@ -82,9 +80,9 @@ def _open_tree(
         # Of two folders with one name nobody knows whether they are of one film.
         if file.parent != root and n_of_film[film] == 1:
             film_of_clip[clip] = film
-    origin = origin_of(format, root, files)
     keys = {"array": file_of_clip}
-    reader = clip_reader(str(root), origin, keys, open_file, film_of_clip)
+    reader = clip_reader(str(root), keys, open_file, film_of_clip)
+    reader.files = files
     name_by_shape(reader, several)
     return reader
 
