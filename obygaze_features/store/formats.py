@@ -196,7 +196,7 @@ def _format_of_folder(folder: Path) -> Format:
     if len(n_files) == 1:
         return FORMATS[min(n_files)]
     if n_files:
-        there = ", ".join(f"{n} of {name}" for name, n in n_files.items())
+        there = ", ".join(f"{n} of {name}" for name, n in sorted(n_files.items()))
         raise FixInput(
             f"files of several formats: {there}",
             where=str(folder),

@@ -198,6 +198,25 @@ def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) 
     )
 
 
+def test_the_times_of_a_group_a_film_are_read(tmp_path: Path) -> None:
+    """Beside the ids of a film, or as attributes of the data set of a clip."""
+    file = hdf5(tmp_path / "f.h5", {"a/ids": ["1", "2"], "a/x": A[:2], "b/x": A})
+    with h5py.File(file, "a") as opened:
+        opened["a/start_s"] = [0.0, 2.0]
+        opened["a/end_s"] = [2.0, np.nan]
+    reader = open_features(file, {"clip": "{film}/x"}, id_key="{film}/ids")
+    assert list(reader.movie_ids) == ["a", "a"]
+    assert list(reader.times) == [(0.0, 2.0), (2.0, None)]
+    file = hdf5(tmp_path / "g.h5", {"a/1": A[0], "a/2": A[1], "b/1": A[2]})
+    with h5py.File(file, "a") as opened:
+        opened["a/2"].attrs["end_s"] = 4.5
+    reader = open_features(file, {"clip": "{film}/{id}"})
+    assert list(reader.clip_ids) == ["a-1", "a-2", "b-1"]
+    assert list(reader.movie_ids) == ["a", "a", "b"]
+    none = (None, None)
+    assert list(reader.times) == [none, (None, 4.5), none]
+
+
 def test_films_whose_ids_do_not_fit_are_refused_and_those_without_ids_are_said(
     tmp_path: Path,
 ) -> None:
