@@ -325,7 +325,10 @@ def arrays_of_export(
                 "no array has one vector a clip",
                 hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
             )
-    taken = {ORIGIN_KEY, *FACT_COLUMNS} if format.has_columns else set()
+    taken = set(FACT_COLUMNS) if format.has_columns else set()
+    if format.has_columns and format.name != TABLE:
+        # In a table it stands in the metadata.
+        taken.add(ORIGIN_KEY)
     if not _have_times(row for row in store.rows if row.is_ok):
         taken.difference_update(TIME_KEYS)
     arrays = []

@@ -79,8 +79,7 @@ FORMATS = {
             name="hdf5",
             about="a dataset a clip, or one array and ids; the path in --array NAME=PATH says"
             " where: '{id}' (found without it), '{id}/features' and '{film}/{id}' for a dataset a"
-            " clip, 'features' with --id-key for one array of all, and '{film}/features' with"
-            " --id-key '{film}/ids' for an array a film",
+            " clip, and 'features' with --id-key for one array of all",
             endings=(".h5", ".hdf5"),
             reader="hdf5:open_hdf5",
             writer="exporting:write_hdf5",

@@ -351,7 +351,7 @@ def write_frames(
             file["a/ids"] = ids
     options: dict[str, Any] = {}
     if "{id}" not in layout:
-        options["id_key"] = "{film}/ids" if "{film}" in layout else "a/ids"
+        options["id_key"] = "a/ids"
     of_frames = {"frames": layout.replace("{}", "frames")}
     with pytest.raises(FixInput, match="a mask, which says which frames") as error:
         import_features(path, folder / "s", arrays=of_frames, **options)
@@ -366,7 +366,7 @@ def write_frames(
     pool=st.sampled_from([None, "max", "mean", "last"]),
     keep_frames=st.booleans(),
     doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
-    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}", "in/{}"]),
+    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}/{id}", "in/{}"]),
 )
 def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory,

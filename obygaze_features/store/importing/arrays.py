@@ -10,7 +10,12 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.functions import Pool
 from obygaze_features.store.importing.clips import Clips
-from obygaze_features.store.importing.reader import Reader, Shape, Values
+from obygaze_features.store.importing.reader import (
+    Reader,
+    Shape,
+    Values,
+    places_of_shapes,
+)
 from obygaze_features.store.layout import (
     DTYPES,
     MASK,
@@ -164,7 +169,7 @@ def _stored_array(
     What is not stored may have several; then it is the largest.
     """
     here = clips.places[clips.places >= 0].tolist()
-    places_of_shape, problem = reader.columns[name].shapes(here)
+    places_of_shape, problem = places_of_shapes(reader.columns[name], here)
     if not places_of_shape:
         first = f"; the first: {problem}" if problem else ""
         raise FixInput(

@@ -3,17 +3,14 @@
 An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
 Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 `features.s3d/{id}` (MMT). Without, it is one array of all clips, whose ids lie under the id key.
-With `{film}` in a path, the file has a group for each film: `{film}/{id}`, or `{film}/features`
-with the id key `{film}/ids`.
+With `{film}` in a path, the file has a group for each film: `{film}/{id}`.
 """
 
 import mmap
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,14 +35,9 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Times,
     array_reader,
-    check_clip_rows,
     clip_reader,
-    ids_in_films,
     name_by_shape,
-    options_for_ids,
     read_export_origin,
-    text_ids,
-    times_of,
 )
 from obygaze_features.store.layout import COMPANIONS, MASK
 
@@ -75,22 +67,25 @@ def open_hdf5(
             check_texts(handle)
             export = read_export_origin(text_of(handle, ORIGIN_KEY))
         is_plain = id_key is None and not arrays and export is None
-        if is_plain and _kinds(handle).get(ID_KEY) is h5py.Dataset:
+        if is_plain and (ID_KEY in _data_sets(handle) or _may_have_ids(handle)):
             id_key = ID_KEY
-        elif is_plain:
-            _refuse_ids_beside_arrays(path, handle)
-        id_key = id_key and id_key.lstrip("/")
         if id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths, export)
-        elif any(FILM in key for key in (*paths.values(), id_key)):
-            reader = _an_array_a_film(path, handle, paths, id_key)
         else:
+            id_key = id_key.lstrip("/")
+            refuse_if(
+                [key for key in (id_key, *paths.values()) if FILM in key],
+                FixInput,
+                "with --id-key, one array has the rows of all films",
+                where=path,
+                hint=LAYOUTS,
+            )
             for array, key in paths.items():
                 if "/" in key:  # a mask at the root is found and read
                     _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
-                [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
+                _data_sets(handle),
                 partial(_column, handle, path, id_key),
                 paths,
                 id_key=id_key,
@@ -147,143 +142,19 @@ def text_of(node: Any, name: str) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else ""
 
 
-def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
-    """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    names = []
-    texts_of_length: dict[int, str] = {}
-    array_of_length: dict[int, Any] = {}
-    for name, kind in islice(_kinds(handle).items(), MOST_NODES):
+def _may_have_ids(handle: Any) -> bool:
+    """Return whether a list of texts stands beside an array with as many rows: they may be ids."""
+    n_texts = set()
+    n_rows = set()
+    for name in islice(_data_sets(handle), MOST_NODES):
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE):
-            if kind is not h5py.Dataset:
-                continue
             node = handle[name]
-            names.append(name)
-            if node.dtype.kind in "SO" and node.ndim == 1:
-                texts_of_length[len(node)] = name
-            elif node.ndim > 1:
-                array_of_length[len(node)] = node
-    for n_rows in texts_of_length.keys() & array_of_length.keys():
-        id_key = texts_of_length[n_rows]
-        array = array_of_length[n_rows]
-        ids = text_ids(_column(handle, path, id_key, id_key), id_key, str(path))
-        raise FixInput(
-            f"no array {ID_KEY!r}; the file has {few(names)}",
-            where=str(path),
-            hint=options_for_ids(array.name.lstrip("/"), array.ndim, id_key, ids),
-        )
-
-
-def _how_to_read(handle: Any) -> str:
-    """Return how paths are written, and which groups of a file have arrays, at any depth."""
-    arrays_of_group: dict[str, list[str]] = {}
-    n_nodes = 0
-
-    def add(path: str, node: Any) -> bool | None:
-        nonlocal n_nodes
-        n_nodes += 1
-        group, _, name = path.rpartition("/")
-        if isinstance(node, h5py.Dataset):
-            arrays_of_group.setdefault(group, []).append(name)
-        # What is returned ends the visit.
-        return True if n_nodes == MOST_NODES else None
-
-    # What is damaged is an error, or a failed row, where it is read.
-    with suppress(*FOREIGN_DAMAGE):
-        # Links are not followed.
-        handle.visititems(add)
-    groups = []
-    for group, arrays in arrays_of_group.items():
-        groups.append(f"{group or '/'} ({few(arrays, 2)})")
-    there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
-    return f"{LAYOUTS}; {there}"
-
-
-def _an_array_a_film(
-    path: Path, handle: Any, arrays: Mapping[str, str], id_key: str
-) -> Reader:
-    """Open a file with a group for each film, which has arrays and the ids of their rows."""
-    where = str(path)
-    _check_films(handle, [*(arrays.values() or [""]), id_key])
-    keys: dict[str, dict[tuple[str, str], Any]] = {}
-    times_of_clip: dict[tuple[str, str], Times] = {}
-    without_ids: dict[str, None] = {}
-    for array, pattern in arrays.items():
-        keys[array] = {}
-        for film in _names_at(handle, pattern, FILM, path):
-            of_film = pattern.replace(FILM, film)
-            ids_key = id_key.replace(FILM, film)
-            if ids_key not in handle:
-                without_ids[film] = None
-                continue
-            column = partial(_column, handle, path, ids_key)
-            ids = text_ids(column(ids_key), ids_key, where)
-            columns = {of_film: column(of_film)}
-            check_clip_rows({array: of_film}, columns, len(ids), len(ids), where)
-            repeated = [clip for clip, n in Counter(ids).items() if n > 1]
-            refuse_if(
-                repeated,
-                FixInput,
-                f"{ids_key!r} has ids twice",
-                where=where,
-                hint="keep one row for each id; --pool takes the rows of clips only where one array"
-                " has all films",
-            )
-            group = ids_key.rpartition("/")[0]
-            beside = {key: f"{group}/{key}" for key in TIME_KEYS}
-            time_columns = {
-                key: column(path) for key, path in beside.items() if path in handle
-            }
-            times = times_of(time_columns, len(ids), where)
-            for row, clip in enumerate(ids):
-                keys[array][film, clip] = (of_film, row)
-                if times:
-                    times_of_clip[film, clip] = times[row]
-    # The rows of a film follow each other: its chunks are unpacked once.
-    open_data_set = lru_cache(len(arrays))(partial(_data_set, handle, where))
-    clips = dict.fromkeys(clip for of_array in keys.values() for clip in of_array)
-    _require_clips(clips, [*arrays.values(), id_key], handle)
-    for array, key_of_clip in keys.items():
-        paths = dict.fromkeys(key for key, _ in key_of_clip.values())
-        _refuse_mask_beside(handle, array, arrays, paths)
-    reader = _reader_of_films(where, clips, keys, partial(_Row.open, open_data_set))
-    reader.asked = arrays
-    reader.times = [times_of_clip.get(clip, (None, None)) for clip in clips]
-    if without_ids:
-        left_out = few([*without_ids], 3)
-        reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
-    return reader
-
-
-def _require_clips(
-    clips: Collection[Any], patterns: Sequence[str], handle: Any
-) -> None:
-    if not clips:
-        raise FixInput(
-            f"no data set at {few(patterns)}",
-            where=handle.filename,
-            hint=_how_to_read(handle),
-        )
-
-
-def _reader_of_films(
-    where: str,
-    clips: Collection[tuple[str, str]],
-    keys: Mapping[str, Mapping[tuple[str, str], Any]],
-    open_array: Callable[[Any], Any],
-    least_dimensions: int = 0,
-) -> Reader:
-    """Return the reader of clips, each with its film, or "" where the paths do not give it."""
-    id_of_clip = dict(zip(clips, ids_in_films(clips), strict=True))
-    film_of_clip = {clip_id: film for (film, _), clip_id in id_of_clip.items()}
-    if len(film_of_clip) < len(clips):
-        raise FixInput("two clips have one id, made of film and clip", where=where)
-    keys_by_id = {}
-    for array, key_of_clip in keys.items():
-        keys_by_id[array] = {id_of_clip[clip]: key for clip, key in key_of_clip.items()}
-    return clip_reader(
-        where, keys_by_id, open_array, film_of_clip, least_dimensions=least_dimensions
-    )
+            if node.ndim > 1:
+                n_rows.add(len(node))
+            elif node.ndim and node.dtype.kind in "SO":
+                n_texts.add(len(node))
+    return not n_texts.isdisjoint(n_rows)
 
 
 def _refuse_mask_beside(
@@ -316,46 +187,6 @@ def _refuse_mask_beside(
             )
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row of a data set, which is read as a data set of its own."""
-
-    values: Any
-    number: int
-
-    @classmethod
-    def open(cls, open_data_set: Callable[[str], Any], key: tuple[str, int]) -> "_Row":
-        """Return the row of a key: the path of the data set, and the number of the row."""
-        path, number = key
-        return cls(open_data_set(path), number)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the row."""
-        return tuple(self.values.shape[1:])
-
-    @property
-    def dtype(self) -> Any:
-        """The type of its numbers."""
-        return self.values.dtype
-
-    def __getitem__(self, whole: tuple[()]) -> Any:
-        """Return the numbers."""
-        return self.values[self.number]
-
-
-def _check_films(handle: Any, patterns: Sequence[str]) -> bool:
-    """Return whether paths have the film; raise an error if only some have it."""
-    have_film = [FILM in pattern for pattern in patterns]
-    if any(have_film) and not all(have_film):
-        raise FixInput(
-            f"{FILM} must be in each --array, and in --id-key if there is one",
-            where=handle.filename,
-            hint=_how_to_read(handle),
-        )
-    return any(have_film)
-
-
 def _a_data_set_a_clip(
     path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
 ) -> Reader:
@@ -373,14 +204,15 @@ def _a_data_set_a_clip(
             dims[name] = export.arrays[name]
     path_of_array = path_of_array or {"": ID}
     paths = list(path_of_array.values())
-    has_films = _check_films(handle, paths)
+    has_films = any(FILM in pattern for pattern in paths)
     clips: dict[tuple[str, str], None] = {}
     for pattern in paths:
         films = _names_at(handle, pattern, FILM, path) if has_films else [""]
         for film in films:
             for clip in _names_at(handle, pattern.replace(FILM, film), ID, path):
                 clips[film, clip] = None
-    _require_clips(clips, paths, handle)
+    if not clips:
+        raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=LAYOUTS)
     (_, first), *others = clips
     if "" in path_of_array and first in GENERIC and not others:
         raise FixInput(
@@ -396,7 +228,7 @@ def _a_data_set_a_clip(
         }
         _refuse_mask_beside(handle, array, path_of_array, keys[array].values())
     is_unnamed = "" in path_of_array
-    reader = _reader_of_films(
+    reader = clip_reader(
         str(path),
         clips,
         keys,
@@ -475,8 +307,9 @@ def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
     try:
         node = _data_set(handle, str(path), key)
     except BadRow as error:
-        hint = _how_to_read(handle)
-        raise FixInput(str(error), where=str(path), hint=hint) from error
+        if isinstance(error.__cause__, KeyError):
+            raise KeyError(key) from error
+        raise FixInput(str(error), where=str(path), hint=LAYOUTS) from error
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if key in (id_key, FILM_KEY) and node.size > 8 * path.stat().st_size:
         raise Corrupt(
@@ -501,6 +334,11 @@ def _node(parent: Any, path: str, where: str) -> Any:
     return node
 
 
+def _data_sets(handle: Any) -> list[str]:
+    """Return the names of the data sets of a file that are in no group."""
+    return [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
+
+
 def _kinds(group: Any) -> dict[str, Any]:
     """Return the class, group or data set, of each name in a group that is not a link."""
     kinds = {}
@@ -518,7 +356,7 @@ def _names_at(handle: Any, pattern: str, mark: str, path: Path) -> Iterator[str]
         raise FixInput(
             f"{pattern!r} must contain {mark} once",
             where=str(path),
-            hint=f"--id-key KEY for one array of all clips, or {_how_to_read(handle)}",
+            hint=f"--id-key KEY for one array of all clips, or {LAYOUTS}",
         )
     depth = depths[0]
     above = "/".join(words[:depth])
@@ -526,12 +364,10 @@ def _names_at(handle: Any, pattern: str, mark: str, path: Path) -> Iterator[str]
         parent = _node(handle, above, str(path)) if above else handle
     except KeyError as error:
         problem = f"no group for the path {pattern!r}"
-        hint = _how_to_read(handle)
+        hint = LAYOUTS
         raise FixInput(problem, where=str(path), hint=hint) from error
     if not isinstance(parent, h5py.Group):
-        raise FixInput(
-            f"{above!r} is not a group", where=str(path), hint=_how_to_read(handle)
-        )
+        raise FixInput(f"{above!r} is not a group", where=str(path), hint=LAYOUTS)
     before, after = words[depth].split(mark)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
     wanted = h5py.Dataset if depth + 1 == len(words) else h5py.Group

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, FixInput, near
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
@@ -61,6 +61,9 @@ def open_parquet(
     for field in table.schema:
         is_read = _is_vector(field.type) or field.name in wanted
         (names if is_read else others).append(field.name)
+    if id_key not in table.schema.names:
+        # The error names what is there.
+        names = table.schema.names
     reader = array_reader(
         str(path),
         names,
@@ -141,12 +144,7 @@ class _Table:
     def column(self, id_keys: Sequence[str], name: str) -> Any:
         """Return the ids in a column, or a column of vectors."""
         if name not in self.schema.names:
-            there = ", ".join(self.schema.names) or "none"
-            raise FixInput(
-                f"no column {name!r}{near(name, self.schema.names)}; there are {there}",
-                where=str(self.path),
-                hint="--array NAME=COLUMN for features, --id-key COLUMN for ids",
-            )
+            raise KeyError(name)
         return self._ids(name) if name in id_keys else _Vectors(self, name)
 
     def _ids(self, name: str) -> Values:

@@ -9,7 +9,8 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
 from obygaze_features.core.files import sha256_file
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.formats import FORMATS, Format, format_of_source
@@ -138,8 +140,8 @@ class Column(Protocol):
 
     name: str
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes, and why the first of the others has none."""
+    def shapes(self, places: Sequence[int]) -> Iterable["Shape | BadRow"]:
+        """Return the shape of each clip, or why it has none."""
 
     def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips; the places rise."""
@@ -199,26 +201,40 @@ def open_features(
 
     The parameters are those of `import_features`.
     """
-    found = format_of_source(source, format)
-    return _opened(found, source, arrays or {}, id_key)
-
-
-def _opened(
-    format: Format, source: Path, arrays: Mapping[str, str], id_key: str | None
-) -> Reader:
-    if not format.has_names and (arrays or id_key is not None):
-        raise FixUsage(f"--array and --id-key do not apply to {format.name}")
+    kind = format_of_source(source, format)
+    if not kind.has_names and (arrays or id_key is not None):
+        raise FixUsage(f"--array and --id-key do not apply to {kind.name}")
     options: dict[str, Any] = {}
-    if format.has_names:
-        options["arrays"] = dict(arrays)
+    if kind.has_names:
+        options["arrays"] = dict(arrays or {})
     if id_key is not None:
         options["id_key"] = id_key
-    reader: Reader = format.function()(source, **options)
-    reader.format = format
-    reader.origin = origin_of(format.name, source, reader.files)
+    reader: Reader = kind.function()(source, **options)
+    reader.format = kind
+    reader.origin = origin_of(kind.name, source, reader.files)
     if reader.asked is not None:
         reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
     return reader
+
+
+def places_of_shapes(
+    column: Column, places: Sequence[int]
+) -> tuple[dict[Shape, list[int]], str]:
+    """Return the places of clips by their shapes, and why the first of the others has none."""
+    of_shape: dict[Shape, list[int]] = {}
+    problems: dict[str, None] = {}
+    for place, shape in zip(places, column.shapes(places), strict=True):
+        if isinstance(shape, BadRow):
+            problems[str(shape)] = None
+        else:
+            of_shape.setdefault(shape, []).append(place)
+    for shape in list(of_shape):
+        try:
+            checked_shape(shape, column.name)
+        except BadRow as error:
+            problems[str(error)] = None
+            del of_shape[shape]
+    return of_shape, next(iter(problems), "")
 
 
 @dataclass
@@ -236,25 +252,17 @@ class ArrayColumn:
         """The shape of a row."""
         return Shape(tuple(self.values.shape[1:]), _name_of(self.values.dtype))
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return all places under the shape of a row, or each under its own if rows have one."""
-        places_of_shape = {self.shape: list(places)} if places else {}
-        if hasattr(self.values, "sizes_of_rows"):
-            places_of_shape = {}
-            for place, sizes in zip(
-                places, self.values.sizes_of_rows(places), strict=True
-            ):
-                if sizes is not None:
-                    shape = self.shape._replace(sizes=sizes)
-                    places_of_shape.setdefault(shape, []).append(place)
-        first_problem = ""
-        for shape in list(places_of_shape):
-            try:
-                checked_shape(shape, self.name)
-            except BadRow as error:
-                first_problem = first_problem or str(error)
-                del places_of_shape[shape]
-        return places_of_shape, first_problem
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each row: that of all, unless rows have their own."""
+        shape = self.shape
+        if not hasattr(self.values, "sizes_of_rows"):
+            return [shape] * len(places)
+        shapes: list[Shape | BadRow] = []
+        for sizes in self.values.sizes_of_rows(places):
+            is_known = sizes is not None
+            no_array = BadRow(f"{self.name} has no array")
+            shapes.append(shape._replace(sizes=sizes) if is_known else no_array)
+        return shapes
 
     def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips, whose places ascend."""
@@ -298,17 +306,9 @@ class ClipColumn:
     # What is known of a clip, since opening a file may mean to read it.
     _shapes: dict[int, Shape | BadRow] = field(default_factory=dict)
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes."""
-        places_of_shape: dict[Shape, list[int]] = {}
-        first_problem = ""
-        for place in places:
-            shape = self._shape(place)
-            if isinstance(shape, BadRow):
-                first_problem = first_problem or str(shape)
-            else:
-                places_of_shape.setdefault(shape, []).append(place)
-        return places_of_shape, first_problem
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each clip."""
+        return map(self._shape, places)
 
     def _shape(self, place: int) -> Shape | BadRow:
         if place not in self._shapes:
@@ -355,22 +355,18 @@ class RowsOfClips:
     rows: Column
     starts: npt.NDArray[np.int64]
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes, where all rows of a clip have one."""
-        shape_of_row: dict[int, Shape] = {}
-        shapes, first_problem = self.rows.shapes(range(int(self.starts[-1])))
-        for shape_of_rows, rows in shapes.items():
-            shape_of_row.update(dict.fromkeys(rows, shape_of_rows))
-        places_of_shape: dict[Shape, list[int]] = {}
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each clip, of which all rows have one."""
+        of_rows = list(self.rows.shapes(range(int(self.starts[-1]))))
         for place in places:
-            rows_of_clip = self._rows_of(place).tolist()
-            shape, *others = {shape_of_row.get(row) for row in rows_of_clip}
-            if shape is None or others:
-                first_problem = first_problem or f"{self.name} has {ROWS_OF_SHAPES}"
-                continue
-            of_clip = shape._replace(sizes=(len(rows_of_clip), *shape.sizes))
-            places_of_shape.setdefault(of_clip, []).append(place)
-        return places_of_shape, first_problem
+            of_clip = of_rows[self.starts[place] : self.starts[place + 1]]
+            first, *others = set(of_clip)
+            if others:
+                yield BadRow(f"{self.name} has {ROWS_OF_SHAPES}")
+            elif isinstance(first, BadRow):
+                yield first
+            else:
+                yield first._replace(sizes=(len(of_clip), *first.sizes))
 
     def read(self, places: npt.NDArray[np.int64]) -> list[Values | BadRow]:
         """Return the rows of some clips; a bad row makes the clip a bad one."""
@@ -397,27 +393,24 @@ def with_frames_of_clips(reader: Reader) -> Reader:
     Rows of one id that lie apart, or are of several films or times, may be of several clips.
     """
     ids = list(reader.clip_ids)
-    starts = [
-        place for place in range(len(ids)) if ids[place - 1 : place] != [ids[place]]
-    ]
+    starts = [n for n, name in enumerate(ids) if ids[n - 1 : n] != [name]]
     clip_ids = [ids[place] for place in starts]
     apart = [name for name, n in Counter(clip_ids).items() if n > 1]
-    facts: dict[str, set[Any]] = {}
-    for place, name in enumerate(ids):
-        times = reader.times[place] if reader.times else ()
-        facts.setdefault(name, set()).add((reader.movie_ids[place], *times))
-    differ = [name for name, found in facts.items() if len(found) > 1]
+    facts = zip(ids, reader.movie_ids, reader.times or ids, strict=True)
+    n_facts = Counter(name for name, _, _ in set(facts))
+    differ = [name for name, n in n_facts.items() if n > 1]
     for names, problem in (
         (apart, "rows that are not one below the other"),
         (differ, "rows of several films or times"),
     ):
-        if names:
-            raise FixInput(
-                f"{count(len(names), 'clip id')} with {problem}: {few(names, 3)}",
-                where=reader.where,
-                hint="--pool takes the rows of a clip one below the other; where they are of"
-                " several clips, give each clip its own id, such as film and number",
-            )
+        refuse_if(
+            sorted(names),
+            FixInput,
+            f"{count(len(names), 'clip id')} with {problem}",
+            where=reader.where,
+            hint="--pool takes the rows of a clip one below the other; where they are of several"
+            " clips, give each clip its own id, such as film and number",
+        )
     bounds = np.array([*starts, len(ids)], dtype=np.int64)
     columns: dict[str, Column] = {}
     for name, column in reader.columns.items():
@@ -438,9 +431,9 @@ def with_frames_of_clips(reader: Reader) -> Reader:
 
 def clip_reader(
     where: str,
-    keys: Mapping[str, Mapping[str, Any]],
+    clips: Collection[tuple[str, str]],
+    keys: Mapping[str, Mapping[tuple[str, str], Any]],
     open_array: Callable[[Any], Any],
-    film_of_clip: Mapping[str, str],
     *,
     least_dimensions: int = 1,
 ) -> Reader:
@@ -448,20 +441,19 @@ def clip_reader(
 
     Args:
         where: The file or folder.
+        clips: Film and name of each clip; the film is "" where the files do not give it.
         keys: The key of each clip, for each array.
         open_array: Opens the array of a key.
-        film_of_clip: The films that the files give.
         least_dimensions: 0 if one number may be the array of a clip.
     """
-    clips: dict[str, None] = {}
-    for key_of_clip in keys.values():
-        clips.update(dict.fromkeys(key_of_clip))
+    ids = ids_in_films(clips)
+    if len(set(ids)) < len(ids):
+        raise FixInput("two clips have one id, made of film and clip", where=where)
     columns: dict[str, Column] = {}
     for array, key_of_clip in keys.items():
-        in_order = [key_of_clip.get(clip) for clip in clips]
+        in_order = [key_of_clip[clip] for clip in clips]
         columns[array] = ClipColumn(array, in_order, open_array, least_dimensions)
-    films = [film_of_clip.get(clip, "") for clip in clips]
-    return Reader(where, list(clips), films, columns)
+    return Reader(where, ids, [film for film, _ in clips], columns)
 
 
 def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
@@ -475,7 +467,7 @@ def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
 def name_by_shape(reader: Reader, several: str) -> None:
     """Name the only array of a reader by its shape: `clip` where no clip has several vectors."""
     (column,) = reader.columns.values()
-    shapes, problem = column.shapes(range(len(reader.clip_ids)))
+    shapes, problem = places_of_shapes(column, range(len(reader.clip_ids)))
     if not shapes:
         raise FixInput(
             f"no clip has a usable array; the first: {problem}",
@@ -509,6 +501,7 @@ def array_reader(
     """
     # Some formats read much of an array to open it.
     array_of = cache(array_of)
+    _require_keys([id_key, *arrays.values()], names, array_of, where)
     ids = text_ids(array_of(id_key), id_key, where)
     films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
@@ -519,7 +512,7 @@ def array_reader(
         # In a store of windows they are arrays.
         if key in names and key not in (*dims_of_key, *arrays.values()):
             time_keys.append(key)
-    times = times_of({key: array_of(key) for key in time_keys}, len(ids), where)
+    times = times_of_columns({key: array_of(key) for key in time_keys}, len(ids), where)
     others = [key for key in names if key not in (id_key, FILM_KEY, *time_keys)]
     companions = []
     for key in COMPANIONS:
@@ -596,7 +589,9 @@ def _is_companion(
     return key in dims_of_key or (is_number and has_rows)
 
 
-def times_of(columns: Mapping[str, Any], n_clips: int, where: str) -> list[Times]:
+def times_of_columns(
+    columns: Mapping[str, Any], n_clips: int, where: str
+) -> list[Times]:
     """Return start and end of each clip from the columns `TIME_KEYS`; [] if there are none.
 
     NaN or no value is a time that is not known.
@@ -687,11 +682,45 @@ def check_clip_rows(
             )
 
 
-def options_for_ids(
-    array_key: str, n_dims: int, id_key: str, ids: Sequence[str]
+def _require_keys(
+    keys: Sequence[str],
+    names: Sequence[str],
+    array_of: Callable[[str], Any],
+    where: str,
+) -> None:
+    """Raise an error for an array that is not there, with the options that read what is there."""
+    for key in keys:
+        try:
+            array_of(key)
+        except KeyError:
+            raise FixInput(
+                f"no array {key!r}{near(key, names)}; the file has {few(names) or 'none'}",
+                where=where,
+                hint="an array with a row for each clip, and one of their ids:"
+                f" {_options_for_ids(names, array_of, where)}",
+            ) from None
+
+
+def _options_for_ids(
+    names: Sequence[str], array_of: Callable[[str], Any], where: str
 ) -> str:
-    """Return the options that read an array whose ids have another name than `clip_id`."""
-    name = "clip" if n_dims == 2 else "frames"
+    """Return the options that read the only array of a file by its only list of texts."""
+    of_texts = []
+    of_rows = []
+    for name in names:
+        # A damaged one is of no use.
+        with suppress(*FOREIGN_DAMAGE, Corrupt, BadRow):
+            array = array_of(name)
+            if len(array.shape) > 1:
+                of_rows.append(name)
+            elif array.shape and np.dtype(array.dtype).kind in "USO":
+                of_texts.append(name)
+    if len(of_texts) != 1 or len(of_rows) != 1:
+        return "--array NAME=KEY --id-key KEY"
+    (array_key,) = of_rows
+    (id_key,) = of_texts
+    ids = text_ids(array_of(id_key), id_key, where)
+    name = "clip" if len(array_of(array_key).shape) == 2 else "frames"
     words = ["--array", f"{name}={array_key}", "--id-key", id_key]
     if len(set(ids)) < len(ids):
         # Of frames, several have the id of one clip.

@@ -78,9 +78,9 @@ WAYS = {
     "push": ("push", "{lab}/s", "{to}"),
     "subset": ("subset", "{lab}/s", "--array", "clip", "-o", "{to}"),
     "merge": ("merge", "{lab}/s", "{lab}/t", "-o", "{to}"),
-    "import": ("import", "npz", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
-    "npz": ("export", "npz", "{lab}/s", "{to}.npz"),
-    "parquet": ("export", "parquet", "{lab}/s", "{to}"),
+    "import": ("import", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
+    "npz": ("export", "{lab}/s", "{to}.npz"),
+    "parquet": ("export", "{lab}/s", "{to}", "--as", "parquet"),
 }
 
 
