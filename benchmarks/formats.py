@@ -278,7 +278,7 @@ def convert(format: str, path: str, source: str) -> Any:
     if format == "obygaze":
         from obygaze_features.store.importing.features import import_features
 
-        return {"write": _seconds(lambda: import_features("npz", source, Path(path)))}
+        return {"write": _seconds(lambda: import_features(source, Path(path)))}
     rival = FORMATS[format]
     return {"write": _seconds(lambda: rival.write(Path(path), _arrays_in(source)))}
 

@@ -35,8 +35,8 @@ VIDEO_SUFFIXES = (
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z")
-# Files with features, and the format of `store import` that reads them.
-FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
+# Of files that have features and nothing else; `store/formats.py` says how they are read.
+FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 # The last is that of `ulimit -f`, and of disks without files of more than 4 GB.
@@ -169,10 +169,9 @@ def require_file(path: Path) -> None:
 
 def import_of_features(path: Path) -> str:
     """Return the command that imports a file of features, by its ending; "" for other files."""
-    kind = FEATURES.get(path.suffix.lower())
-    if kind is None:
+    if path.suffix.lower() not in FEATURE_SUFFIXES:
         return ""
-    return f"obygaze store import {kind} {shell_word(path)} -o NAME"
+    return f"obygaze store import {shell_word(path)} -o NAME"
 
 
 def store_of_file(path: Path) -> str:

@@ -8,12 +8,12 @@ of the store finds its exports (`finding.py`), and an import of it keeps what it
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ from obygaze_features.store.card import (
     terms_lines,
 )
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.functions import ExportFormat
+from obygaze_features.store.formats import Format, format_of_ending, format_of_output
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -78,6 +78,8 @@ PIECE_BYTES = 2**25
 NODE_BYTES = 2**10
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
+# The format that is a table, with labels as columns.
+TABLE = "parquet"
 SHOWN_CLIPS = 20
 EXPORTED_TABLE = "data/features.parquet"
 # Columns that say of a clip what it is, in their order, and what they mean.
@@ -120,7 +122,8 @@ class Exported:
 
     def __str__(self) -> str:
         size = count(self.n_clips, "clip")
-        file = self.path / EXPORTED_TABLE if self.format == "parquet" else self.path
+        is_folder = format_of_ending(self.path) is None
+        file = self.path / EXPORTED_TABLE if is_folder else self.path
         return f"{file}: {size}, {', '.join(self.arrays)}"
 
     @property
@@ -142,8 +145,8 @@ class Exported:
 def export_features(
     store: str | os.PathLike[str] | Store,
     path: str | Path,
-    format: ExportFormat,
     *,
+    format: str | None = None,
     arrays: Sequence[str] = (),
     labels: str | os.PathLike[str] | Manifest | None = None,
     progress: Progress | None = None,
@@ -156,22 +159,15 @@ def export_features(
     opened = open_store(store, workspace=workspace)
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
-    if format not in FORMATS:
+    kind = format_of_output(target, format)
+    is_folder = format_of_ending(target) is None
+    if labels is not None and kind.name != TABLE:
         raise FixUsage(
-            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+            "labels are columns of parquet only", hint="a name that ends with .parquet"
         )
-    if labels is not None and format != "parquet":
-        raise FixUsage("labels are columns of parquet only", hint="the format parquet")
     refuse_pictures(opened)
-    kind = FORMATS[format]
-    if kind.endings and target.suffix not in kind.endings:
-        raise FixUsage(
-            f"the name of an export to {format} ends with {' or '.join(kind.endings)}",
-            where=str(target),
-            hint=f"the name {target.stem}{kind.endings[0]}, or another format",
-        )
     names = list(dict.fromkeys(each_name(arrays)))
-    chosen = arrays_of_export(opened, format, names)
+    chosen = arrays_of_export(opened, kind, names)
     job = Export(opened, chosen, labels, progress)
     warnings = [
         *_read_labels(job),
@@ -179,7 +175,7 @@ def export_features(
     ]
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _new(target, is_folder=not kind.endings) as hidden:
+    with _new(target, is_folder=is_folder) as hidden:
         kind.write(job, hidden)
     left_out = {}
     for row in opened.rows:
@@ -187,7 +183,7 @@ def export_features(
             left_out[row.clip_id] = Reason(row.status, row.reason)
     return Exported(
         path=target,
-        format=format,
+        format=kind.name,
         n_clips=len(job.rows),
         arrays=[array.name for array in chosen],
         left_out=left_out,
@@ -316,12 +312,12 @@ def _have_times(rows: Iterable[Row]) -> bool:
 
 
 def arrays_of_export(
-    store: Store, format: ExportFormat, names: Sequence[str]
+    store: Store, format: Format, names: Sequence[str]
 ) -> Sequence[Array]:
     """Return the arrays to export, by these names or by default, and what belongs to them."""
     known = store.record.arrays
     chosen = [store.array(name) for name in names] or list(known)
-    if format == "parquet" and not names:
+    if format.name == TABLE and not names:
         features = map(store.array, store.feature_arrays)
         chosen = [array for array in features if len(array.shape) == 1]
         if not chosen:
@@ -329,7 +325,10 @@ def arrays_of_export(
                 "no array has one vector a clip",
                 hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
             )
-    taken = set(FORMATS[format].columns)
+    taken = set(FACT_COLUMNS) if format.has_columns else set()
+    if format.has_columns and format.name != TABLE:
+        # In a table it stands in the metadata.
+        taken.add(ORIGIN_KEY)
     if not _have_times(row for row in store.rows if row.is_ok):
         taken.difference_update(TIME_KEYS)
     arrays = []
@@ -338,7 +337,8 @@ def arrays_of_export(
             arrays.append(array)
         elif array.name in names or array.name not in TIMES:
             raise FixUsage(
-                f"in {format}, the array {array.name!r} and the {array.name} of clips would be one",
+                f"in {format.name}, the array {array.name!r} and the {array.name} of clips would"
+                " be one",
                 where=store.location,
                 hint="hdf5, or --array for other arrays only",
             )
@@ -517,7 +517,10 @@ def _check_space(job: Export, path: Path) -> None:
 
 
 def write_parquet(job: Export, path: Path) -> None:
-    """Write a table with a row a clip, and a README.md by which the hub reads it."""
+    """Write a table with a row a clip; in a folder, also a README.md by which the hub reads it."""
+    if not path.is_dir():
+        write_features_table(job, path)
+        return
     (path / EXPORTED_TABLE).parent.mkdir()
     columns = write_features_table(job, path / EXPORTED_TABLE)
     _write_card(job, path, columns)
@@ -625,18 +628,3 @@ def labels_text(labels: Manifest) -> str:
         f" {manifest_sha256(labels)}. Their licence: {header.licence or 'not stated'}."
     )
     return f"{text} Cite for them: {header.citation}" if header.citation else text
-
-
-class _Format(NamedTuple):
-    write: Callable[[Export, Path], None]
-    # Of the name of a file; a format without endings is a folder.
-    endings: Sequence[str] = ()
-    # Names that an array cannot have in such a file; the times are there if a clip has any.
-    columns: Sequence[str] = ()
-
-
-FORMATS: Mapping[ExportFormat, _Format] = {
-    "npz": _Format(write_npz, [".npz"], [ORIGIN_KEY, *TIME_KEYS]),
-    "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
-    "parquet": _Format(write_parquet, columns=list(FACT_COLUMNS)),
-}

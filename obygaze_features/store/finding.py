@@ -22,7 +22,7 @@ from obygaze_features.core.own_results import REPORT_ENDINGS, added_to
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.exporting import EXPORTED_TABLE
-from obygaze_features.store.importing import npz, parquet
+from obygaze_features.store.formats import EXPORT_ENDINGS, format_of_ending
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -53,7 +53,6 @@ _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
 # The file that marks an environment of Python, whose thousands of folders have no features.
 _ENVIRONMENT = "pyvenv.cfg"
-EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 EARLIER = "store that was replaced"
 STORE = "store"
 EXPORT = "file of features"
@@ -349,17 +348,11 @@ def _names_a_seal(path: Path, kind: str, seals: Set[str]) -> bool:
 
 def read_origin(path: Path) -> ExportOrigin | None:
     """Return of which store a file is an export; None for other files."""
+    format = format_of_ending(path)
     text = ""
-    with suppress(*FOREIGN_DAMAGE, ObygazeError):
-        if path.suffix == ".npz":
-            text = npz.origin_text(path)
-        elif path.suffix == ".parquet":
-            text = parquet.origin_text(path)
-        elif path.suffix in EXPORT_ENDINGS:
-            # h5py is imported only where there is such a file.
-            from obygaze_features.store.importing.hdf5 import origin_text
-
-            text = origin_text(path)
+    if format is not None and format.writer:
+        with suppress(*FOREIGN_DAMAGE, ObygazeError):
+            text = format.function("origin_text")(path)
     return read_export_origin(text)
 
 

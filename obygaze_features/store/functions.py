@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec, TypeVar
 
 from obygaze_features.core.clip_ids import ClipIds
 from obygaze_features.core.console import Progress
@@ -13,6 +13,7 @@ from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Listing
+from obygaze_features.store.formats import EXPORT_ENDINGS, text_of_formats
 
 if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip, Manifest
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_features.store.verifying import VerifyReport
 
-ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet", "csv", "xlsx"]
-ExportFormat = Literal["npz", "hdf5", "parquet"]
-Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
+P = ParamSpec("P")
+R = TypeVar("R")
+Pool = Literal["mean", "max", "last"]
 
 # The titles of groups of options.
 CONTENT = "What is in the files"
@@ -222,18 +223,30 @@ def join(
     """
 
 
+def _lists_formats(function: Callable[P, R]) -> Callable[P, R]:
+    """Write the table of formats into the docstring of a function, for FORMATS and ENDINGS."""
+    formats = text_of_formats().replace("\n", "\n    ")
+    text = (function.__doc__ or "").replace("FORMATS", formats)
+    function.__doc__ = text.replace("ENDINGS", ", ".join(EXPORT_ENDINGS))
+    return function
+
+
+@_lists_formats
 @done_in("obygaze_features.store.importing.features")
 def import_features(
-    format: ImportFormat,
     source: Annotated[str | Path, Option(exists="path")],
     path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     *,
+    format: Annotated[
+        str | None, Option("--as", metavar="FORMAT", group=CONTENT)
+    ] = None,
     arrays: Annotated[
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
     ] = None,
     id_key: Annotated[str | None, Option(group=CONTENT)] = None,
     manifest: Annotated[PathLike | Manifest | None, Option(group=CONTENT)] = None,
     pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
+    keep_frames: Annotated[bool, Option(group=STORAGE)] = False,
     backbone: Annotated[str, Option(group=FACTS)] = "",
     facts: Annotated[
         Mapping[str, str] | None,
@@ -246,52 +259,38 @@ def import_features(
 ) -> Imported:
     """Make a store from features in another format.
 
+    The ending of the file says the format, or the files in the folder do.
+
+    FORMATS
+
     The recipe of the new store is marked unknown and has only the facts that you give. Imports with
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. The arrays of all clips have one shape, unless --pool only makes one vector of
-    each; with --pool, a clip may have several rows, such as frames, one below the other. Numbers
-    become float32; several float16 vectors a clip stay float16. An array
-    called mask says which frames are real, time_s and asked_s when they are: they come with the
-    arrays of frames, and --pool leaves padding out.
+    are failed rows. The arrays of all clips have one shape, unless --pool makes one vector of each;
+    with --pool, a clip may have several rows, such as frames, one below the other. Numbers become
+    float32; several float16 vectors a clip stay float16. An array called mask says which frames are
+    real, time_s and asked_s when they are: they come with the arrays of frames, and --pool leaves
+    padding out.
 
-    With --manifest, clips are found by their ids; where both state a film or times, and these
-    differ, it is an error. Without it, the clips have the films that the files state, or none.
+    With --manifest, clips are found by their ids. Files may state films and times of clips
+    (movie_id, start_s and end_s, in seconds); where those of the manifest differ, it is an error.
+    Without it, the clips have the films that the files state, or none.
 
     Of an export of this program, arrays, films, times, licence and citation are kept as they were
     in the store.
 
-    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
-    [1, tokens, D]. Files that could run code are refused.
-
-    hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
-    gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
-    with --id-key for one array of all. With a group for each film it is '{film}/{id}', or
-    '{film}/features' with --id-key '{film}/ids'.
-
-    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
-    the array clip if its name says nothing, such as x or features.
-
-    npy: a folder. Each file is a clip, in one folder or in one for each film.
-
-    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
-    numbers that have one size.
-
-    csv, xlsx: a table with a row a clip. All columns of numbers are the array clip, and their names
-    are a fact of the recipe. Columns movie_id, start_s and end_s (seconds) say which clip it is,
-    and others that manifests have, such as level, are no features.
-
     Args:
-        format: The format of the files.
         source: The file or folder.
         path: The new store: a name or a folder.
+        format: The format, where the name cannot say it: npz, hdf5 and so on.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet, csv, xlsx: the array or column of clip ids; of a table also a
-            form of several columns, '{film}-{scene}'. [default: clip_id]
+        id_key: The array or column of clip ids, where arrays have names; of a table also a form of
+            several columns, '{film}-{scene}'. [default: clip_id]
         manifest: A row for each clip of this manifest.
-        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
-            further array (also), or in place of them (only; a name of --array stays). [default:
-            also, for tokens; else none]
+        pool: Keep one vector of all that a clip has: their mean, their maximum, or the last one. It
+            is the array 'pooled', unless --array names it. [default: max with --keep-frames, for
+            tokens; else none]
+        keep_frames: Keep the frames or tokens too, beside what --pool makes of them.
         backbone: The model that made them, in the same words for all imports that one model reads.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
@@ -300,24 +299,25 @@ def import_features(
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
-        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
-        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
-        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
-        obygaze store import hdf5 films.h5 --array clip='{film}/{id}' -o by-film
-        obygaze store import parquet xclip --manifest obygaze12 -o xclip
-        obygaze store import npy features --manifest obygaze12 -o mine
-        obygaze store import csv numbers.csv --manifest films --backbone "my numbers" -o mine
+        obygaze store import xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
+        obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
+        obygaze store import CLIP_L14_frames_features_5fps.h5 --pool mean -o mad
+        obygaze store import sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import all.h5 --id-key names --array clip=features -o all
+        obygaze store import films.h5 --array clip='{film}/{id}' -o by-film
+        obygaze store import xclip.parquet --manifest obygaze12 -o xclip
+        obygaze store import features --as npy --manifest obygaze12 -o mine
+        obygaze store import numbers.csv --manifest films --backbone "my numbers" -o mine
     """
 
 
+@_lists_formats
 @done_in("obygaze_features.store.exporting")
 def export_features(
     store: PathLike | Store,
     path: Annotated[str | Path, Option(metavar="OUTPUT")],
-    format: Annotated[ExportFormat, Option(is_first=True)],
     *,
+    format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
     arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
     labels: Annotated[
         PathLike | Manifest | None,
@@ -328,27 +328,29 @@ def export_features(
 ) -> Exported:
     """Write the features of a store in another format.
 
+    The ending of OUTPUT says the format: ENDINGS.
+
+    A Parquet file is a table with a row a clip and a column an array, by default of the arrays with
+    one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
+    README.md by which datasets.load_dataset and the hub read it.
+
     Clips without features are left out and listed (exit code 3, unless they were withdrawn), and
     the output says what else of the store is not exported. Licence, citation, recipe and seal go
     with the features: as the array `obygaze_origin` of an npz file, the attribute of that name of
     an HDF5 file, and in the metadata of a Parquet file. `obygaze store import` reads all of it.
 
-    parquet is a folder with data/features.parquet, a table with a row a clip and a column an array,
-    by default of the arrays with one vector a clip, and a README.md by which datasets.load_dataset
-    and the hub read it.
-
     Args:
         store: The store.
-        path: The new file; for parquet the new folder.
-        format: The format of the files.
+        path: The new file, or the new folder.
+        format: The format of a folder: parquet.
         arrays: Only this array, with the times and the mask of its frames.
-        labels: parquet: levels and concepts of this manifest become columns.
+        labels: Levels and concepts of this manifest become columns of a Parquet table.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze store export hdf5 obygaze12-xclip xclip.h5
-        obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
+        obygaze store export obygaze12-xclip xclip.h5
+        obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
     """
 
 

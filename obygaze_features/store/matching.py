@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
 
 EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
-IMPORT_AGAIN = "obygaze store import FORMAT FILE --manifest MANIFEST -o NAME"
+IMPORT_AGAIN = "obygaze store import FILE --manifest MANIFEST -o NAME"
 
 
 class Matched(NamedTuple):

@@ -33,6 +33,7 @@ from obygaze_features.store.exporting import (
     refuse_pictures,
     write_features_table,
 )
+from obygaze_features.store.formats import FORMATS
 from obygaze_features.store.layout import ROWS_CSV, STORE_JSON, names_of_files
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
@@ -308,7 +309,7 @@ def published_table(store: Store) -> Export | None:
             names.append(array.name)
     if not names or not store.record.rows.ok:
         return None
-    return Export(store, arrays_of_export(store, "parquet", names))
+    return Export(store, arrays_of_export(store, FORMATS["parquet"], names))
 
 
 def record_table(job: Export) -> RecordTable:

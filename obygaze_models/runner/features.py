@@ -309,9 +309,7 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
         if (matched.rows < 0).all():
             problem = "is in this store"
             first = next(iter(store), "")
-            command = (
-                f"obygaze store import FORMAT FILE --manifest {shell_word(table.name)}"
-            )
+            command = f"obygaze store import FILE --manifest {shell_word(table.name)}"
             hint = (
                 f"its first clip id is {first!r}, the manifest's is {table.ids[0]!r}; if they may"
                 f" be the same clips, import the features again: {command}; else take a store of"

@@ -240,7 +240,7 @@ def _what_joins(
         elif part.medium:
             to_extract[words] = None
         else:
-            command = f"obygaze store import FORMAT FILE --manifest {quoted}"
+            command = f"obygaze store import FILE --manifest {quoted}"
             others[f"{command} --backbone {shell_word(title)} -o {store}"] = None
         stores.append(f"{store}:{shell_word(part.array)}")
     joined = shell_word(here.unused_name("stores", f"{name}.joined"))
@@ -280,7 +280,7 @@ def _what_imports(model: SavedModel, manifest: str) -> str:
         return _SAME_IMPORT
     backbone = shell_word(title.removesuffix(IMPORTED))
     return (
-        f"obygaze store import FORMAT FILE --manifest {shell_word(manifest)} --backbone {backbone}"
+        f"obygaze store import FILE --manifest {shell_word(manifest)} --backbone {backbone}"
         f" -o STORE, with the --fact and --pool of the features that {model.info.name} was trained"
         " on, if the same model made these in the same way"
     )

@@ -123,7 +123,7 @@ def import_features(
     ids = [rows[number]["clip_id"] for number in kept]
     np.savez(place.path(f"{store}.npz"), clip_id=ids, X=X[kept].astype(np.float32))
     place(
-        f"store import npz {store}.npz --array {array}=X --manifest {manifest}"
+        f"store import {store}.npz --array {array}=X --manifest {manifest}"
         f" --backbone {model or store} --licence CC0-1.0 -o {store}"
     )
 

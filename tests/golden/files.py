@@ -202,13 +202,13 @@ def record_exports(place: Place) -> dict[str, Table]:
     """The exports of a store, read by the library of each format."""
     arrays = []
     for store in ("frames", "seen"):
-        place(f"store export npz {store} {store}-out.npz")
-        place(f"store export hdf5 {store} {store}-out.h5")
+        place(f"store export {store} {store}-out.npz")
+        place(f"store export {store} {store}-out.h5")
         with np.load(place.folder / f"{store}-out.npz") as archive:
             arrays += of_export("npz", store, archive)
         with h5py.File(place.folder / f"{store}-out.h5") as file:
             arrays += of_export("hdf5", store, file)
-    place("store export parquet seen parquet-out --with-labels films")
+    place("store export seen parquet-out --as parquet --with-labels films")
     read = pyarrow.parquet.read_table(
         place.folder / "parquet-out/data/features.parquet"
     )

@@ -465,13 +465,13 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
     ("words", "code", "what", "hint"),
     [
         (
-            "store import npz text.npz -o new",
+            "store import text.npz -o new",
             4,
             "not a complete npz file",
             "numpy.savez",
         ),
         (
-            "store import hdf5 text.h5 -o new",
+            "store import text.h5 -o new",
             4,
             "not a complete HDF5 file",
             "download it again",

@@ -34,7 +34,7 @@ def workspace(tmp_path_factory):
     at = ["-C", root]
     csv = root / "clips.csv"
     call_obygaze(*at, "manifest", "import", csv, "-o", "films").ok()
-    npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
+    npz = ["store", "import", root / "rows.npz", "--array", "clip=X"]
     terms = ["--manifest", "films", "--licence", "CC0-1.0"]
     call_obygaze(*at, *npz, *terms, "-o", "mine").ok()
     call_obygaze(*at, "train", "ridge", "mine", "films", "-o", "kept").ok()

@@ -97,7 +97,7 @@ COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
         "manifests",
         ["manifest", "show"],
     ),
-    "store": (["store", "import", "npz", "x.npz"], "stores", ["store", "info"]),
+    "store": (["store", "import", "x.npz"], "stores", ["store", "info"]),
     "subset": (
         ["store", "subset", "sig", "--film", "tt0000001"],
         "stores",

@@ -33,9 +33,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     arrays = "--array clip=clip --array frames=frames --manifest made-up"
     for name, backbone in (("theirs", "other-model"), ("mine", "my-model")):
-        words = (
-            f"store import npz features.npz -o {name} --backbone {backbone} {arrays}"
-        )
+        words = f"store import features.npz -o {name} --backbone {backbone} {arrays}"
         call_obygaze(*words.split(), cwd=root).ok()
     (root / "untimed.csv").write_text("clip_id,movie_id,level\na,tt1,S\nb,tt1,EN\n")
     words = "manifest import untimed.csv -o untimed"

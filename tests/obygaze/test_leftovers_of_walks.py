@@ -31,7 +31,7 @@ def workspace(tmp_path_factory):
     at = ["-C", root]
     table = root / "table.csv"
     call_obygaze(*at, "manifest", "import", table, "-o", "films").ok()
-    npz = ["store", "import", "npz", root / "rows.npz", "--array", "clip=X"]
+    npz = ["store", "import", root / "rows.npz", "--array", "clip=X"]
     call_obygaze(*at, *npz, *TERMS, "-o", "mine").ok()
     return root
 

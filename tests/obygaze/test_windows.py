@@ -29,7 +29,7 @@ GRID = [
     for key, value in (("models", "ridge"), ("train", "EN_S"), ("test", "EN_S"))
     for word in ("--set", f'grid.{key}=["{value}"]')
 ]
-IMPORT = ["store", "import", "npz", r"tables\useful.npz", "--array", "clip=X"]
+IMPORT = ["store", "import", r"tables\useful.npz", "--array", "clip=X"]
 IMPORT += ["--manifest", "films"]
 PATH = [
     ["manifest", "import", r"tables\clips.csv", "-o", "films"],
@@ -54,7 +54,7 @@ PATH = [
     ["models", "show", "ridge"],
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
     ["view", "films", "--run", "first", "--export", r"pages\view"],
-    ["store", "export", "npz", "useful", r"out\useful.npz"],
+    ["store", "export", "useful", r"out\useful.npz"],
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
 ]
@@ -261,7 +261,7 @@ ON_A_MAC = [
     ["report", NAME],
     ["models", "predict", "ridge", NAME, "-o", "scores.csv"],
     ["view", NAME, "--run", NAME, "--export", "page"],
-    ["store", "export", "npz", NAME, "useful.npz"],
+    ["store", "export", NAME, "useful.npz"],
     ["store", "subset", NAME, "-o", "small", "--film", "alba"],
 ]
 

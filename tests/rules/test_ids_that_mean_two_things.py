@@ -94,7 +94,7 @@ class Lab:
             lines.append((row.clip_id, *((row.film,) if films else ()), *row.vector))
         self.write(f"{name}-features.csv", columns, lines)
         words = ("--manifest", manifest) if manifest else ()
-        command = ("store", "import", "csv", f"{name}-features.csv", *words)
+        command = ("store", "import", f"{name}-features.csv", *words)
         return self(*command, "--backbone", backbone, "-o", name).ok()
 
     def write(

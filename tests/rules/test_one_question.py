@@ -13,13 +13,17 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 from support.seeds import amount
 from support.stores import a_recipe, made_store
 
@@ -169,6 +173,47 @@ def table_of(source: Source, path: Path) -> Path:
     return path
 
 
+def columns_of(source: Source) -> dict[str, np.ndarray]:
+    return {
+        "clip_id": np.array([*source]),
+        "movie_id": np.array([one.film for one in source.values()]),
+        "start_s": np.array([one.start_s for one in source.values()], float),
+        "end_s": np.array([one.end_s for one in source.values()], float),
+        "clip": vectors_of(source),
+    }
+
+
+def npz_of(source: Source, path: Path) -> Path:
+    np.savez(path.with_suffix(".npz"), **columns_of(source))
+    return path.with_suffix(".npz")
+
+
+def hdf5_of(source: Source, path: Path) -> Path:
+    with h5py.File(path.with_suffix(".h5"), "w") as file:
+        for name, values in columns_of(source).items():
+            is_text = values.dtype.kind == "U"
+            file[name] = values.astype(h5py.string_dtype()) if is_text else values
+    return path.with_suffix(".h5")
+
+
+def hdf5_of_clips(source: Source, path: Path) -> Path:
+    """A data set a clip, with what is known of it as attributes."""
+    with h5py.File(path.with_suffix(".hdf5"), "w") as file:
+        for clip_id, one in source.items():
+            file[clip_id] = vector_of(clip_id)
+            stated = {"movie_id": one.film, "start_s": one.start_s, "end_s": one.end_s}
+            for name, value in stated.items():
+                if value not in ("", None):
+                    file[clip_id].attrs[name] = value
+    return path.with_suffix(".hdf5")
+
+
+def parquet_of(source: Source, path: Path) -> Path:
+    table = {name: list(values) for name, values in columns_of(source).items()}
+    parquet.write_table(pyarrow.table(table), path.with_suffix(".parquet"))
+    return path.with_suffix(".parquet")
+
+
 def check_numbers(store: Store, width: int = 1) -> None:
     """Check that each row with features has those of its id."""
     for number, row in enumerate(store.rows):
@@ -196,11 +241,12 @@ def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:
     return ""
 
 
-def at_an_import(ours: Source, theirs: Source, folder: Path) -> str:
-    """A table of features is imported for the clips of a manifest."""
+def at_an_import(
+    written: Callable[[Source, Path], Path], ours: Source, theirs: Source, folder: Path
+) -> str:
+    """Features are imported for the clips of a manifest."""
     done = import_features(
-        "csv",
-        table_of(theirs, folder / "features.csv"),
+        written(theirs, folder / "features.csv"),
         folder / "store",
         manifest=manifest_of(ours, "films"),
         workspace=folder,
@@ -236,10 +282,13 @@ def at_a_merger_of_manifests(ours: Source, theirs: Source, _: Path) -> str:
     return " ".join(merged.warnings)
 
 
+# Whatever the format: each states films and times in its own way.
+FILES = (table_of, npz_of, hdf5_of, hdf5_of_clips, parquet_of)
+IMPORTS = [partial(at_an_import, written) for written in FILES]
 DOORS = (
     at_the_function,
     at_a_store,
-    at_an_import,
+    *IMPORTS,
     at_a_merger,
     at_a_join,
     at_a_merger_of_manifests,
@@ -251,7 +300,7 @@ OF_HEADERS = "films differs"
 # What says nothing of ids alone, as two manifests of one lab are merged.
 SILENT = (at_a_merger_of_manifests,)
 # What needs clips in common, and of both sources films or of none.
-NEED_SHARED = (at_a_store, at_an_import, at_a_join)
+NEED_SHARED = (at_a_store, *IMPORTS, at_a_join)
 
 
 def refusal_of_films(door: Door, ours: Source, theirs: Source) -> str:

@@ -84,8 +84,8 @@ def test_no_line_removes_what_a_person_wrote(
         for written in theirs:
             _write(root / folder, THEIRS[written], seal)
         _write(root / folder, UNNAMED, seal)
-        export_features(open_store(place), root / "ours.npz", "npz")
-        export_features(open_store(place), root / "table", "parquet")
+        export_features(open_store(place), root / "ours.npz")
+        export_features(open_store(place), root / "table", format="parquet")
         _write(root, {"of-runs.html": REPORT}, seal)
         subset(place, root / "stores" / "of-lake", films=["lake"])
         for ours, files in OURS.items():

@@ -23,6 +23,14 @@ WIDTH = 3
 FORMATS = ("npz", "hdf5", "parquet", "csv")
 
 
+def of_vectors(pool: str, vectors: np.ndarray) -> np.ndarray:
+    """One vector of several, worked out by hand."""
+    if pool == "last":
+        return vectors[-1]
+    reduce = np.max if pool == "max" else np.mean
+    return np.asarray(reduce(vectors, axis=0))
+
+
 def saved(format: str, folder: Path, ids: list[str], rows: np.ndarray) -> Path:
     """Write rows with their ids in a format."""
     path = folder / f"rows.{format}"
@@ -47,7 +55,7 @@ def saved(format: str, folder: Path, ids: list[str], rows: np.ndarray) -> Path:
 @pytest.mark.parametrize("format", FORMATS)
 @given(
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=6),
-    pool=st.sampled_from(["only", "only-mean"]),
+    pool=st.sampled_from(["max", "mean", "last"]),
     seed=st.integers(0, 9),
 )
 @settings(max_examples=8, deadline=None)
@@ -63,12 +71,11 @@ def test_rows_of_clips_are_pooled_in_every_format(
     rows = numbers.astype(np.float32)
     ids = np.repeat([f"clip-{n}" for n in range(len(lengths))], lengths).tolist()
     path = saved(format, folder, ids, rows)
-    import_features(format, path, folder / "store", pool=pool)
+    import_features(path, folder / "store", pool=pool)
     store = open_store(folder / "store")
     assert store.clip_ids.tolist() == list(dict.fromkeys(ids))
-    reduce = np.max if pool == "only" else np.mean
     pieces = np.split(rows, np.cumsum(lengths)[:-1])
-    expected = np.array([reduce(piece, axis=0) for piece in pieces])
+    expected = np.array([of_vectors(pool, piece) for piece in pieces])
     found = np.asarray(store.matrix("clip"))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -105,7 +112,7 @@ def saved_frames(
 )
 @given(
     lengths=st.lists(st.integers(1, 4), min_size=1, max_size=5),
-    pool=st.sampled_from(["only", "only-mean"]),
+    pool=st.sampled_from(["max", "mean", "last"]),
     has_times=st.booleans(),
     seed=st.integers(0, 99),
 )
@@ -132,8 +139,7 @@ def test_padding_is_in_no_vector_however_long_the_clips_are(
         is_real = random.random(shape) < 0.6
         is_real.flat[0] = True
         frames = random.integers(-9, 9, (*shape, WIDTH)).astype(np.float32)
-        reduce = np.max if pool == "only" else np.mean
-        expected.append(reduce(frames[is_real], axis=0))
+        expected.append(of_vectors(pool, frames[is_real]))
         frames[~is_real] = 99
         name = f"clip-{number}"
         if layout == "clip":
@@ -147,7 +153,7 @@ def test_padding_is_in_no_vector_however_long_the_clips_are(
     if has_times and layout != "row":
         columns["time_s"] = [np.arange(len(row)) / 2 for row in columns["mask"]]
     path, options = saved_frames(format, folder, ids, columns)
-    done = import_features(format, path, folder / "store", pool=pool, **options)
+    done = import_features(path, folder / "store", pool=pool, **options)
     assert not done.failed
     store = open_store(folder / "store")
     (array,) = store.record.arrays
@@ -163,10 +169,10 @@ def test_frames_that_are_not_one_below_the_other_are_refused(
     rows = np.eye(WIDTH, dtype=np.float32)
     path = saved(format, tmp_path, ["a", "b", "a"], rows)
     with pytest.raises(FixInput, match="rows that are not one below the other: a"):
-        import_features(format, path, tmp_path / "store", pool="only")
+        import_features(path, tmp_path / "store", pool="max")
     with pytest.raises(FixInput, match="1 clip id in several rows") as error:
-        import_features(format, path, tmp_path / "store")
-    assert "--pool only" in str(error.value.hint)
+        import_features(path, tmp_path / "store")
+    assert "--pool max" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("format", ["npz", "hdf5"])
@@ -184,10 +190,10 @@ def test_the_hint_on_ids_under_another_name_reads_the_frames(
             file["features"] = rows
             file["shot"] = np.array(ids, dtype=h5py.string_dtype())
     with pytest.raises(FixInput) as error:
-        import_features(format, path, tmp_path / "store")
-    options = "--array clip=features --id-key shot --pool only"
+        import_features(path, tmp_path / "store")
+    options = "--array clip=features --id-key shot --pool max"
     assert options in str(error.value.hint)
-    command = f"store import {format} {path} {options} -o {tmp_path / 'store'}"
+    command = f"store import {path} {options} -o {tmp_path / 'store'}"
     assert call_obygaze(*command.split()).code == 0
     found = np.asarray(open_store(tmp_path / "store").matrix("clip"))
     np.testing.assert_array_equal(found, rows[1::2])
@@ -197,4 +203,4 @@ def test_rows_with_the_id_of_two_films_are_no_frames(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("clip_id,movie_id,x,y\n1,lake,1,2\n1,pier,3,4\n")
     with pytest.raises(FixInput, match="rows of several films or times: 1"):
-        import_features("csv", path, tmp_path / "store", pool="only")
+        import_features(path, tmp_path / "store", pool="max")

@@ -314,10 +314,10 @@ def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
         assert again.clips == manifest.clips
         features = np.arange(len(ids) * 2, dtype=np.float32).reshape(-1, 2)
         np.savez(Path(place, "x.npz"), clip_id=ids, clip=features)
-        import_features("npz", Path(place, "x.npz"), Path(place, "own"), manifest=again)
+        import_features(Path(place, "x.npz"), Path(place, "own"), manifest=again)
         store = open_store(Path(place, "own"))
         assert store.clip_ids.tolist() == ids
-        export_features(Path(place, "own"), Path(place, "out.npz"), "npz")
+        export_features(Path(place, "own"), Path(place, "out.npz"))
         with np.load(Path(place, "out.npz")) as out:
             assert out["clip_id"].tolist() == ids
 
@@ -515,9 +515,9 @@ def store_of_numbers(folder: Path, table: list[list[str]], form: str) -> Importe
     """The import of a table as features."""
     if form == "xlsx":
         path = write_workbook(folder / "t.xlsx", {"A": table})
-        return import_features("xlsx", path, folder / "store", workspace=folder)
+        return import_features(path, folder / "store", workspace=folder)
     path = written(folder, table, ("utf-8", form, ""), "\n")
-    return import_features("csv", path, folder / "store", workspace=folder)
+    return import_features(path, folder / "store", workspace=folder)
 
 
 @SLOW

@@ -25,6 +25,7 @@ from obygaze_features.store.card import Terms, edits_of, read_terms
 from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.formats import EXPORT_ENDINGS, FORMATS, WRITTEN
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
@@ -33,7 +34,9 @@ from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 
 N_FRAMES = 3
-FORMATS = {"npz": "out.npz", "hdf5": "out.h5", "parquet": "out"}
+# What the name of an export says of its format, and what is said beside it.
+OUTPUTS = {f"out{ending}": None for ending in EXPORT_ENDINGS}
+OUTPUTS |= {f"{format.name}-out": format.name for format in WRITTEN if format.is_folder}
 # Names that other programs, other formats and other columns have too; arrays of any shape.
 FEATURES = {
     "clip": ("float32", (4,), ("width",)),
@@ -149,10 +152,10 @@ def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
     return (names | {"start_s", "end_s"}) & here
 
 
-@pytest.fixture(params=list(FORMATS))
-def format(request: pytest.FixtureRequest) -> Any:
-    """Each format of exports."""
-    if request.param == "parquet":
+@pytest.fixture(params=list(OUTPUTS))
+def output(request: pytest.FixtureRequest) -> Any:
+    """The name of an export to each format."""
+    if "parquet" in request.param:
         pytest.importorskip("pyarrow")
     return request.param
 
@@ -161,18 +164,28 @@ def format(request: pytest.FixtureRequest) -> Any:
 @given(drawn=stores(), data=st.data())
 def test_an_export_comes_back_whole(
     tmp_path_factory: pytest.TempPathFactory,
-    format: Any,
+    output: str,
     drawn: Drawn,
     data: st.DataObject,
 ) -> None:
-    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+    check_trip(tmp_path_factory.mktemp("trip"), output, drawn, data)
+
+
+def test_what_is_written_has_a_reader() -> None:
+    """A writer alone would make files that no command takes back."""
+    assert WRITTEN
+    for format in FORMATS.values():
+        assert callable(format.function())
+        if format.writer:
+            # Which store an export is of is asked of it without reading it.
+            assert callable(format.function("origin_text"))
 
 
 @settings(max_examples=amount(40, 400), deadline=None)
 @given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
 def test_a_changed_byte_of_an_export_changes_no_number(
     tmp_path_factory: pytest.TempPathFactory,
-    format: Any,
+    output: str,
     seed: int,
     n_arrays: int,
     data: st.DataObject,
@@ -187,15 +200,15 @@ def test_a_changed_byte_of_an_export_changes_no_number(
         arrays.append(Array.of(name, "float32", shapes[name]))
         values[name] = rng.normal(size=(5, *shapes[name])).astype("float32")
     drawn = Drawn(rows, arrays, values, Terms("", ""))
-    target = folder / FORMATS[format]
-    export_features(drawn.write(folder / "store"), target, format)
+    target = folder / output
+    export_features(drawn.write(folder / "store"), target, format=OUTPUTS[output])
     file = next(target.rglob("*.parquet")) if target.is_dir() else target
     content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
     file.write_bytes(content)
     try:
-        imported = import_features(format, target, folder / "again")
+        imported = import_features(target, folder / "again")
     except ObygazeError:
         return
     again = open_store(folder / "again")
@@ -209,15 +222,51 @@ def test_a_changed_byte_of_an_export_changes_no_number(
             assert np.array_equal(found, values[name][number])
 
 
-def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> None:
+@pytest.mark.parametrize("n_clips", [0, 1, 5000])
+def test_an_export_of_no_clip_one_and_many(
+    tmp_path: Path, output: str, n_clips: int
+) -> None:
+    """Among them are clips without features; of 0, no other ones."""
+    random = np.random.default_rng(n_clips)
+    rows = []
+    for number in range(n_clips):
+        start_s = number / 3
+        row = Row(f"é-{number}", f"film {number % 7}", start_s, start_s + 1 / 3)
+        rows += [row._replace(status=OK), *failed_rows(row)[: number % 50 == 0]]
+    rows += failed_rows(Row("none", "film 0"))
+    array = Array.of("clip", "float32", (3,))
+    values = {"clip": random.normal(size=(len(rows), 3)).astype("float32")}
+    drawn = Drawn(rows, [array], values, Terms("CC-BY-4.0", "été"))
+    store = drawn.write(tmp_path / "store")
+    target = tmp_path / output
+    if not n_clips:
+        with pytest.raises(FixInput, match="no clip has features; nothing to export"):
+            export_features(store, target, format=OUTPUTS[output])
+        return
+    export_features(store, target, format=OUTPUTS[output])
+    import_features(target, tmp_path / "again")
+    again = open_store(tmp_path / "again")
+    ok_rows = [row for row in rows if row.status == OK]
+    assert list(again.rows) == [row._replace(maker=None) for row in ok_rows]
+    check_arrays(again, drawn, {"clip"})
+
+
+def failed_rows(row: Row) -> list[Row]:
+    """A clip of the same film without features."""
+    other = row._replace(clip_id=f"{row.clip_id}-x", status=FAILED, reason="no picture")
+    return [other]
+
+
+def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> None:
     """Export a store, import the export, and compare all but what is said to be left out."""
     store = drawn.write(folder / "store")
     name = data.draw(st.sampled_from([array.name for array in drawn.arrays]))
     names = data.draw(st.sampled_from([[], [name]]))
-    target = folder / FORMATS[format]
+    target = folder / output
+    is_hdf5 = output.endswith((".h5", ".hdf5"))
     ok_rows = [row for row in drawn.rows if row.status == OK]
     try:
-        done = export_features(store, target, format, arrays=names)
+        done = export_features(store, target, format=OUTPUTS[output], arrays=names)
     except (FixInput, FixUsage) as error:
         # Refused before anything is written, for one of these reasons.
         assert not target.exists()
@@ -231,10 +280,10 @@ def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> 
     if names:
         has_times = any((row.start_s, row.end_s) != (None, None) for row in ok_rows)
         expected = of_frames(drawn.arrays, name)
-        if has_times and format != "hdf5":
+        if has_times and not is_hdf5:
             expected -= {"start_s", "end_s"}
         assert set(done.arrays) == expected
-    elif format != "parquet":
+    elif "parquet" not in output:
         assert set(done.arrays) >= {array.name for array in drawn.arrays} - {
             "start_s",
             "end_s",
@@ -249,7 +298,7 @@ def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> 
     assert ("videos" in left_out) == any(row.video_hash for row in ok_rows)
     assert ("what computed" in left_out) == (drawn.rows[0].maker == 0)
     assert ("clip" in left_out.partition("the arrays")[0]) >= bool(failed)
-    imported = import_features(format, target, folder / "again")
+    imported = import_features(target, folder / "again")
     assert not imported.failed
     assert (left_out in "\n".join(imported.notes)) or not left_out
     again = open_store(folder / "again")
@@ -262,9 +311,9 @@ def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> 
     # One array of the file, with what belongs to it.
     name = data.draw(st.sampled_from(sorted(done.arrays)))
     key = name
-    if format == "hdf5":
+    if is_hdf5:
         key = "{id}" if len(done.arrays) == 1 else f"{{id}}/{name}"
-    import_features(format, target, folder / "part", arrays={name: key})
+    import_features(target, folder / "part", arrays={name: key})
     exported = [array for array in drawn.arrays if array.name in done.arrays]
     check_arrays(open_store(folder / "part"), drawn, of_frames(exported, name))
 
@@ -302,10 +351,10 @@ def write_frames(
             file["a/ids"] = ids
     options: dict[str, Any] = {}
     if "{id}" not in layout:
-        options["id_key"] = "{film}/ids" if "{film}" in layout else "a/ids"
+        options["id_key"] = "a/ids"
     of_frames = {"frames": layout.replace("{}", "frames")}
     with pytest.raises(FixInput, match="a mask, which says which frames") as error:
-        import_features("hdf5", path, folder / "s", arrays=of_frames, **options)
+        import_features(path, folder / "s", arrays=of_frames, **options)
     assert f"mask={layout.replace('{}', 'mask')}" in str(error.value.hint)
     options["arrays"] = {name: layout.replace("{}", name) for name in arrays}
     return path, options
@@ -314,14 +363,16 @@ def write_frames(
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 999),
-    pool=st.sampled_from(["none", "also", "only", "also-mean", "only-mean"]),
+    pool=st.sampled_from([None, "max", "mean", "last"]),
+    keep_frames=st.booleans(),
     doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
-    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}", "in/{}"]),
+    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}/{id}", "in/{}"]),
 )
 def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
     pool: Any,
+    keep_frames: bool,
     doubtful: float | None,
     layout: str,
 ) -> None:
@@ -346,7 +397,8 @@ def test_padding_is_never_in_what_is_pooled(
     assume(has_frames.any())
     arrays_of_file = {"frames": frames, "mask": mask, "time_s": times}
     path, options = write_frames(folder, layout, ids, arrays_of_file)
-    done = import_features(path.suffix[1:], path, folder / "s", pool=pool, **options)
+    options["keep_frames"] = keep_frames
+    done = import_features(path, folder / "s", pool=pool, **options)
     assert set(done.failed) == {
         clip for clip, ok in zip(ids, has_frames, strict=True) if not ok
     }
@@ -355,16 +407,18 @@ def test_padding_is_never_in_what_is_pooled(
     for clip, real, is_ok in zip(frames, is_real, has_frames, strict=True):
         if is_ok:
             vectors = clip[real].reshape(-1, clip.shape[-1])
-            is_mean = pool.endswith("mean")
-            of_column = statistics.fmean if is_mean else max
+            of_column = {
+                "mean": statistics.fmean,
+                "last": lambda column: column[-1],
+            }.get(pool, max)
             expected.append([of_column(column) for column in vectors.T.tolist()])
     arrays = [array.name for array in store.record.arrays]
-    has_all = not pool.startswith("only")
+    has_all = keep_frames or pool is None
     of_all = ["frames", "mask", "time_s"] if has_all else []
     # A name that was given stays.
-    vector = "frames" if options and not has_all else "pooled"
-    assert arrays == [vector] * (pool != "none") + of_all
-    if pool != "none":
+    vector = "frames" if "arrays" in options and not has_all else "pooled"
+    assert arrays == [vector] * (pool is not None) + of_all
+    if pool is not None:
         pooled = store.matrix(vector, missing="drop")
         np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
     if has_all:

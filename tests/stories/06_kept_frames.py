@@ -81,7 +81,7 @@ def test_other_pictures_than_those_that_were_kept_need_the_films(
 
 def test_kept_pictures_leave_the_workspace_by_no_command(ws: Workspace) -> None:
     keep_pictures(ws)
-    for line in (f"store push {KEPT} given", f"store export npz {KEPT} given"):
+    for line in (f"store push {KEPT} given", f"store export {KEPT} given.npz"):
         assert "pictures of films" in ws(line, code=2).text
         assert not ws.path("given").exists()
 

@@ -70,7 +70,7 @@ def import_own(ws: Workspace, rows: list[Row], X: Array) -> None:
     ws.write_table("own.csv", rows)
     ws("manifest import own.csv -o films")
     np.savez(ws.path("own.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
-    ws("store import npz own.npz --array clip=X --manifest films -o own")
+    ws("store import own.npz --array clip=X --manifest films -o own")
 
 
 def check_against_sklearn(
@@ -273,7 +273,7 @@ def test_stores_that_are_compared_are_two_stores_of_one_run(ws: Workspace) -> No
     rows, X = table_of(ties=False)
     import_own(ws, rows, X)
     np.savez(ws.path("b.npz"), clip_id=[row["clip_id"] for row in rows], X=X[:, :2])
-    ws("store import npz b.npz --array clip=X --manifest films -o other")
+    ws("store import b.npz --array clip=X --manifest films -o other")
     text = ws.process("compare own other", code=2).text
     assert "expected runs, got the stores own and other" in text
     assert "obygaze run honest --store own --store other" in text
@@ -294,7 +294,7 @@ def test_a_messy_table_becomes_a_score_in_four_commands(ws: Workspace) -> None:
     ws.write("gewalt.csv", "".join(f"{line}\r\n" for line in lines))
     np.savez(ws.path("f.npz"), clip_id=ids, X=X)
     ws("manifest import gewalt.csv --map movie_id=Film --id '{Film}-{Nr}' -o films")
-    ws("store import npz f.npz --array clip=X --manifest films -o own")
+    ws("store import f.npz --array clip=X --manifest films -o own")
     failed = ws(f"run honest --store own --task Gewalt -o first {QUICK}", code=2)
     assert "has 2 words: ja, nein; which are positive?" in failed.text
     assert "--task Gewalt=ja" in failed.text

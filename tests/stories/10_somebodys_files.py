@@ -89,7 +89,7 @@ def test_npz_with_a_missing_clip_a_strange_one_and_one_that_is_no_number(
         per_frame=np.concatenate([per_frame[order], per_frame[:1]]),
     )
     answer = films(
-        "store import npz x.npz --id-key names --array clip=X --array frames=per_frame"
+        "store import x.npz --id-key names --array clip=X --array frames=per_frame"
         " --manifest films --backbone 'somebody' -o x",
         code=3,
     )
@@ -130,14 +130,12 @@ def test_hdf5_with_a_data_set_for_each_clip(films: Workspace, layout: str) -> No
             file[layout.replace("{id}", clip)] = values
             if layout == "{id}/features":
                 file[f"{clip}/n_frames"] = len(values)
-    films(
-        f"store import hdf5 x.h5 --array clip='{layout}' --pool only --manifest films -o x"
-    )
+    films(f"store import x.h5 --array clip='{layout}' --pool max --manifest films -o x")
     largest = [values.max(axis=0) for values in frames]
     np.testing.assert_array_equal(stored(films, "x", "clip"), largest)
 
 
-@pytest.mark.parametrize("pool", ["only", "only-mean"])
+@pytest.mark.parametrize("pool", ["max", "mean"])
 def test_frames_become_one_vector_that_an_experiment_finds(
     films: Workspace, pool: str
 ) -> None:
@@ -146,8 +144,8 @@ def test_frames_become_one_vector_that_an_experiment_finds(
     with h5py.File(films.path("x.h5"), "w") as file:
         for clip, values in zip(CLIPS, frames, strict=True):
             file[clip] = values
-    films(f"store import hdf5 x.h5 --pool {pool} --manifest films -o x")
-    of_frames = np.mean if pool == "only-mean" else np.max
+    films(f"store import x.h5 --pool {pool} --manifest films -o x")
+    of_frames = np.mean if pool == "mean" else np.max
     expected = [of_frames(values.astype(float), axis=0) for values in frames]
     np.testing.assert_allclose(stored(films, "x", "pooled"), expected, rtol=1e-6)
     X, _, _, clip_ids = og.dataset("x", "films", workspace=films.folder)
@@ -161,7 +159,7 @@ def test_hdf5_with_one_array_of_all_clips(films: Workspace) -> None:
         file["names"] = list(reversed(CLIPS))
         file["model/features"] = X[::-1]
     films(
-        "store import hdf5 x.h5 --array clip=model/features --id-key names -o x"
+        "store import x.h5 --array clip=model/features --id-key names -o x"
         " --manifest films"
     )
     np.testing.assert_array_equal(stored(films, "x", "clip"), X)
@@ -176,7 +174,7 @@ def test_a_folder_of_npy(films: Workspace) -> None:
     # macOS writes such files.
     films.path("features/lake/._lake-001.npy").write_bytes(b"\0\0")
     films.path("features/night/night-003.npy").write_bytes(b"\x93NUMPY cut short")
-    answer = films("store import npy features --manifest films -o x", code=3)
+    answer = films("store import features --manifest films -o x", code=3)
     assert "5 of 6 clips" in answer.text
     assert "night-003" in answer.text
     store = og.open_store(films.path("stores/x"))
@@ -191,7 +189,7 @@ def test_the_released_tree_of_pth(films: Workspace) -> None:
         folder = films.path(f"FEATURES/{movie}")
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(torch.from_numpy(values[None]), folder / f"{clip}.pth")
-    films("store import pth FEATURES --manifest films -o x")
+    films("store import FEATURES --manifest films -o x")
     np.testing.assert_array_equal(stored(films, "x", "tokens"), tokens)
     np.testing.assert_array_equal(stored(films, "x", "pooled"), tokens.max(axis=1))
 
@@ -201,7 +199,7 @@ def test_parquet_of_pandas(films: Workspace) -> None:
     X = vectors()
     table = pandas.DataFrame({"clip_id": CLIPS, "vector": list(X)})
     table.sample(frac=1, random_state=6).to_parquet(films.path("x.parquet"))
-    films("store import parquet x.parquet --array clip=vector --manifest films -o x")
+    films("store import x.parquet --array clip=vector --manifest films -o x")
     np.testing.assert_array_equal(stored(films, "x", "clip"), X)
 
 
@@ -223,7 +221,7 @@ def test_what_would_run_code_is_refused(films: Workspace, kind: str) -> None:
         source = "FEATURES"
         films.path("FEATURES/lake").mkdir(parents=True)
         torch.save(evil, films.path("FEATURES/lake/lake-001.pth"))
-    line = f"store import {kind} {source} --manifest films -o x"
+    line = f"store import {source} --manifest films -o x"
     answer = films(line, code=(1, 2, 4))
     assert source in answer.err
     assert "Python objects" in answer.text or "run code" in answer.text
@@ -243,8 +241,8 @@ def test_a_store_made_without_the_manifest_matches_it(ws: Workspace) -> None:
     ws.write_table("films.csv", rows)
     ws("manifest import films.csv -o films")
     np.savez(ws.path("x.npz"), clip_id=clips, X=vectors()[:4])
-    ws("store import npz x.npz --array clip=X --manifest films -o asked")
-    ws("store import npz x.npz --array clip=X -o typed")
+    ws("store import x.npz --array clip=X --manifest films -o asked")
+    ws("store import x.npz --array clip=X -o typed")
     asked = og.dataset("asked", "films", workspace=ws.folder)
     assert len(asked.ids) == 4
     typed = og.dataset("typed", "films", workspace=ws.folder)
@@ -253,7 +251,7 @@ def test_a_store_made_without_the_manifest_matches_it(ws: Workspace) -> None:
 
 def test_features_that_are_all_zero_are_said(films: Workspace) -> None:
     np.savez(films.path("x.npz"), clip_id=CLIPS, X=np.zeros((len(CLIPS), WIDTH)))
-    line = "store import npz x.npz --array clip=X --manifest films -o x"
+    line = "store import x.npz --array clip=X --manifest films -o x"
     done = call_obygaze(*shlex.split(line), cwd=films.folder)
     assert done.code in (0, 1, 3), done.stderr
     text = done.stdout + done.stderr

@@ -152,7 +152,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     ws.write_table("films.csv", rows)
     ws("manifest import films.csv -o films")
     options = " ".join(f"--array {name}={name}" for name in names)
-    ws(f"store import npz noise.npz {options} --manifest films -o noise")
+    ws(f"store import noise.npz {options} --manifest films -o noise")
     stores = " ".join(
         f"--store {name}=noise --set features.{name}.array={name}" for name in names
     )

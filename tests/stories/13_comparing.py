@@ -106,7 +106,7 @@ def test_runs_are_compared_on_the_clips_that_both_tested(ws: Workspace) -> None:
     kept = [number for number in range(len(rows)) if number % 4 != 0]
     ids = [rows[number]["clip_id"] for number in kept]
     np.savez(ws.path("part.npz"), clip_id=ids, X=X[kept])
-    ws("store import npz part.npz --array clip=X --manifest films -o part", code=3)
+    ws("store import part.npz --array clip=X --manifest films -o part", code=3)
     ws(f"run honest --store x=noise {ONE_CELL} -o noise")
     ws(f"run honest --store x=part {ONE_CELL} -o part")
     noise = predictions(ws, "noise", "ridge")

@@ -148,7 +148,7 @@ def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
 
     # Numbers of the same shape that were made in another way, or nobody knows how.
     np.savez(ws.path("other.npz"), clip_id=[row["clip_id"] for row in later], X=rows)
-    ws("store import npz other.npz --array clip=X --manifest later -o other")
+    ws("store import other.npz --array clip=X --manifest later -o other")
     refused = ws("models predict known other -o other.csv", code=5)
     assert "recipe" in refused.text
     ws.write("means.py", MEANS)

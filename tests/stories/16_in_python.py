@@ -132,7 +132,7 @@ def test_a_clip_that_is_missing_is_an_error_with_its_reason(planted: Workspace) 
     X = features_of(labelled_clips())
     X[5] = np.nan
     np.savez("part.npz", clip_id=ids[:200], X=X[:200])
-    planted("store import npz part.npz --array clip=X --manifest films -o part", code=3)
+    planted("store import part.npz --array clip=X --manifest films -o part", code=3)
     store = og.open_store("part")
     with pytest.raises(og.ObygazeError, match="film11-001"):
         store.matrix("clip", clips=["film01-001", "film11-001"])

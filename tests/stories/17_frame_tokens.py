@@ -91,7 +91,7 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
         file["names"] = ids
         file["tokens"] = tokens
     ws(
-        "store import hdf5 tokens.h5 --id-key names --array tokens=tokens --pool none"
+        "store import tokens.h5 --id-key names --array tokens=tokens --keep-frames"
         " --manifest films -o tokens"
     )
     ws.write("read.py", READ_TOKENS)
@@ -135,7 +135,7 @@ def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> N
     for name, values in arrays.items():
         np.savez(ws.path(f"{name}.npz"), clip_id=ids, X=values)
         ws(
-            f"store import npz {name}.npz --array tokens=X --pool none --manifest films"
+            f"store import {name}.npz --array tokens=X --keep-frames --manifest films"
             f" -o {name}"
         )
     torchless = no_torch(ws)

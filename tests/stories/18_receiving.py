@@ -116,7 +116,7 @@ def test_two_exchanged_files_are_found(ws: Workspace) -> None:
     ids = [row["clip_id"] for row in rows_of_clips()]
     X = np.random.default_rng(18).normal(size=(2, len(ids), 16)).astype(np.float32)
     np.savez(ws.path("films.npz"), clip_id=ids, one=X[0], two=X[1])
-    ws("store import npz films.npz --array one=one --array two=two -o films")
+    ws("store import films.npz --array one=one --array two=two -o films")
     files = ws.bytes_of("stores/films")
     names = files_that_are_checked(ws)
     (one,) = [name for name in names if X[0, 3].tobytes() in files[name]]
@@ -187,7 +187,7 @@ def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any
     films = ["lake"] * 6 + ["night"] * 6
     np.savez(ws.path("films.npz"), clip_id=ids, movie_id=films, **values)
     ws(
-        "store import npz films.npz --array clip=clip --array frames=frames -o films "
+        "store import films.npz --array clip=clip --array frames=frames -o films "
         "--licence CC-BY-4.0",
         code=3,
     )
@@ -216,8 +216,8 @@ def test_zarr_and_xarray_read_the_numbers(ws: Workspace) -> None:
 
 def test_h5py_and_parquet_read_an_export(ws: Workspace) -> None:
     ids, values = features_with_a_failed_clip(ws)
-    ws("store export hdf5 films films.h5", code=3)
-    ws("store export parquet films films-parquet --array clip", code=3)
+    ws("store export films films.h5", code=3)
+    ws("store export films films-parquet --as parquet --array clip", code=3)
     with_features = [row for row in range(12) if row != 3]
     with h5py.File(ws.path("films.h5")) as file:
         assert sorted(file) == [ids[row] for row in with_features]

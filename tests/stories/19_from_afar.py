@@ -39,7 +39,7 @@ def make_store(ws: Workspace) -> Values:
     films = np.repeat(FILMS, PER_FILM)
     np.savez(ws.path("films.npz"), clip_id=ids, movie_id=films, **values)
     ws(
-        "store import npz films.npz --array clip=clip --array frames=frames -o films "
+        "store import films.npz --array clip=clip --array frames=frames -o films "
         "--licence CC-BY-4.0"
     )
     return values
@@ -194,7 +194,7 @@ def test_a_part_of_a_large_store_is_verified_with_its_source(ws: Workspace) -> N
     X = np.arange(2 * n_clips, dtype=np.float32).reshape(n_clips, 2)
     films = [clip_id.partition("-")[0] for clip_id in ids]
     np.savez(ws.path("large.npz"), clip_id=ids, movie_id=films, X=X)
-    ws("store import npz large.npz --array clip=X -o large")
+    ws("store import large.npz --array clip=X -o large")
     ws("store subset large --film film3 -o part")
     found = og.open_store(ws.path("stores/part")).matrix("clip")
     np.testing.assert_array_equal(found, X[3 * 2048 : 4 * 2048])

@@ -45,7 +45,7 @@ def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
     X = np.random.default_rng(22).normal(size=(len(ids), 16)).astype(np.float32)
     X[FAILED, 3] = np.inf
     np.savez(ws.path("stored.npz"), clip_id=ids, X=X)
-    line = "store import npz stored.npz --array clip=X --manifest films -o stored"
+    line = "store import stored.npz --array clip=X --manifest films -o stored"
     ws(f"{line} {options}", code=3)
     del ids[FAILED]
     return ids, np.delete(X, FAILED, axis=0)
@@ -171,7 +171,7 @@ def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> Non
     pytest.importorskip("pyarrow")
     ids, X, folder = publish(ws)
     check_table(pandas.read_parquet(folder / "features.parquet"), ids, X)
-    ws("store export parquet stored exported --with-labels films", code=3)
+    ws("store export stored exported --as parquet --with-labels films", code=3)
     table = pandas.read_parquet(ws.path("exported/data"))
     check_table(table, ids, X)
     levels = dict(zip(table["clip_id"], table["level"], strict=True))
@@ -187,7 +187,7 @@ def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> Non
 def test_datasets_loads_equal_values(ws: Workspace) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     ids, X, folder = publish(ws)
-    ws("store export parquet stored exported", code=3)
+    ws("store export stored exported --as parquet", code=3)
     for place in (folder, ws.path("exported")):
         table = datasets.load_dataset(
             str(place), split="train", cache_dir=str(ws.path("cache"))

@@ -105,7 +105,7 @@ def begin(ws: Workspace) -> list[Excerpt]:
     ws("manifest import annotations --as liris-accede -o accede")
     names = [excerpt.name for excerpt in excerpts]
     np.savez(ws.path("features.npz"), clip_id=names, X=features_of(excerpts))
-    ws("store import npz features.npz --array clip=X --manifest accede -o features")
+    ws("store import features.npz --array clip=X --manifest accede -o features")
     return excerpts
 
 

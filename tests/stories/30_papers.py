@@ -421,7 +421,7 @@ def begin_with_features(ws: TypingWorkspace) -> None:
     for name, backbone in BACKBONES.items():
         # Clips without a video have no features: exit code 3.
         ws(
-            "store import npz made_up.npz --array clip=X --manifest obygaze12"
+            "store import made_up.npz --array clip=X --manifest obygaze12"
             f" --backbone {backbone} -o {name}",
             code=3,
         )

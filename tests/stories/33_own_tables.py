@@ -353,7 +353,7 @@ def test_a_table_becomes_a_score_of_its_own_question(
     assert table.counts in done.err
     check_manifest(ws, table)
     write_features(ws, table)
-    ws("store import npz x.npz --manifest own -o own")
+    ws("store import x.npz --manifest own -o own")
     models = "--set 'grid.models=[\"ridge\"]'"
     run = ws(
         f"run honest --manifest own --store own --task {table.task} {models} -o own"
@@ -455,7 +455,7 @@ def import_rated(ws: Workspace) -> None:
 def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
     """Numbers of clips, titles and comments are no labels; a column with wrong cells is last."""
     import_rated(ws)
-    done = ws("store import npz x.npz --manifest own -o own")
+    done = ws("store import x.npz --manifest own -o own")
     line = "run honest --manifest own --store own --task 'Bewertung Ben>=2'"
     assert f"next: obygaze {line}" in done.err
     ws(f"{line} --set 'grid.models=[\"ridge\"]' --jobs 1 -o ben")
@@ -472,7 +472,7 @@ def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
 
 def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
     import_rated(ws)
-    ws("store import npz x.npz --manifest own -o own")
+    ws("store import x.npz --manifest own -o own")
     for line in (
         f"run honest --store own --task '{ANNA}>=2'",
         f"run honest --store own --task '\"{ANNA}\" >= 2 and comment == gut'",
@@ -535,7 +535,7 @@ def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
     vectors[:, 0] += [2 * (s.word("oui", "non", "non") == "oui") for s in SHOTS]
     ids = [f"{s.film}-{s.n}" for s in SHOTS]
     np.savez(ws.path("x.npz"), clip_id=ids, clip=vectors)
-    ws("store import npz x.npz --manifest desir -o x")
+    ws("store import x.npz --manifest desir -o x")
     answers = [[s.word(*words) for s in SHOTS] for words in said.values()]
     codes = np.unique(answers, return_inverse=True)[1].reshape(2, -1)
     expected = krippendorff.alpha(codes, level_of_measurement="nominal")

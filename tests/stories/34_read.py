@@ -142,8 +142,8 @@ def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(
     ws.write_table("texts.csv", table)
     ws("extract words films -b minilm --subtitles texts.csv -o from-table")
     assert words_in(ws, "from-table") == set()
-    ws("store export npz films.minilm first.npz --array clip")
-    ws("store export npz from-table second.npz --array clip")
+    ws("store export films.minilm first.npz --array clip")
+    ws("store export from-table second.npz --array clip")
     with (
         np.load(ws.path("first.npz")) as first,
         np.load(ws.path("second.npz")) as second,

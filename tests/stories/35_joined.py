@@ -37,7 +37,7 @@ def import_sense(
     """Make a store of the features of one model; clips that are not in the file have none."""
     np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
     ws(
-        f"store import npz {store}.npz --array clip=X --manifest films -o {store}"
+        f"store import {store}.npz --array clip=X --manifest films -o {store}"
         f" --backbone {backbone} --licence CC0-1.0",
         code=(0, 3),
     )
@@ -123,8 +123,8 @@ def test_what_cannot_be_joined_says_why(ws: Workspace) -> None:
     ):
         assert words in ws(line, code=(1, 2, 5)).text
     # An import of an export would no longer know the parts.
-    ws("store export npz both both.npz", code=3)
-    refused = ws("store import npz both.npz -o x", code=2).text
+    ws("store export both both.npz", code=3)
+    refused = ws("store import both.npz -o x", code=2).text
     assert "an export of a joined store" in refused
     assert not ws.path("stores/x").exists()
 

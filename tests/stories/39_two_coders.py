@@ -133,7 +133,7 @@ def test_two_coders_become_one_label(ws: Workspace) -> None:
         ws(f"manifest labels films --rule {rule} -o {name}")
         assert labels_of(ws, name) == labels_by_hand(coded, rule)
 
-    ws("store import npz own.npz --array clip=X --manifest films -o own")
+    ws("store import own.npz --array clip=X --manifest films -o own")
     ws(f"run honest --manifest films --store own --task tense -o tense {QUICK}")
     with_label = [clip for clip, (_, tense) in agreed.items() if tense]
     assert the_result(ws, "tense", model="ridge")["clips"] == len(with_label)

@@ -123,6 +123,4 @@ def import_features(
         ws.write_table(f"{manifest}.csv", rows)
         ws(f"manifest import {manifest}.csv -o {manifest}")
     np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
-    ws(
-        f"store import npz {store}.npz --array {array}=X --manifest {manifest} -o {store}"
-    )
+    ws(f"store import {store}.npz --array {array}=X --manifest {manifest} -o {store}")

@@ -177,8 +177,8 @@ def written_workspace(folder: Path) -> Path:
     (folder / "small.toml").write_text(SMALL, "utf-8")
     for line in (
         "manifest import clips.csv -o pier",
-        "store import npz seen.npz --manifest pier -o seen --backbone seen",
-        "store import npz heard.npz --manifest pier -o heard --backbone heard",
+        "store import seen.npz --manifest pier -o seen --backbone seen",
+        "store import heard.npz --manifest pier -o heard --backbone heard",
         "store join seen heard -o both",
         "train ridge both pier -o joined",
         "train mlp seen pier -o mlp",
@@ -455,7 +455,7 @@ def _exported(folder: Path, workspace: Path) -> list[Tree]:
     exports = []
     for name in ("heard", "seen"):
         path = folder / f"{name}.npz"
-        export_features(workspace / "stores" / name, path, "npz")
+        export_features(workspace / "stores" / name, path)
         exports.append(_members(path, "e.npz/"))
     return exports
 
@@ -466,5 +466,5 @@ def _read_exported(files: Tree, folder: Path) -> None:
 
     path = place_of(files, folder) / "e.npz"
     read_origin(path)
-    import_features("npz", path, folder / "store")
+    import_features(path, folder / "store")
     shutil.rmtree(folder / "store")

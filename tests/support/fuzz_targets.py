@@ -320,7 +320,7 @@ def _import(format: str, name: str) -> Read:
         from obygaze_features.store import import_features
 
         place = written(files, folder)
-        import_features(format, place / name, folder / "store")
+        import_features(place / name, folder / "store")
         shutil.rmtree(folder / "store")
 
     return read

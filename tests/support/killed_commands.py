@@ -82,7 +82,7 @@ def part(target: Path, start: int = 0) -> None:
 def import_file(target: Path, start: int = 0) -> None:
     """Make a store of the features of another program."""
     with suppress(AlreadyThere):
-        import_features("npz", _kept(target) / "f.npz", target, pool="none")
+        import_features(_kept(target) / "f.npz", target, keep_frames=True)
 
 
 def pull_new(target: Path, start: int = 0) -> None:
@@ -98,19 +98,19 @@ def push_new(target: Path, start: int = 0) -> None:
 def export_npz(target: Path, start: int = 0) -> None:
     """Write the features of a store into a file."""
     with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s.npz", "npz")
+        export_features(_kept(target) / "new", target / "s.npz")
 
 
 def export_hdf5(target: Path, start: int = 0) -> None:
     """Write the features of a store into a file."""
     with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s.h5", "hdf5")
+        export_features(_kept(target) / "new", target / "s.h5")
 
 
 def export_parquet(target: Path, start: int = 0) -> None:
     """Write the features of a store into a folder."""
     with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s", "parquet")
+        export_features(_kept(target) / "new", target / "s", format="parquet")
 
 
 class Command(NamedTuple):

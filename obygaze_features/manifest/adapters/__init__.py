@@ -179,7 +179,7 @@ class SavedManifest:
         else:
             notes.append(
                 f"next: obygaze manifest link {quoted} FOLDER, or with features alone"
-                f" obygaze store import FORMAT FILE --manifest {quoted} -o STORE, or with subtitles"
+                f" obygaze store import FILE --manifest {quoted} -o STORE, or with subtitles"
                 f" alone obygaze extract words {quoted} -b minilm --subtitles FOLDER"
             )
         return notes

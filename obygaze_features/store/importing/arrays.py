@@ -10,7 +10,12 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.functions import Pool
 from obygaze_features.store.importing.clips import Clips
-from obygaze_features.store.importing.reader import Reader, Shape, Values
+from obygaze_features.store.importing.reader import (
+    Reader,
+    Shape,
+    Values,
+    places_of_shapes,
+)
 from obygaze_features.store.layout import (
     DTYPES,
     MASK,
@@ -22,6 +27,8 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.making import rows_not_finite
 
 POOLED = "pooled"
+# How the vectors of a clip become one, and the words for it in recipes.
+POOLINGS: Mapping[Pool, str] = {"mean": "mean", "max": "maximum", "last": "last"}
 
 
 def features_of(reader: Reader) -> list[str]:
@@ -32,9 +39,9 @@ def features_of(reader: Reader) -> list[str]:
 class StoredArray(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
-    `file_shape` is the largest shape of a clip in the files. An array with a `pooling` is the
-    maximum or the mean over all vectors of a clip, of which clips may have different numbers; over
-    those of its real frames, if `mask` names the column of a mask.
+    `file_shape` is the largest shape of a clip in the files. An array with a `pooling` is one
+    vector of all that a clip has, of which clips may have different numbers; of those of its real
+    frames, if `mask` names the column of a mask.
     """
 
     name: str
@@ -42,7 +49,7 @@ class StoredArray(NamedTuple):
     shape: Shape
     file_shape: Shape
     dims: tuple[str, ...] = ()
-    pooling: str = ""
+    pooling: Pool | None = None
     mask: str = ""
 
     @property
@@ -52,23 +59,28 @@ class StoredArray(NamedTuple):
 
 
 def stored_arrays_of(
-    reader: Reader, clips: Clips, pool: Pool, named: Collection[str]
+    reader: Reader,
+    clips: Clips,
+    named: Collection[str],
+    *,
+    pool: Pool | None,
+    keep_frames: bool,
 ) -> list[StoredArray]:
     """Return the arrays of the store: those that were asked for, and what belongs to them."""
     features = features_of(reader)
-    is_alone = pool.startswith("only")
+    is_alone = pool is not None and not keep_frames
     arrays = []
     for name in reader.columns:
-        pooling = pooling_of(pool) if is_alone and name in features else ""
+        pooling = pool if is_alone and name in features else None
         # Masks and times of frames are not stored where one vector is left of the frames.
         is_stored = name in features or not is_alone
         stored = _stored_array(reader, clips, name, pooling, is_stored=is_stored)
         arrays.append(stored)
     if is_alone:
         arrays = _with_usual_name(arrays, {"clip", *named})
-    elif pool != "none":
+    elif pool is not None:
         # Before the others, it is what experiments read.
-        arrays = [*_pooled_too(reader, arrays, pooling_of(pool)), *arrays]
+        arrays = [*_pooled_too(reader, arrays, pool), *arrays]
     arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
     companions = set(reader.companions)
     if is_alone:
@@ -77,11 +89,6 @@ def stored_arrays_of(
     asked = [stored.array for stored in arrays if stored.name not in companions]
     together = with_companions(asked, [stored.array for stored in arrays])
     return [stored for stored in arrays if stored.array in together]
-
-
-def pooling_of(pool: Pool) -> str:
-    """Return how the vectors of a clip become one: "maximum" or "mean"."""
-    return "mean" if pool.endswith("mean") else "maximum"
 
 
 def _with_usual_name(
@@ -99,7 +106,7 @@ def _with_usual_name(
 
 
 def _pooled_too(
-    reader: Reader, arrays: Sequence[StoredArray], pooling: str
+    reader: Reader, arrays: Sequence[StoredArray], pooling: Pool
 ) -> list[StoredArray]:
     """Return the array 'pooled', if an array has several vectors a clip."""
     several = []
@@ -112,7 +119,7 @@ def _pooled_too(
         raise FixInput(
             f"an array {POOLED!r} exists already",
             where=reader.where,
-            hint="--pool none",
+            hint="--keep-frames without --pool",
         )
     if len(several) > 1:
         names = few([stored.name for stored in several])
@@ -120,7 +127,7 @@ def _pooled_too(
             f"several arrays have several vectors a clip, and only one can become"
             f" {POOLED!r}: {names}",
             where=reader.where,
-            hint="--array NAME=KEY for one of them, or --pool only",
+            hint="--array NAME=KEY for one of them, or leave --keep-frames out",
         )
     shape = Shape(several[0].shape.sizes[-1:], "float32")
     return [several[0]._replace(name=POOLED, shape=shape, dims=(), pooling=pooling)]
@@ -155,14 +162,14 @@ def _is_mask_of(mask: StoredArray, stored: StoredArray, reader: Reader) -> bool:
 
 
 def _stored_array(
-    reader: Reader, clips: Clips, name: str, pooling: str, *, is_stored: bool
+    reader: Reader, clips: Clips, name: str, pooling: Pool | None, *, is_stored: bool
 ) -> StoredArray:
     """Return how an array is stored: with the one shape that its clips have.
 
     What is not stored may have several; then it is the largest.
     """
     here = clips.places[clips.places >= 0].tolist()
-    places_of_shape, problem = reader.columns[name].shapes(here)
+    places_of_shape, problem = places_of_shapes(reader.columns[name], here)
     if not places_of_shape:
         first = f"; the first: {problem}" if problem else ""
         raise FixInput(
@@ -197,8 +204,8 @@ def _several_shapes(
     hint = "--manifest NAME takes only its clips"
     if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
         hint = (
-            "--pool only keeps the maximum over all vectors of a clip, --pool only-mean"
-            f" their mean; {hint}"
+            "--pool max keeps the maximum over all vectors of a clip, --pool mean their"
+            f" mean; {hint}"
         )
     return FixInput(
         f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
@@ -278,24 +285,29 @@ def _others_than_0_and_1(values: Values, name: str) -> dict[int, str]:
     return dict.fromkeys(np.flatnonzero(is_wrong).tolist(), problem)
 
 
-def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
-    """Return the maximum or the mean over the vectors of each row; of the real ones only."""
-    n_vectors: Values | int = math.prod(values.shape[1:-1])
-    if is_real is not None:
-        is_real = is_real.astype(bool)
-        further = values.shape[is_real.ndim : -1]
-        of_rows = is_real.reshape(len(is_real), -1)
-        n_real = of_rows.sum(axis=1, keepdims=True) * math.prod(further)
-        n_vectors = np.maximum(n_real, 1)
-        filler = -np.inf if pooling == "maximum" else 0
-        shape = is_real.shape + (1,) * (values.ndim - is_real.ndim)
-        values = np.where(is_real.reshape(shape), values, filler)
+def _pooled(values: Values, is_real: Values | None, pooling: Pool) -> Values:
+    """Return one vector of those of each row; of the real ones only."""
     vectors = values.reshape(len(values), -1, values.shape[-1])
-    if pooling == "maximum":
-        pooled: Values = vectors.max(axis=1)
-    else:
-        pooled = vectors.sum(axis=1, dtype=np.float64) / n_vectors
-    return pooled
+    may_count = np.ones(vectors.shape[:2], dtype=bool)
+    if is_real is not None:
+        # Each frame may have several vectors.
+        of_frames = is_real.astype(bool).reshape(len(values), -1)
+        n_each = vectors.shape[1] // of_frames.shape[1]
+        may_count = np.repeat(of_frames, n_each, axis=1)
+    if pooling == "last":
+        from_end = may_count[:, ::-1].argmax(axis=1)
+        last = vectors.shape[1] - 1 - from_end
+        of_last: Values = vectors[np.arange(len(vectors)), last]
+        return of_last
+    if is_real is not None:
+        filler = -np.inf if pooling == "max" else 0
+        vectors = np.where(may_count[:, :, None], vectors, filler)
+    if pooling == "max":
+        largest: Values = vectors.max(axis=1)
+        return largest
+    n_vectors = np.maximum(may_count.sum(axis=1, keepdims=True), 1)
+    mean: Values = vectors.sum(axis=1, dtype=np.float64) / n_vectors
+    return mean
 
 
 def _not_finite(row: Values, stored: StoredArray) -> str:

@@ -14,7 +14,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import model
 from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
 from obygaze_features.manifest.io import ID, as_id, ids_of_names
-from obygaze_features.store.importing.formats import FORMATS
 from obygaze_features.store.importing.reader import BadRow, Reader, Times
 from obygaze_features.store.layout import TIMES_OF_WINDOWS
 from obygaze_features.store.records import WITHOUT_MANIFEST, ManifestMark
@@ -246,8 +245,8 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
     # Two names of one clip are no frames.
     if reader.export is None and len(set(reader.clip_ids)) < len(reader.clip_ids):
         hint = (
-            "if the rows of an id are the frames of a clip, --pool only keeps their maximum and"
-            f" --pool only-mean their mean; else {hint}"
+            "if the rows of an id are the frames of a clip, --pool max keeps their maximum and"
+            f" --pool mean their mean; else {hint}"
         )
     raise FixInput(
         f"{count(len(repeated), 'clip id')} in several rows of the files: {few(repeated, 3)}",
@@ -259,7 +258,7 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
 
 def _other_ids(reader: Reader) -> str:
     """Return the part of a hint that names the option for other ids, if the format has one."""
-    if FORMATS[reader.origin["format"]].has_names:
+    if reader.format.has_names:
         return ", or name another array of ids with --id-key"
     return ""
 
@@ -279,7 +278,7 @@ def check_some_known(
         " your table a column with the ids of the files, and map clip_id to it"
     )
     hint += _other_ids(reader)
-    if reader.origin["format"] == "hdf5":
+    if reader.format.name == "hdf5":
         hint += (
             "; text before or after an id stands in --array: clip='{film}/clip_{id}'"
         )

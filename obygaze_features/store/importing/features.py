@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
@@ -15,16 +15,19 @@ from obygaze_features.manifest import model
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
-from obygaze_features.store.functions import ImportFormat, Pool
+from obygaze_features.store.functions import Pool
 from obygaze_features.store.importing.arrays import (
+    POOLINGS,
     StoredArray,
     features_of,
-    pooling_of,
     stored_arrays_of,
 )
 from obygaze_features.store.importing.clips import check_some_known, matched_clips
-from obygaze_features.store.importing.formats import open_features
-from obygaze_features.store.importing.reader import Reader, with_frames_of_clips
+from obygaze_features.store.importing.reader import (
+    Reader,
+    open_features,
+    with_frames_of_clips,
+)
 from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
@@ -120,14 +123,15 @@ class Imported:
 
 
 def import_features(
-    format: ImportFormat,
     source: str | Path,
     path: str | os.PathLike[str],
     *,
+    format: str | None = None,
     arrays: Mapping[str, str] | None = None,
     id_key: str | None = None,
     manifest: str | os.PathLike[str] | model.Manifest | None = None,
     pool: Pool | None = None,
+    keep_frames: bool = False,
     backbone: str = "",
     facts: Mapping[str, str] | None = None,
     licence: str = "",
@@ -138,28 +142,30 @@ def import_features(
     """Make a store from features in another format."""
     here = Workspace.of(workspace)
     target = new_store(here, path)
-    if pool not in (None, *get_args(Pool)):
-        raise FixUsage(
-            f"unknown pool {pool!r}", hint=f"one of {', '.join(get_args(Pool))}"
-        )
+    if pool not in (None, *POOLINGS):
+        raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace).without_watched()
     backbone = backbone.strip()
-    reader = open_features(format, source, arrays, id_key=id_key)
+    reader = open_features(Path(source), arrays, format=format, id_key=id_key)
     try:
         _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
-        if pool not in (None, "none") and reader.export is None:
+        if pool is not None and reader.export is None:
             reader = with_frames_of_clips(reader)
-        if pool is None:
-            is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
-            pool = "also" if is_of_tokens else "none"
+        is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
+        if pool is None and is_of_tokens and not keep_frames:
+            # The released tokens have what experiments read beside them.
+            pool = "max"
+            keep_frames = True
         terms = _terms_of(reader, licence, citation, manifest)
         clips = matched_clips(reader, manifest)
         check_some_known(reader, clips, manifest)
         sources = _sources_of(reader, here)
         withdrawals = Withdrawals.of(sources)
-        stored = stored_arrays_of(reader, clips, pool, arrays or ())
+        stored = stored_arrays_of(
+            reader, clips, arrays or (), pool=pool, keep_frames=keep_frames
+        )
         imported = ImportedRows(reader, clips, stored, progress or Quiet(), withdrawals)
         written = write_store(
             target,
@@ -207,7 +213,7 @@ def _made_of(stored: StoredArray, reader: Reader) -> str:
     """Return of what an array was made, for the line on an import; "" if it is as in the files."""
     n_vectors = math.prod(stored.file_shape.sizes[:-1])
     if stored.pooling and n_vectors > 1:
-        return f"{stored.pooling} of up to {count(n_vectors, 'vector')}"
+        return f"{POOLINGS[stored.pooling]} of up to {count(n_vectors, 'vector')}"
     if reader.feature_columns:
         return f"of the columns {few(reader.feature_columns, 5)}"
     return ""
@@ -275,16 +281,23 @@ def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> Non
             f"{backbone!r} would be taken for the features of joined stores",
             hint="--backbone NAME with a name of its own",
         )
-    for name in facts.keys() & {*OWN_FACTS, *reader.facts}:
+    own_facts = {*OWN_FACTS, *_facts_of(reader)}
+    for name in facts.keys() & own_facts:
         hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
         raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
+
+
+def _facts_of(reader: Reader) -> dict[str, str]:
+    """Return what files say of how the features were made: the columns of a table."""
+    columns = reader.feature_columns
+    return {"columns": ", ".join(columns)} if columns else {}
 
 
 def _recipe_of(
     reader: Reader,
     backbone: str,
     given_facts: Mapping[str, str],
-    pool: Pool,
+    pool: Pool | None,
     stored_arrays: Sequence[StoredArray],
 ) -> Recipe:
     """Return the recipe of imported features: the facts that are given.
@@ -292,17 +305,17 @@ def _recipe_of(
     Without a backbone, nobody says how they were made: the files are a part of the recipe, so that
     no other file has it.
     """
-    facts: dict[str, Any] = {**given_facts, **reader.facts}
+    facts: dict[str, Any] = {**given_facts, **_facts_of(reader)}
     source = STATED
     if backbone:
         facts["backbone"] = backbone
     else:
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
-    if pool != "none":
+    if pool is not None:
         has_mask = any(stored.mask for stored in stored_arrays if stored.pooling)
         vectors = "the real frames" if has_mask else "all tokens"
-        facts["pooling"] = f"{pooling_of(pool)} over {vectors}, by the importer"
+        facts["pooling"] = f"{POOLINGS[pool]} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
 
 

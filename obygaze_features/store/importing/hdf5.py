@@ -3,16 +3,14 @@
 An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
 Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 `features.s3d/{id}` (MMT). Without, it is one array of all clips, whose ids lie under the id key.
-With `{film}` in a path, the file has a group for each film: `{film}/{id}`, or `{film}/features`
-with the id key `{film}/ids`.
+With `{film}` in a path, the file has a group for each film: `{film}/{id}`.
 """
 
 import mmap
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
@@ -34,16 +33,11 @@ from obygaze_features.store.importing.reader import (
     BadRow,
     ExportOrigin,
     Reader,
+    Times,
     array_reader,
-    check_clip_rows,
     clip_reader,
-    ids_in_films,
     name_by_shape,
-    options_for_ids,
-    origin_of,
     read_export_origin,
-    require_format,
-    text_ids,
 )
 from obygaze_features.store.layout import COMPANIONS, MASK
 
@@ -66,7 +60,6 @@ def open_hdf5(
     # Other programs show paths from the root of the file: /features.
     paths = {name: key.lstrip("/") for name, key in arrays.items()}
     try:
-        require_format(path, "hdf5")
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
         export = None
@@ -74,25 +67,25 @@ def open_hdf5(
             check_texts(handle)
             export = read_export_origin(text_of(handle, ORIGIN_KEY))
         is_plain = id_key is None and not arrays and export is None
-        if is_plain and _kinds(handle).get(ID_KEY) is h5py.Dataset:
+        if is_plain and (ID_KEY in _data_sets(handle) or _may_have_ids(handle)):
             id_key = ID_KEY
-        elif is_plain:
-            _refuse_ids_beside_arrays(path, handle)
-        keys = [*paths.values(), id_key or ""]
-        if any(FILM in key for key in keys):
-            id_key = id_key and id_key.lstrip("/")
-            reader = _a_group_a_film(path, handle, paths, id_key)
-        elif id_key is None:
+        if id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
+            refuse_if(
+                [key for key in (id_key, *paths.values()) if FILM in key],
+                FixInput,
+                "with --id-key, one array has the rows of all films",
+                where=path,
+                hint=LAYOUTS,
+            )
             for array, key in paths.items():
                 if "/" in key:  # a mask at the root is found and read
                     _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
-                origin_of("hdf5", path),
-                [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
+                _data_sets(handle),
                 partial(_column, handle, path, id_key),
                 paths,
                 id_key=id_key,
@@ -112,7 +105,7 @@ def open_hdf5(
         raise Corrupt(
             f"not a complete HDF5 file: {error}",
             where=str(path),
-            hint="copy or download it again, or name its format: npy or pth",
+            hint="copy or download it again",
         ) from error
 
 
@@ -149,127 +142,19 @@ def text_of(node: Any, name: str) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else ""
 
 
-def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
-    """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    names = []
-    texts_of_length: dict[int, str] = {}
-    array_of_length: dict[int, Any] = {}
-    for name, kind in islice(_kinds(handle).items(), MOST_NODES):
+def _may_have_ids(handle: Any) -> bool:
+    """Return whether a list of texts stands beside an array with as many rows: they may be ids."""
+    n_texts = set()
+    n_rows = set()
+    for name in islice(_data_sets(handle), MOST_NODES):
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE):
-            if kind is not h5py.Dataset:
-                continue
             node = handle[name]
-            names.append(name)
-            if node.dtype.kind in "SO" and node.ndim == 1:
-                texts_of_length[len(node)] = name
-            elif node.ndim > 1:
-                array_of_length[len(node)] = node
-    for n_rows in texts_of_length.keys() & array_of_length.keys():
-        id_key = texts_of_length[n_rows]
-        array = array_of_length[n_rows]
-        ids = text_ids(_column(handle, path, id_key, id_key), id_key, str(path))
-        raise FixInput(
-            f"no array {ID_KEY!r}; the file has {few(names)}",
-            where=str(path),
-            hint=options_for_ids(array.name.lstrip("/"), array.ndim, id_key, ids),
-        )
-
-
-def _how_to_read(handle: Any) -> str:
-    """Return how paths are written, and which groups of a file have arrays, at any depth."""
-    arrays_of_group: dict[str, list[str]] = {}
-    n_nodes = 0
-
-    def add(path: str, node: Any) -> bool | None:
-        nonlocal n_nodes
-        n_nodes += 1
-        group, _, name = path.rpartition("/")
-        if isinstance(node, h5py.Dataset):
-            arrays_of_group.setdefault(group, []).append(name)
-        # What is returned ends the visit.
-        return True if n_nodes == MOST_NODES else None
-
-    # What is damaged is an error, or a failed row, where it is read.
-    with suppress(*FOREIGN_DAMAGE):
-        # Links are not followed.
-        handle.visititems(add)
-    groups = []
-    for group, arrays in arrays_of_group.items():
-        groups.append(f"{group or '/'} ({few(arrays, 2)})")
-    there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
-    return f"{LAYOUTS}; {there}"
-
-
-def _a_group_a_film(
-    path: Path, handle: Any, arrays: Mapping[str, str], id_key: str | None
-) -> Reader:
-    """Open a file with a group for each film: it has a data set a clip, or arrays and their ids."""
-    patterns = [*arrays.values(), *filter(None, [id_key])]
-    if not arrays or not all(FILM in pattern for pattern in patterns):
-        raise FixInput(
-            f"{FILM} must be in each --array, and in --id-key if there is one",
-            where=str(path),
-            hint=_how_to_read(handle),
-        )
-    where = str(path)
-    keys: dict[str, dict[tuple[str, str], Any]] = {}
-    without_ids: dict[str, None] = {}
-    for array, pattern in arrays.items():
-        keys[array] = {}
-        for film in _names_at(handle, pattern, FILM, path):
-            of_film = pattern.replace(FILM, film)
-            if id_key is None:
-                for clip in _names_at(handle, of_film, ID, path):
-                    keys[array][film, clip] = of_film.replace(ID, clip)
-                continue
-            ids_key = id_key.replace(FILM, film)
-            if ids_key not in handle:
-                without_ids[film] = None
-                continue
-            ids = text_ids(_column(handle, path, ids_key, ids_key), ids_key, where)
-            values = _column(handle, path, ids_key, of_film)
-            check_clip_rows(
-                {array: of_film}, {of_film: values}, len(ids), len(ids), where
-            )
-            for row, clip in enumerate(ids):
-                if (film, clip) in keys[array]:
-                    hint = (
-                        "keep one row for each id; --pool takes the rows of clips only"
-                    )
-                    raise FixInput(
-                        f"{ids_key!r} has {clip!r} twice",
-                        where=where,
-                        hint=f"{hint} where one array has all films",
-                    )
-                keys[array][film, clip] = (of_film, row)
-    clips: dict[tuple[str, str], None] = {}
-    for array, key_of_clip in keys.items():
-        clips.update(dict.fromkeys(key_of_clip))
-        paths = [key if id_key is None else key[0] for key in key_of_clip.values()]
-        _refuse_mask_beside(handle, array, arrays, dict.fromkeys(paths))
-    if not clips:
-        problem = f"no data set at {few(patterns)}"
-        raise FixInput(problem, where=where, hint=_how_to_read(handle))
-    id_of_clip = dict(zip(clips, ids_in_films(clips), strict=True))
-    film_of_clip = {clip_id: film for (film, _), clip_id in id_of_clip.items()}
-    if len(film_of_clip) < len(clips):
-        raise FixInput("two clips have one id, made of film and clip", where=where)
-    keys_by_id = {}
-    for array, key_of_clip in keys.items():
-        keys_by_id[array] = {id_of_clip[clip]: key for clip, key in key_of_clip.items()}
-    open_data_set = partial(_data_set, handle, where)
-    if id_key is not None:
-        # The rows of a film follow each other: its chunks are unpacked once.
-        open_data_set = partial(_Row.open, lru_cache(len(arrays))(open_data_set))
-    origin = {**origin_of("hdf5", path), "arrays": dict(arrays)}
-    reader = clip_reader(
-        where, origin, keys_by_id, open_data_set, film_of_clip, least_dimensions=0
-    )
-    if without_ids:
-        left_out = few([*without_ids], 3)
-        reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
-    return reader
+            if node.ndim > 1:
+                n_rows.add(len(node))
+            elif node.ndim and node.dtype.kind in "SO":
+                n_texts.add(len(node))
+    return not n_texts.isdisjoint(n_rows)
 
 
 def _refuse_mask_beside(
@@ -302,38 +187,10 @@ def _refuse_mask_beside(
             )
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row of a data set, which is read as a data set of its own."""
-
-    values: Any
-    number: int
-
-    @classmethod
-    def open(cls, open_data_set: Callable[[str], Any], key: tuple[str, int]) -> "_Row":
-        """Return the row of a key: the path of the data set, and the number of the row."""
-        path, number = key
-        return cls(open_data_set(path), number)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the row."""
-        return tuple(self.values.shape[1:])
-
-    @property
-    def dtype(self) -> Any:
-        """The type of its numbers."""
-        return self.values.dtype
-
-    def __getitem__(self, whole: tuple[()]) -> Any:
-        """Return the numbers."""
-        return self.values[self.number]
-
-
 def _a_data_set_a_clip(
     path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
 ) -> Reader:
-    """Open one file in which each clip has its own data set."""
+    """Open one file in which each clip has its own data set, or each film has a group of them."""
     path_of_array = dict(arrays)
     dims = {}
     companions = []
@@ -347,32 +204,41 @@ def _a_data_set_a_clip(
             dims[name] = export.arrays[name]
     path_of_array = path_of_array or {"": ID}
     paths = list(path_of_array.values())
-    clips: dict[str, None] = {}
+    has_films = any(FILM in pattern for pattern in paths)
+    clips: dict[tuple[str, str], None] = {}
     for pattern in paths:
-        clips.update(dict.fromkeys(_names_at(handle, pattern, ID, path)))
+        films = _names_at(handle, pattern, FILM, path) if has_films else [""]
+        for film in films:
+            for clip in _names_at(handle, pattern.replace(FILM, film), ID, path):
+                clips[film, clip] = None
     if not clips:
+        raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=LAYOUTS)
+    (_, first), *others = clips
+    if "" in path_of_array and first in GENERIC and not others:
         raise FixInput(
-            f"no data set at {few(paths)}", where=str(path), hint=_how_to_read(handle)
-        )
-    if "" in path_of_array and len(clips) == 1 and not GENERIC.isdisjoint(clips):
-        raise FixInput(
-            f"one array {next(iter(clips))!r}, and no ids of clips",
+            f"one array {first!r}, and no ids of clips",
             where=str(path),
             hint="add the ids of its rows: --array NAME=KEY --id-key KEY",
         )
     keys = {}
     for array, pattern in path_of_array.items():
-        keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
+        keys[array] = {
+            (film, clip): pattern.replace(FILM, film).replace(ID, clip)
+            for film, clip in clips
+        }
         _refuse_mask_beside(handle, array, path_of_array, keys[array].values())
-    origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
-    open_array = partial(_data_set, handle, str(path))
-    least_dimensions = 1 if "" in path_of_array else 0
+    is_unnamed = "" in path_of_array
     reader = clip_reader(
-        str(path), origin, keys, open_array, {}, least_dimensions=least_dimensions
+        str(path),
+        clips,
+        keys,
+        partial(_data_set, handle, str(path)),
+        least_dimensions=1 if is_unnamed else 0,
     )
-    _read_facts(handle, paths[0], reader, export)
-    if "" in path_of_array:
+    _read_facts(handle, next(iter(keys.values())).values(), paths[0], reader)
+    if is_unnamed:
         name_by_shape(reader, "frames")
+    reader.asked = path_of_array
     reader.export = export
     reader.dims = dims
     reader.companions = companions
@@ -389,32 +255,31 @@ def _paths_of_export(export: ExportOrigin | None) -> dict[str, str]:
 
 
 def _read_facts(
-    handle: Any, pattern: str, reader: Reader, export: ExportOrigin | None
+    handle: Any, paths: Iterable[str], pattern: str, reader: Reader
 ) -> None:
-    """Read films, and times of an export, where the data sets or groups of clips have them."""
+    """Read films and times where the data sets or groups of clips have them as attributes."""
     words = pattern.split("/")
     depth = next(place for place, word in enumerate(words) if ID in word)
-    of_clip = "/".join(words[: depth + 1])
     films = []
-    times = []
+    times: list[Times] = []
     is_checked = False
-    for clip in reader.clip_ids:
-        film = ""
+    for path, film_of_path in zip(paths, reader.movie_ids, strict=True):
+        film = film_of_path
         start_s = end_s = None
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE, Corrupt):
-            node = _node(handle, of_clip.replace(ID, clip), reader.where)
-            if FILM_KEY in node.attrs and not is_checked:
-                check_texts(handle)
-                is_checked = True
-            if FILM_KEY in node.attrs:
+            node = _node(handle, "/".join(path.split("/")[: depth + 1]), reader.where)
+            if FILM_KEY in node.attrs and not film:
+                if not is_checked:
+                    check_texts(handle)
+                    is_checked = True
                 film = text_of(node, FILM_KEY)
-            if export is not None:
-                start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
+            start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
         films.append(film)
         times.append((start_s, end_s))
     reader.movie_ids = films
-    reader.times = times
+    if any(time_s is not None for of_clip in times for time_s in of_clip):
+        reader.times = times
 
 
 def _time_of(node: Any, key: str) -> float | None:
@@ -442,8 +307,9 @@ def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
     try:
         node = _data_set(handle, str(path), key)
     except BadRow as error:
-        hint = _how_to_read(handle)
-        raise FixInput(str(error), where=str(path), hint=hint) from error
+        if isinstance(error.__cause__, KeyError):
+            raise KeyError(key) from error
+        raise FixInput(str(error), where=str(path), hint=LAYOUTS) from error
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if key in (id_key, FILM_KEY) and node.size > 8 * path.stat().st_size:
         raise Corrupt(
@@ -468,6 +334,11 @@ def _node(parent: Any, path: str, where: str) -> Any:
     return node
 
 
+def _data_sets(handle: Any) -> list[str]:
+    """Return the names of the data sets of a file that are in no group."""
+    return [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
+
+
 def _kinds(group: Any) -> dict[str, Any]:
     """Return the class, group or data set, of each name in a group that is not a link."""
     kinds = {}
@@ -485,7 +356,7 @@ def _names_at(handle: Any, pattern: str, mark: str, path: Path) -> Iterator[str]
         raise FixInput(
             f"{pattern!r} must contain {mark} once",
             where=str(path),
-            hint=f"--id-key KEY for one array of all clips, or {_how_to_read(handle)}",
+            hint=f"--id-key KEY for one array of all clips, or {LAYOUTS}",
         )
     depth = depths[0]
     above = "/".join(words[:depth])
@@ -493,12 +364,10 @@ def _names_at(handle: Any, pattern: str, mark: str, path: Path) -> Iterator[str]
         parent = _node(handle, above, str(path)) if above else handle
     except KeyError as error:
         problem = f"no group for the path {pattern!r}"
-        hint = _how_to_read(handle)
+        hint = LAYOUTS
         raise FixInput(problem, where=str(path), hint=hint) from error
     if not isinstance(parent, h5py.Group):
-        raise FixInput(
-            f"{above!r} is not a group", where=str(path), hint=_how_to_read(handle)
-        )
+        raise FixInput(f"{above!r} is not a group", where=str(path), hint=LAYOUTS)
     before, after = words[depth].split(mark)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
     wanted = h5py.Dataset if depth + 1 == len(words) else h5py.Group

@@ -7,15 +7,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import few, human
-from obygaze_features.core.errors import Corrupt, FixInput, near
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
@@ -26,11 +25,7 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     array_reader,
-    options_for_ids,
-    origin_of,
     read_export_origin,
-    require_format,
-    text_ids,
 )
 
 PIECE_BYTES = 2**20
@@ -42,14 +37,12 @@ def open_npz(
     path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
-    require_format(path, "npz")
     archive, members = _opened(path)
     export = None
     if members.pop(ORIGIN_KEY, ""):
         export = read_export_origin(origin_text(path))
     reader = array_reader(
         str(path),
-        origin_of("npz", path),
         list(members),
         partial(_member, path, archive, members),
         arrays,
@@ -95,35 +88,7 @@ def _opened(path: Path) -> tuple[zipfile.ZipFile, dict[str, str]]:
 def _member(
     path: Path, archive: zipfile.ZipFile, members: Mapping[str, str], key: str
 ) -> "Member":
-    if key not in members:
-        there = few(list(members)) or "nothing"
-        raise FixInput(
-            f"no array {key!r}{near(key, members)}; the file has {there}",
-            where=str(path),
-            hint="an array with a row for each clip, and one of their ids:"
-            f" {_options(path, archive, members)}",
-        )
     return Member(path, archive, members[key])
-
-
-def _options(path: Path, archive: zipfile.ZipFile, members: Mapping[str, str]) -> str:
-    """Return the options that read a file, where it has one array of texts and one with rows."""
-    keys_of_ids = []
-    keys_of_rows = []
-    for key, member in members.items():
-        with suppress(Corrupt):
-            array = Member(path, archive, member)
-            if array.dtype.kind in "US" and len(array.shape) == 1:
-                keys_of_ids.append(key)
-            elif len(array.shape) > 1:
-                keys_of_rows.append(key)
-    if len(keys_of_ids) != 1 or len(keys_of_rows) != 1:
-        return "--array NAME=KEY --id-key KEY"
-    (array_key,) = keys_of_rows
-    (id_key,) = keys_of_ids
-    ids = text_ids(Member(path, archive, members[id_key]), id_key, str(path))
-    n_dims = len(Member(path, archive, members[array_key]).shape)
-    return options_for_ids(array_key, n_dims, id_key, ids)
 
 
 class Member:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, FixInput, near
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
@@ -27,10 +27,8 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     array_reader,
-    origin_of,
     plain_files,
     read_export_origin,
-    require_format,
 )
 from obygaze_features.store.layout import MASK
 
@@ -47,37 +45,34 @@ def open_parquet(
 
     Without `arrays`, each column of lists of numbers is an array.
     """
-    if path.is_dir():
-        files = plain_files(path, [SUFFIX])
-        origin = origin_of("parquet", path, files)
-    else:
-        require_format(path, "parquet")
-        files = [path]
-        origin = origin_of("parquet", path)
-    table = _Table(path, files)
+    files = plain_files(path, [SUFFIX]) if path.is_dir() else None
+    table = _Table(path, files or [path])
     metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
     export = None
-    wanted = {id_key, FILM_KEY, MASK}
+    wanted = {id_key, FILM_KEY, *TIME_KEYS, MASK}
     if ORIGIN_KEY.encode() in metadata:
         export = read_export_origin(
             metadata[ORIGIN_KEY.encode()].decode("utf-8", "replace")
         )
     if export is not None:
-        wanted.update((*TIME_KEYS, *export.arrays))
+        wanted.update(export.arrays)
     names: list[str] = []
     others: list[str] = []
     for field in table.schema:
         is_read = _is_vector(field.type) or field.name in wanted
         (names if is_read else others).append(field.name)
+    if id_key not in table.schema.names:
+        # The error names what is there.
+        names = table.schema.names
     reader = array_reader(
         str(path),
-        origin,
         names,
         partial(table.column, (id_key, FILM_KEY)),
         arrays,
         id_key=id_key,
         export=export,
     )
+    reader.files = files
     if others and not arrays:
         left_out = f"columns without lists of numbers were left out: {few(others, 5)}"
         reader.notes = [*reader.notes, left_out]
@@ -124,7 +119,7 @@ class _Table:
             raise FixInput(
                 "these files are not exports of one store",
                 where=str(path),
-                hint="obygaze store import parquet FILE for each, then obygaze store merge",
+                hint="obygaze store import FILE for each, then obygaze store merge",
             )
         self.first_rows = np.array(first_rows)
         if not self.n_rows:
@@ -149,12 +144,7 @@ class _Table:
     def column(self, id_keys: Sequence[str], name: str) -> Any:
         """Return the ids in a column, or a column of vectors."""
         if name not in self.schema.names:
-            there = ", ".join(self.schema.names) or "none"
-            raise FixInput(
-                f"no column {name!r}{near(name, self.schema.names)}; there are {there}",
-                where=str(self.path),
-                hint="--array NAME=COLUMN for features, --id-key COLUMN for ids",
-            )
+            raise KeyError(name)
         return self._ids(name) if name in id_keys else _Vectors(self, name)
 
     def _ids(self, name: str) -> Values:

@@ -9,7 +9,8 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -20,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
-from obygaze_features.core.files import ZIP_MARK, require_file, sha256_file
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
+from obygaze_features.core.files import sha256_file
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.files import check_memory
+from obygaze_features.store.formats import FORMATS, Format, format_of_source
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
-# The first bytes of files; npz is a zip archive.
-SIGNATURES = {"hdf5": b"\x89HDF\r\n\x1a\n", "npz": ZIP_MARK, "parquet": b"PAR1"}
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
 # Of a clip, in an array that nobody has named.
@@ -38,7 +39,7 @@ USUAL_DIMENSIONS = 3
 ORIGIN_KEY = "obygaze_origin"
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
-# In an export, when clips begin and end in their videos.
+# When clips begin and end in their videos, in seconds.
 TIME_KEYS = ("start_s", "end_s")
 # Names of arrays that say nothing about what the array holds. Experiments look for `clip`.
 GENERIC = frozenset(
@@ -139,8 +140,8 @@ class Column(Protocol):
 
     name: str
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes, and why the first of the others has none."""
+    def shapes(self, places: Sequence[int]) -> Iterable["Shape | BadRow"]:
+        """Return the shape of each clip, or why it has none."""
 
     def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips; the places rise."""
@@ -150,34 +151,90 @@ class Column(Protocol):
 class Reader:
     """Features of clips in files of any format.
 
-    `where` names the file or folder, `origin` is what the recipe records of it. `movie_ids` has ""
-    where the files do not give the film of a clip. `handles` are closed at the end.
-
-    Of an export of this program, `export` is what it says of its store, `times` has start and end
-    of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
-    they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
-    which they belong. `facts` are what the files say of how the features were made. Of a table,
-    `feature_columns` are the columns whose numbers are the features.
+    Args:
+        where: The file or folder.
+        clip_ids: The ids of the clips.
+        movie_ids: The film of each clip; "" where the files do not state it.
+        columns: The arrays.
+        times: Start and end of each clip, if the files state a time of one.
+        notes: What was left out, in sentences.
+        handles: What is closed at the end.
+        files: Of a folder, the files that are read.
+        asked: The keys of the arrays that have names in the files.
+        feature_columns: Of a table, the columns whose numbers are the features.
+        export: What an export of this program says of its store.
+        dims: The dimensions of the arrays of an export that are kept as they are.
+        companions: Columns that nobody has asked for. They are stored with the arrays to which
+            they belong.
     """
 
     where: str
-    origin: Mapping[str, Any]
     clip_ids: Sequence[str]
     movie_ids: Sequence[str]
     columns: dict[str, Column]
+    times: Sequence[Times] = ()
     notes: Sequence[str] = ()
     handles: Sequence[Any] = ()
+    files: Sequence[Path] | None = None
+    asked: Mapping[str, str] | None = None
+    feature_columns: Sequence[str] = ()
     export: ExportOrigin | None = None
-    times: Sequence[Times] = ()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    feature_columns: Sequence[str] = ()
+    format: Format = FORMATS["npz"]
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the files."""
         for handle in self.handles:
             handle.close()
+
+
+def open_features(
+    source: Path,
+    arrays: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    id_key: str | None = None,
+) -> Reader:
+    """Open features that another program wrote; close them afterwards.
+
+    The parameters are those of `import_features`.
+    """
+    kind = format_of_source(source, format)
+    if not kind.has_names and (arrays or id_key is not None):
+        raise FixUsage(f"--array and --id-key do not apply to {kind.name}")
+    options: dict[str, Any] = {}
+    if kind.has_names:
+        options["arrays"] = dict(arrays or {})
+    if id_key is not None:
+        options["id_key"] = id_key
+    reader: Reader = kind.function()(source, **options)
+    reader.format = kind
+    reader.origin = origin_of(kind.name, source, reader.files)
+    if reader.asked is not None:
+        reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
+    return reader
+
+
+def places_of_shapes(
+    column: Column, places: Sequence[int]
+) -> tuple[dict[Shape, list[int]], str]:
+    """Return the places of clips by their shapes, and why the first of the others has none."""
+    of_shape: dict[Shape, list[int]] = {}
+    problems: dict[str, None] = {}
+    for place, shape in zip(places, column.shapes(places), strict=True):
+        if isinstance(shape, BadRow):
+            problems[str(shape)] = None
+        else:
+            of_shape.setdefault(shape, []).append(place)
+    for shape in list(of_shape):
+        try:
+            checked_shape(shape, column.name)
+        except BadRow as error:
+            problems[str(error)] = None
+            del of_shape[shape]
+    return of_shape, next(iter(problems), "")
 
 
 @dataclass
@@ -195,25 +252,17 @@ class ArrayColumn:
         """The shape of a row."""
         return Shape(tuple(self.values.shape[1:]), _name_of(self.values.dtype))
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return all places under the shape of a row, or each under its own if rows have one."""
-        places_of_shape = {self.shape: list(places)} if places else {}
-        if hasattr(self.values, "sizes_of_rows"):
-            places_of_shape = {}
-            for place, sizes in zip(
-                places, self.values.sizes_of_rows(places), strict=True
-            ):
-                if sizes is not None:
-                    shape = self.shape._replace(sizes=sizes)
-                    places_of_shape.setdefault(shape, []).append(place)
-        first_problem = ""
-        for shape in list(places_of_shape):
-            try:
-                checked_shape(shape, self.name)
-            except BadRow as error:
-                first_problem = first_problem or str(error)
-                del places_of_shape[shape]
-        return places_of_shape, first_problem
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each row: that of all, unless rows have their own."""
+        shape = self.shape
+        if not hasattr(self.values, "sizes_of_rows"):
+            return [shape] * len(places)
+        shapes: list[Shape | BadRow] = []
+        for sizes in self.values.sizes_of_rows(places):
+            is_known = sizes is not None
+            no_array = BadRow(f"{self.name} has no array")
+            shapes.append(shape._replace(sizes=sizes) if is_known else no_array)
+        return shapes
 
     def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips, whose places ascend."""
@@ -257,17 +306,9 @@ class ClipColumn:
     # What is known of a clip, since opening a file may mean to read it.
     _shapes: dict[int, Shape | BadRow] = field(default_factory=dict)
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes."""
-        places_of_shape: dict[Shape, list[int]] = {}
-        first_problem = ""
-        for place in places:
-            shape = self._shape(place)
-            if isinstance(shape, BadRow):
-                first_problem = first_problem or str(shape)
-            else:
-                places_of_shape.setdefault(shape, []).append(place)
-        return places_of_shape, first_problem
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each clip."""
+        return map(self._shape, places)
 
     def _shape(self, place: int) -> Shape | BadRow:
         if place not in self._shapes:
@@ -314,22 +355,18 @@ class RowsOfClips:
     rows: Column
     starts: npt.NDArray[np.int64]
 
-    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
-        """Return the places of clips by their shapes, where all rows of a clip have one."""
-        shape_of_row: dict[int, Shape] = {}
-        shapes, first_problem = self.rows.shapes(range(int(self.starts[-1])))
-        for shape_of_rows, rows in shapes.items():
-            shape_of_row.update(dict.fromkeys(rows, shape_of_rows))
-        places_of_shape: dict[Shape, list[int]] = {}
+    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
+        """Return the shape of each clip, of which all rows have one."""
+        of_rows = list(self.rows.shapes(range(int(self.starts[-1]))))
         for place in places:
-            rows_of_clip = self._rows_of(place).tolist()
-            shape, *others = {shape_of_row.get(row) for row in rows_of_clip}
-            if shape is None or others:
-                first_problem = first_problem or f"{self.name} has {ROWS_OF_SHAPES}"
-                continue
-            of_clip = shape._replace(sizes=(len(rows_of_clip), *shape.sizes))
-            places_of_shape.setdefault(of_clip, []).append(place)
-        return places_of_shape, first_problem
+            of_clip = of_rows[self.starts[place] : self.starts[place + 1]]
+            first, *others = set(of_clip)
+            if others:
+                yield BadRow(f"{self.name} has {ROWS_OF_SHAPES}")
+            elif isinstance(first, BadRow):
+                yield first
+            else:
+                yield first._replace(sizes=(len(of_clip), *first.sizes))
 
     def read(self, places: npt.NDArray[np.int64]) -> list[Values | BadRow]:
         """Return the rows of some clips; a bad row makes the clip a bad one."""
@@ -356,27 +393,24 @@ def with_frames_of_clips(reader: Reader) -> Reader:
     Rows of one id that lie apart, or are of several films or times, may be of several clips.
     """
     ids = list(reader.clip_ids)
-    starts = [
-        place for place in range(len(ids)) if ids[place - 1 : place] != [ids[place]]
-    ]
+    starts = [n for n, name in enumerate(ids) if ids[n - 1 : n] != [name]]
     clip_ids = [ids[place] for place in starts]
     apart = [name for name, n in Counter(clip_ids).items() if n > 1]
-    facts: dict[str, set[Any]] = {}
-    for place, name in enumerate(ids):
-        times = reader.times[place] if reader.times else ()
-        facts.setdefault(name, set()).add((reader.movie_ids[place], *times))
-    differ = [name for name, found in facts.items() if len(found) > 1]
+    facts = zip(ids, reader.movie_ids, reader.times or ids, strict=True)
+    n_facts = Counter(name for name, _, _ in set(facts))
+    differ = [name for name, n in n_facts.items() if n > 1]
     for names, problem in (
         (apart, "rows that are not one below the other"),
         (differ, "rows of several films or times"),
     ):
-        if names:
-            raise FixInput(
-                f"{count(len(names), 'clip id')} with {problem}: {few(names, 3)}",
-                where=reader.where,
-                hint="--pool takes the rows of a clip one below the other; where they are of"
-                " several clips, give each clip its own id, such as film and number",
-            )
+        refuse_if(
+            sorted(names),
+            FixInput,
+            f"{count(len(names), 'clip id')} with {problem}",
+            where=reader.where,
+            hint="--pool takes the rows of a clip one below the other; where they are of several"
+            " clips, give each clip its own id, such as film and number",
+        )
     bounds = np.array([*starts, len(ids)], dtype=np.int64)
     columns: dict[str, Column] = {}
     for name, column in reader.columns.items():
@@ -397,10 +431,9 @@ def with_frames_of_clips(reader: Reader) -> Reader:
 
 def clip_reader(
     where: str,
-    origin: Mapping[str, Any],
-    keys: Mapping[str, Mapping[str, Any]],
+    clips: Collection[tuple[str, str]],
+    keys: Mapping[str, Mapping[tuple[str, str], Any]],
     open_array: Callable[[Any], Any],
-    film_of_clip: Mapping[str, str],
     *,
     least_dimensions: int = 1,
 ) -> Reader:
@@ -408,21 +441,19 @@ def clip_reader(
 
     Args:
         where: The file or folder.
-        origin: What is recorded of it.
+        clips: Film and name of each clip; the film is "" where the files do not give it.
         keys: The key of each clip, for each array.
         open_array: Opens the array of a key.
-        film_of_clip: The films that the files give.
         least_dimensions: 0 if one number may be the array of a clip.
     """
-    clips: dict[str, None] = {}
-    for key_of_clip in keys.values():
-        clips.update(dict.fromkeys(key_of_clip))
+    ids = ids_in_films(clips)
+    if len(set(ids)) < len(ids):
+        raise FixInput("two clips have one id, made of film and clip", where=where)
     columns: dict[str, Column] = {}
     for array, key_of_clip in keys.items():
-        in_order = [key_of_clip.get(clip) for clip in clips]
+        in_order = [key_of_clip[clip] for clip in clips]
         columns[array] = ClipColumn(array, in_order, open_array, least_dimensions)
-    films = [film_of_clip.get(clip, "") for clip in clips]
-    return Reader(where, origin, list(clips), films, columns)
+    return Reader(where, ids, [film for film, _ in clips], columns)
 
 
 def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
@@ -436,7 +467,7 @@ def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
 def name_by_shape(reader: Reader, several: str) -> None:
     """Name the only array of a reader by its shape: `clip` where no clip has several vectors."""
     (column,) = reader.columns.values()
-    shapes, problem = column.shapes(range(len(reader.clip_ids)))
+    shapes, problem = places_of_shapes(column, range(len(reader.clip_ids)))
     if not shapes:
         raise FixInput(
             f"no clip has a usable array; the first: {problem}",
@@ -450,7 +481,6 @@ def name_by_shape(reader: Reader, several: str) -> None:
 
 def array_reader(
     where: str,
-    origin: Mapping[str, Any],
     names: Sequence[str],
     array_of: Callable[[str], Any],
     arrays: Mapping[str, str],
@@ -462,7 +492,6 @@ def array_reader(
 
     Args:
         where: The file or folder.
-        origin: What is recorded of it.
         names: The names of all arrays of the file.
         array_of: Returns the array of a name, which need not be read yet.
         arrays: The key of each array, by the name that it gets in the store; by default, all
@@ -472,20 +501,19 @@ def array_reader(
     """
     # Some formats read much of an array to open it.
     array_of = cache(array_of)
+    _require_keys([id_key, *arrays.values()], names, array_of, where)
     ids = text_ids(array_of(id_key), id_key, where)
     films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
-    dims_of_key: Mapping[str, tuple[str, ...]] = {}
-    times: Sequence[Times] = ()
-    facts = [id_key, FILM_KEY]
-    if export is not None:
-        dims_of_key = export.arrays
-        time_keys = [key for key in TIME_KEYS if key not in dims_of_key]
-        facts += time_keys
-        if len(time_keys) == 2 and set(time_keys).issubset(names):
-            times = _times_of(array_of, len(ids), where)
-    others = [key for key in names if key not in facts]
+    dims_of_key = {} if export is None else export.arrays
+    time_keys = []
+    for key in TIME_KEYS:
+        # In a store of windows they are arrays.
+        if key in names and key not in (*dims_of_key, *arrays.values()):
+            time_keys.append(key)
+    times = times_of_columns({key: array_of(key) for key in time_keys}, len(ids), where)
+    others = [key for key in names if key not in (id_key, FILM_KEY, *time_keys)]
     companions = []
     for key in COMPANIONS:
         is_free = key in others and key not in (*arrays, *arrays.values())
@@ -513,11 +541,11 @@ def array_reader(
     check_clip_rows(asked, columns, len(ids), len(films), where)
     return Reader(
         where=where,
-        origin={**origin, "arrays": asked},
         clip_ids=ids,
         movie_ids=films,
         columns={name: ArrayColumn(name, array_of(key)) for name, key in keys.items()},
         notes=notes,
+        asked=asked,
         export=export,
         times=times,
         dims={
@@ -561,11 +589,15 @@ def _is_companion(
     return key in dims_of_key or (is_number and has_rows)
 
 
-def _times_of(array_of: Callable[[str], Any], n_clips: int, where: str) -> list[Times]:
-    """Return start and end of each clip of an export, where NaN or no value is not known."""
-    columns = []
-    for key in TIME_KEYS:
-        column = array_of(key)
+def times_of_columns(
+    columns: Mapping[str, Any], n_clips: int, where: str
+) -> list[Times]:
+    """Return start and end of each clip from the columns `TIME_KEYS`; [] if there are none.
+
+    NaN or no value is a time that is not known.
+    """
+    times_of_key: dict[str, list[float | None]] = {}
+    for key, column in columns.items():
         shape = tuple(column.shape)
         if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
             raise FixInput(
@@ -577,8 +609,12 @@ def _times_of(array_of: Callable[[str], Any], n_clips: int, where: str) -> list[
         for time_s in column[:]:
             is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
             times.append(float(time_s) if is_known else None)
-        columns.append(times)
-    return list(zip(*columns, strict=True))
+        times_of_key[key] = times
+    if not times_of_key:
+        return []
+    unknown: list[float | None] = [None] * n_clips
+    of_keys = [times_of_key.get(key, unknown) for key in TIME_KEYS]
+    return list(zip(*of_keys, strict=True))
 
 
 def _named(
@@ -646,15 +682,49 @@ def check_clip_rows(
             )
 
 
-def options_for_ids(
-    array_key: str, n_dims: int, id_key: str, ids: Sequence[str]
+def _require_keys(
+    keys: Sequence[str],
+    names: Sequence[str],
+    array_of: Callable[[str], Any],
+    where: str,
+) -> None:
+    """Raise an error for an array that is not there, with the options that read what is there."""
+    for key in keys:
+        try:
+            array_of(key)
+        except KeyError:
+            raise FixInput(
+                f"no array {key!r}{near(key, names)}; the file has {few(names) or 'none'}",
+                where=where,
+                hint="an array with a row for each clip, and one of their ids:"
+                f" {_options_for_ids(names, array_of, where)}",
+            ) from None
+
+
+def _options_for_ids(
+    names: Sequence[str], array_of: Callable[[str], Any], where: str
 ) -> str:
-    """Return the options that read an array whose ids have another name than `clip_id`."""
-    name = "clip" if n_dims == 2 else "frames"
+    """Return the options that read the only array of a file by its only list of texts."""
+    of_texts = []
+    of_rows = []
+    for name in names:
+        # A damaged one is of no use.
+        with suppress(*FOREIGN_DAMAGE, Corrupt, BadRow):
+            array = array_of(name)
+            if len(array.shape) > 1:
+                of_rows.append(name)
+            elif array.shape and np.dtype(array.dtype).kind in "USO":
+                of_texts.append(name)
+    if len(of_texts) != 1 or len(of_rows) != 1:
+        return "--array NAME=KEY --id-key KEY"
+    (array_key,) = of_rows
+    (id_key,) = of_texts
+    ids = text_ids(array_of(id_key), id_key, where)
+    name = "clip" if len(array_of(array_key).shape) == 2 else "frames"
     words = ["--array", f"{name}={array_key}", "--id-key", id_key]
     if len(set(ids)) < len(ids):
         # Of frames, several have the id of one clip.
-        words += ["--pool", "only"]
+        words += ["--pool", "max"]
     return shlex.join(words)
 
 
@@ -712,28 +782,11 @@ def origin_of(
     }
 
 
-def require_format(path: Path, kind: str) -> None:
-    """Raise an error unless this is a file, and does not begin as one of another format."""
-    require_file(path)
-    with path.open("rb") as stream:
-        start = stream.read(8)
-    for name, signature in SIGNATURES.items():
-        if name != kind and start.startswith(signature):
-            raise FixUsage(
-                f"expected a file of the format {kind}, and this begins as one of {name}",
-                where=str(path),
-                hint=f"obygaze store import {shell_word(name)} {shell_word(path)} -o NAME",
-            )
-
-
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
     """Return the files of some suffixes below a folder, sorted; links out of it are refused.
 
     Hidden files are no features: macOS puts `._M-1.npy` beside `M-1.npy` on other disks.
     """
-    if not root.is_dir():
-        hint = "the folder of the files; obygaze store import --help lists the formats"
-        raise FixInput("expected a folder", where=str(root), hint=hint)
     base = root.resolve()
     files = []
     for path in sorted(root.rglob("*")):

@@ -10,7 +10,6 @@ import numpy as np
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage, ObygazeWarning
-from obygaze_features.core.files import is_workbook
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     TableRow,
@@ -30,7 +29,6 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Times,
     Values,
-    origin_of,
 )
 
 ARRAY = "clip"
@@ -103,13 +101,11 @@ def open_table(
         notes.append(f"columns that are no features were left out: {few(left_out, 5)}")
     return Reader(
         where=str(path),
-        origin=origin_of("xlsx" if is_workbook(path) else "csv", path),
         clip_ids=ids,
         movie_ids=films,
         columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(cells_of))))},
         notes=notes,
         times=times,
-        facts={"columns": ", ".join(cells_of)},
         feature_columns=[*cells_of],
     )
 

@@ -25,9 +25,7 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     clip_reader,
-    ids_in_films,
     name_by_shape,
-    origin_of,
     plain_files,
 )
 
@@ -39,7 +37,7 @@ def open_npy(root: Path) -> Reader:
         "if its rows are clips, make an npz in Python: np.savez('x.npz', clip_id=ids,"
         " clip=np.load('x.npy'))",
     )
-    return _open_tree("npy", root, [".npy"], _mapped, several="frames")
+    return _open_tree(root, [".npy"], _mapped, several="frames")
 
 
 def open_pth(root: Path) -> Reader:
@@ -51,7 +49,7 @@ def open_pth(root: Path) -> Reader:
         " clip_id=list(d), clip=np.stack([t.numpy() for t in d.values()]))",
     )
     load = partial(_tensor, torch)
-    return _open_tree("pth", root, [".pth", ".pt"], load, several="tokens")
+    return _open_tree(root, [".pth", ".pt"], load, several="tokens")
 
 
 def _require_folder(root: Path, hint: str) -> None:
@@ -64,7 +62,6 @@ def _require_folder(root: Path, hint: str) -> None:
 
 
 def _open_tree(
-    format: str,
     root: Path,
     suffixes: Sequence[str],
     open_file: Callable[[Path], Any],
@@ -73,31 +70,23 @@ def _open_tree(
 ) -> Reader:
     """Return the reader of a folder, and of the folders of films below it."""
     files = plain_files(root, suffixes)
-    file_of_clip = _clips_of(files)
-    folders = {file.parent for file in files}
-    n_of_film = Counter(folder.name for folder in folders)
-    film_of_clip = {}
-    for clip, file in file_of_clip.items():
-        film = file.parent.name
-        # Of two folders with one name nobody knows whether they are of one film.
-        if file.parent != root and n_of_film[film] == 1:
-            film_of_clip[clip] = film
-    origin = origin_of(format, root, files)
-    keys = {"array": file_of_clip}
-    reader = clip_reader(str(root), origin, keys, open_file, film_of_clip)
-    name_by_shape(reader, several)
-    return reader
-
-
-def _clips_of(files: Sequence[Path]) -> dict[str, Path]:
-    """Return files by clip: its name, with the name of the folder where two have one name."""
-    ids = ids_in_films([(file.parent.name, file.stem) for file in files])
-    file_of_clip: dict[str, Path] = {}
-    for clip, file in zip(ids, files, strict=True):
+    file_of_clip: dict[tuple[str, str], Path] = {}
+    for file in files:
+        clip = (file.parent.name, file.stem)
         first = file_of_clip.setdefault(clip, file)
         if first != file:
-            raise FixInput(f"two files for the clip {clip!r}", where=f"{first}, {file}")
-    return file_of_clip
+            raise FixInput(
+                f"two files for the clip {file.stem!r}", where=f"{first}, {file}"
+            )
+    reader = clip_reader(str(root), file_of_clip, {"array": file_of_clip}, open_file)
+    # Of two folders with one name nobody knows whether they are of one film.
+    folders = {file.parent for file in files}
+    n_of_name = Counter(folder.name for folder in folders)
+    films = {folder.name for folder in folders - {root} if n_of_name[folder.name] == 1}
+    reader.movie_ids = [film if film in films else "" for film, _ in file_of_clip]
+    reader.files = files
+    name_by_shape(reader, several)
+    return reader
 
 
 def _mapped(path: Path) -> Values:

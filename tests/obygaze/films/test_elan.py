@@ -236,7 +236,7 @@ def test_subtitles_are_no_marks_and_no_table(
     for command in (
         ("manifest", "import", "lake.srt", "-o", "s"),
         ("manifest", "import", "lake.srt", "--as", "table", "-o", "s"),
-        ("store", "import", "csv", "lake.srt", "-o", "s"),
+        ("store", "import", "lake.srt", "--as", "csv", "-o", "s"),
         ("manifest", "project", "lake.srt", "--every", "5"),
     ):
         done = call_obygaze(*command)

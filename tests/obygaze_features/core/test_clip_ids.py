@@ -67,7 +67,7 @@ def test_an_empty_list_of_clips_is_not_all_clips(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("x.npz", clip_id=["a-1", "a-2"], clip=np.ones((2, 3), np.float32))
-    import_features("npz", "x.npz", "films")
+    import_features("x.npz", "films")
     Path("none.txt").touch()
     words = ("store", "subset", "films", "--clips", "none.txt", "-o", "part")
     failed = call_obygaze(*words)

@@ -213,10 +213,10 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     subset(store, root / "stores" / "part", films=[FILM, "film-4"])
     subset(store, root / "stores" / "other", films=["film-4"])
     plan(root / "stores" / "again")
-    export_features(open_store(store), root / "out.npz", "npz")
-    export_features(open_store(store), root / "out.h5", "hdf5", arrays=["pooled"])
+    export_features(open_store(store), root / "out.npz")
+    export_features(open_store(store), root / "out.h5", arrays=["pooled"])
     other = open_store(root / "stores" / "other")
-    export_features(other, root / "other.npz", "npz")
+    export_features(other, root / "other.npz")
     for kind, name in (("runs", "run.json"), ("models", "model.json")):
         for of, text in (("with", seal), ("else", other.seal)):
             folder = root / kind / of
@@ -558,7 +558,7 @@ def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> N
 def test_what_was_made_of_a_part_is_told(store: Path, workspace: Workspace) -> None:
     part = workspace.root / "stores" / "part"
     subset(store, part, films=[FILM])
-    export_features(open_store(part), workspace.root / "part.npz", "npz")
+    export_features(open_store(part), workspace.root / "part.npz")
     run = workspace.root / "runs" / "r"
     run.mkdir(parents=True)
     (run / "run.json").write_text(json.dumps({"seal": open_store(part).seal}))
@@ -853,11 +853,11 @@ def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
     """In folders of any depth; what only names the clip is not searched."""
     root = workspace.root
     deep = root / "deep" / "er"
-    export_features(store, root / "deep" / "all.h5", "hdf5", arrays=["pooled"])
-    export_features(store, root / "deep" / "table", "parquet", arrays=["pooled"])
+    export_features(store, root / "deep" / "all.h5", arrays=["pooled"])
+    export_features(store, root / "deep" / "table", format="parquet", arrays=["pooled"])
     subset(store, deep / "nested", films=[FILM])
     subset(store, deep / "other", films=["film-4"])
-    export_features(deep / "other", deep / "other.npz", "npz")
+    export_features(deep / "other", deep / "other.npz")
     made_by = {"created_by": "obygaze 1", "files": {}}
     of_store = json.dumps({**made_by, "seal": open_store(store).seal})
     of_other = json.dumps({**made_by, "seal": open_store(deep / "other").seal})

@@ -75,6 +75,6 @@ def test_what_is_made_of_a_store_keeps_it(
     made_store(tmp_path / "all", some_rows(10), vectors())
     subset(tmp_path / "all", tmp_path / "part", clips=["tt0000100-001"])
     assert open_store(tmp_path / "part").default_array == "zoom"
-    export_features(tmp_path / "all", tmp_path / name, format)
-    import_features(format, tmp_path / name, tmp_path / "back")
+    export_features(tmp_path / "all", tmp_path / name, format=format)
+    import_features(tmp_path / name, tmp_path / "back")
     assert open_store(tmp_path / "back").default_array == "zoom"

@@ -51,7 +51,7 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
 def test_a_store_of_no_manifest_names_none(tmp_path: Path) -> None:
     """It was "of the manifest 'imported'", which no manifest may be called."""
     np.savez(tmp_path / "f.npz", clip_id=["a-1"], clip=np.ones((1, 3), np.float32))
-    import_features("npz", tmp_path / "f.npz", tmp_path / "s")
+    import_features(tmp_path / "f.npz", tmp_path / "s")
     page = str(describe_store(tmp_path / "s", workspace=tmp_path))
     card = (tmp_path / "s" / "README.md").read_text("utf-8")
     for text in (page, card):

@@ -78,9 +78,9 @@ WAYS = {
     "push": ("push", "{lab}/s", "{to}"),
     "subset": ("subset", "{lab}/s", "--array", "clip", "-o", "{to}"),
     "merge": ("merge", "{lab}/s", "{lab}/t", "-o", "{to}"),
-    "import": ("import", "npz", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
-    "npz": ("export", "npz", "{lab}/s", "{to}.npz"),
-    "parquet": ("export", "parquet", "{lab}/s", "{to}"),
+    "import": ("import", "{lab}/f.npz", "--array", "clip=X", "-o", "{to}"),
+    "npz": ("export", "{lab}/s", "{to}.npz"),
+    "parquet": ("export", "{lab}/s", "{to}", "--as", "parquet"),
 }
 
 
@@ -167,9 +167,9 @@ def test_a_disk_too_full_to_plan_on_is_left_clean(small_disk: Path) -> None:
     [
         ("store pull {store} -o copy", "data.zarr/clip/c.0.0"),
         ("store push {store} {there} --no-licence", "there/data.zarr/clip/c.0.0"),
-        ("store export npz {store} {there}.npz", "there.npz"),
-        ("store export parquet {store} {there}", "there"),
-        ("store import npz {npz} -o made", "stores/made"),
+        ("store export {store} {there}.npz", "there.npz"),
+        ("store export {store} {there} --as parquet", "there"),
+        ("store import {npz} -o made", "stores/made"),
     ],
 )
 def test_a_file_that_may_not_become_so_large_is_named(
@@ -204,7 +204,7 @@ def test_hdf5_tells_of_a_full_disk_like_the_others(
 
     # On a disk that is really full HDF5 keeps the file open, and the disk could not be unmounted.
     monkeypatch.setattr(h5py.Group, "create_dataset", full)
-    done = call_obygaze("store", "export", "hdf5", lab / "s", tmp_path / "f.h5")
+    done = call_obygaze("store", "export", lab / "s", tmp_path / "f.h5")
     assert done.code == 1
     assert "free space on the disk" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -214,7 +214,7 @@ def test_an_export_to_hdf5_asks_for_the_space_first(
     small_disk: Path, lab: Path
 ) -> None:
     """The HDF5 library ends the process where the disk becomes full."""
-    words = ("store", "export", "hdf5", lab / "s", small_disk / "f.h5")
+    words = ("store", "export", lab / "s", small_disk / "f.h5")
     full = call_obygaze(*words)
     assert full.code == 1
     assert "the file needs up to 1.0 MB, and 512.0 kB are free" in full.stderr

@@ -30,6 +30,7 @@ from obygaze_features.store.exporting import (
     export_features,
 )
 from obygaze_features.store.finding import read_origin
+from obygaze_features.store.formats import EXPORT_ENDINGS, WRITTEN
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
@@ -38,7 +39,7 @@ from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, Row
 
-FORMATS = ("npz", "hdf5", "parquet")
+FORMATS = [format.name for format in WRITTEN]
 NAMES = {"npz": "out.npz", "hdf5": "out.h5"}
 ARRAYS = (
     Array.of("clip", "float32", (4,)),
@@ -92,7 +93,7 @@ def exported(store: Store, folder: Path, format: Any, **options: Any) -> Path:
     target = folder / NAMES.get(format, f"out-{format}")
     if format == "parquet":
         pytest.importorskip("pyarrow")
-    export_features(store, target, format, **options)
+    export_features(store, target, format=format, **options)
     return target
 
 
@@ -132,7 +133,7 @@ def test_there_and_back(
 ) -> None:
     monkeypatch.setattr(exporting, "PIECE_BYTES", piece_bytes)
     target = exported(store, tmp_path, format, arrays=arrays)
-    import_features(format, target, tmp_path / "again", pool="none")
+    import_features(target, tmp_path / "again", keep_frames=True)
     check_equal(store, open_store(tmp_path / "again"), names)
 
 
@@ -275,17 +276,19 @@ def test_concepts_on_which_annotators_differ_are_not_known_in_a_table(
 
 def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     pytest.importorskip("pyarrow")
-    done = export_features(store, tmp_path / "out", "parquet", labels=a_manifest())
+    done = export_features(
+        store, tmp_path / "out", format="parquet", labels=a_manifest()
+    )
     assert done.warnings == ["5 clips of 6 without a level in the manifest films"]
     assert done.left_out == {"lake-2": Reason("failed", "damaged")}
     other = replace(a_manifest(), clips=(Clip("x", "x"),))
     with pytest.raises(FixInput, match="has none of the clips of this store"):
-        export_features(store, tmp_path / "other", "parquet", labels=other)
+        export_features(store, tmp_path / "other", format="parquet", labels=other)
     elsewhere = replace(a_manifest(), clips=(Clip("lake-0", "sea", level="S"),))
     with pytest.raises(Mismatch, match="'lake-0' is of the film 'sea' and of"):
-        export_features(store, tmp_path / "other", "parquet", labels=elsewhere)
+        export_features(store, tmp_path / "other", format="parquet", labels=elsewhere)
     with pytest.raises(FixUsage, match="labels are columns of parquet only"):
-        export_features(store, tmp_path / "x.npz", "npz", labels=a_manifest())
+        export_features(store, tmp_path / "x.npz", labels=a_manifest())
 
 
 @pytest.mark.parametrize(
@@ -324,14 +327,14 @@ def test_nothing_is_replaced_and_nothing_half_is_left(
     target = exported(store, out, format, arrays=["clip"])
     second = out / f"second-{target.name}"
     with pytest.raises(AlreadyThere):
-        export_features(store, target, format, arrays=["clip"])
+        export_features(store, target, format=format, arrays=["clip"])
 
     def fails(*_args: object) -> None:
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Store, "read", fails)
     with pytest.raises(OSError, match="the disk is full"):
-        export_features(store, second, format, arrays=["clip"])
+        export_features(store, second, format=format, arrays=["clip"])
     assert list(out.iterdir()) == [target]
 
 
@@ -347,31 +350,38 @@ def test_ids_that_would_lead_elsewhere_are_refused(tmp_path: Path, clip: str) ->
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     out = tmp_path / "out"
-    with pytest.raises(FixUsage, match="unknown format 'csv'"):
-        export_features(store, out, "csv")  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="unknown format 'mat'"):
+        export_features(store, out, format="mat")
+    for of_features, words in (("csv", {"format": "csv"}), ("'.csv'", {})):
+        name = tmp_path / "out.csv"
+        with pytest.raises(FixUsage, match=f"{of_features} is none") as raised:
+            export_features(store, name, **words)
+        assert "--as parquet for a folder" in str(raised.value.hint)
     with pytest.raises(NotFound, match="clips"):
-        export_features(store, tmp_path / "out.npz", "npz", arrays=["clips"])
+        export_features(store, tmp_path / "out.npz", arrays=["clips"])
     for format, ending in (("npz", ".npz"), ("hdf5", ".h5")):
-        with pytest.raises(FixUsage, match=f"an export to {format} ends with {ending}"):
-            export_features(store, out, format)  # type: ignore[arg-type]
+        with pytest.raises(FixUsage, match=f"format {format} ends with {ending}"):
+            export_features(store, out, format=format)
+        with pytest.raises(FixUsage, match="format parquet ends with"):
+            export_features(store, out.with_suffix(ending), format="parquet")
     of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
     with pytest.raises(FixUsage, match="no array has one vector a clip"):
-        export_features(of_tokens, out, "parquet")
+        export_features(of_tokens, out, format="parquet")
     levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
     with pytest.raises(FixUsage, match="'level' and the level of clips would be one"):
-        export_features(levels, out, "parquet")
+        export_features(levels, out, format="parquet")
     failed = [row._replace(status=FAILED, reason="x") for row in some_rows()]
     with pytest.raises(FixInput, match="no clip has features; nothing to export"):
-        export_features(stored(tmp_path / "f", failed), out, "parquet")
+        export_features(stored(tmp_path / "f", failed), out, format="parquet")
     assert not out.exists()
 
 
 def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
     pictures = (Array.of("pictures", "uint8", (2, 2, 3)), *ARRAYS[:1])
     private = stored(tmp_path / "p", some_rows(), pictures)
-    for format in FORMATS:
+    for ending in EXPORT_ENDINGS:
         with pytest.raises(FixUsage, match="pictures of films; it is private"):
-            export_features(private, tmp_path / "out", format, arrays=["clip"])  # type: ignore[arg-type]
+            export_features(private, tmp_path / f"out{ending}", arrays=["clip"])
     with pytest.raises(FixUsage, match="pictures of films"):
         published_table(private)
 
@@ -425,5 +435,5 @@ def test_any_ids_there_and_back(
     rows = [Row(clip, films[n % len(films)]) for n, clip in enumerate(clips)]
     store = stored(folder / "s", rows, ARRAYS[:1])
     target = exported(store, folder, format)
-    import_features(format, target, folder / "again")
+    import_features(target, folder / "again")
     check_equal(store, open_store(folder / "again"), {"clip": "clip"})

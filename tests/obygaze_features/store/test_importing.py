@@ -34,7 +34,7 @@ from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
 from obygaze_features.store.importing.clips import _as_ids
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.importing.formats import open_features
+from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import WITHDRAWN
@@ -50,9 +50,9 @@ def saved(path: Path, **arrays: Any) -> Path:
     return path
 
 
-def made(source: Any, path: Path, format: Any = "npz", **options: Any) -> Store:
+def made(source: Any, path: Path, **options: Any) -> Store:
     """Import files, and open the store."""
-    import_features(format, source, path, **options)
+    import_features(source, path, **options)
     return open_store(path)
 
 
@@ -93,8 +93,8 @@ def test_an_export_of_clips_without_films_has_none(tmp_path: Path, format: Any) 
     """A reader that fills in empty films would find one film of all clips."""
     store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
     out = tmp_path / {"npz": "x.npz", "hdf5": "x.h5", "parquet": "x"}[format]
-    export_features(store, out, format)
-    again = made(out, tmp_path / "t", format)
+    export_features(store, out, format=format)
+    again = made(out, tmp_path / "t")
     assert again.rows == store.rows
     assert again.record.manifest == store.record.manifest
     np.testing.assert_array_equal(values_of(again, "clip"), X)
@@ -111,7 +111,7 @@ def test_what_was_withdrawn_does_not_come_back_with_a_manifest(
     made(file, store)
     if is_export:
         file = tmp_path / "export.npz"
-        export_features(store, file, "npz")
+        export_features(store, file)
     subset(store, without=["lake-1"], reason="asked", workspace=tmp_path)
     clips = [Clip("lake-1", "lake"), Clip("lake-2", "lake")]
     manifest = a_manifest(clips)
@@ -135,7 +135,7 @@ def test_without_a_manifest_the_rows_are_those_of_the_file(tmp_path: Path) -> No
 def test_another_array_of_ids_is_named(tmp_path: Path) -> None:
     other = saved(tmp_path / "g.npz", clips=IDS, X=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
-        open_features("npz", other)
+        open_features(other)
     assert str(caught.value.hint).endswith("--array clip=X --id-key clips")
     store = made(other, tmp_path / "s", id_key="clips")
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
@@ -146,10 +146,10 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     assert made(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
     file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
     with pytest.raises(FixInput, match="2 of 3 clips have no film: tt02-9, tt01-001"):
-        import_features("npz", file, tmp_path / "t")
+        import_features(file, tmp_path / "t")
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
-        import_features("npz", file, tmp_path / "u")
+        import_features(file, tmp_path / "u")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_an_experiment_comes_next_where_the_clips_allow_one(
     arrays = {"clip" if len(shape) == 2 else "frames": "frames"}
     manifest = Manifest("films", header, tuple(clips))
     path = tmp_path / "s"
-    done = import_features("npz", file, path, arrays=arrays, manifest=manifest)
+    done = import_features(file, path, arrays=arrays, manifest=manifest)
     command = expected.replace("STORE", str(path))
     assert done.notes[-1] == f"next: obygaze {command}"
 
@@ -198,7 +198,7 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
         Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")
     ]
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    done = import_features("npz", file, tmp_path / "s", manifest=a_manifest(clips))
+    done = import_features(file, tmp_path / "s", manifest=a_manifest(clips))
     assert done.failed == {"tt02-8": "not in the files"}
     assert done.not_in_manifest == ["tt02-010", "tt01-001"]
     others = "2 clips of the files not in the manifest: tt02-010, tt01-001"
@@ -210,8 +210,8 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
     counts = "1 with features, 1 without features"
     assert counts in describe(store)
     assert counts in str(verify(tmp_path / "s"))
-    export_features(tmp_path / "s", tmp_path / "out.npz", "npz")
-    again = import_features("npz", tmp_path / "out.npz", tmp_path / "again")
+    export_features(tmp_path / "s", tmp_path / "out.npz")
+    again = import_features(tmp_path / "out.npz", tmp_path / "again")
     assert "1 clip without features" in str(again.notes)
     assert [row.status for row in store.rows] == ["ok", "failed"]
     assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
@@ -219,7 +219,7 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
     np.testing.assert_array_equal(values_of(store, "clip", ["tt02-9"]), X[1:2])
     others = a_manifest([Clip("b-1", "b")])
     with pytest.raises(FixInput, match="none of the clips of the manifest"):
-        import_features("npz", file, tmp_path / "t", manifest=others)
+        import_features(file, tmp_path / "t", manifest=others)
     assert not (tmp_path / "t").exists()
 
 
@@ -236,14 +236,14 @@ def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
     with pytest.raises(
         FixInput, match="1 clip id in several rows of the files: Juno_3"
     ):
-        import_features("npz", twice, tmp_path / "t", manifest=a_manifest(clips))
+        import_features(twice, tmp_path / "t", manifest=a_manifest(clips))
 
 
 def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     values = np.array([[1, 2], [np.nan, 1], [1e300, 1], [0, 0], [1e-60, 0], [1e-60, 1]])
     ids = [f"a-{number}" for number in range(6)]
     file = saved(tmp_path / "f.npz", clip_id=ids, X=values)
-    done = import_features("npz", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     assert list(done.failed) == ["a-1", "a-2", "a-4"]
     assert "NaN or infinity" in done.failed["a-1"]
     assert "too large for float32" in done.failed["a-2"]
@@ -253,7 +253,7 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     assert store.rows[1].reason == done.failed["a-1"]
     with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
         bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
-        import_features("npz", bad, tmp_path / "t")
+        import_features(bad, tmp_path / "t")
 
 
 def test_a_piece_without_a_usable_row(
@@ -263,7 +263,7 @@ def test_a_piece_without_a_usable_row(
     values = np.ones((3, 4), np.float32)
     values[1, 2] = np.nan
     file = saved(tmp_path / "f.npz", clip_id=["a-1", "a-2", "a-3"], X=values)
-    assert list(import_features("npz", file, tmp_path / "s").failed) == ["a-2"]
+    assert list(import_features(file, tmp_path / "s").failed) == ["a-2"]
 
 
 def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
@@ -290,10 +290,6 @@ def test_bytes_in_any_order_are_the_same_numbers(
     np.testing.assert_array_equal(values_of(made(file, tmp_path / "s"), "clip", IDS), X)
 
 
-def expected_pooling(pool: str) -> str:
-    return "mean over all" if pool.endswith("mean") else "maximum over all"
-
-
 def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) -> None:
     tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
@@ -308,40 +304,44 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         [fsum(v) / 10 for v in zip(*clip.reshape(10, 4).tolist(), strict=True)]
         for clip in tokens
     ]
-    for pool, expected in (("only", largest), ("only-mean", means)):
+    last = tokens.reshape(3, 10, 4)[:, -1]
+    words = {"max": "maximum", "mean": "mean", "last": "last"}
+    for pool, expected in (("last", last), ("max", largest), ("mean", means)):
         store = made(file, tmp_path / pool, pool=pool)
         # `run` looks for this name.
         assert [array.name for array in store.record.arrays] == ["pooled"]
         found = values_of(store, "pooled", IDS)
         np.testing.assert_array_equal(found, np.array(expected, np.float32))
-        done = import_features("npz", file, tmp_path / f"{pool}-said", pool=pool)
-        kind = "mean" if pool == "only-mean" else "maximum"
+        done = import_features(file, tmp_path / f"{pool}-said", pool=pool)
+        kind = words[pool]
         assert str(done).endswith(f"pooled [4] ({kind} of up to 10 vectors)")
-        assert expected_pooling(pool) in store.recipe.facts["pooling"]
-    store = made(file, tmp_path / "n", pool="only-mean", arrays={"mine": "tokens"})
+        assert store.recipe.facts["pooling"].startswith(f"{kind} over all tokens")
+    store = made(file, tmp_path / "n", pool="mean", arrays={"mine": "tokens"})
     np.testing.assert_array_equal(values_of(store, "mine", IDS), found)
-    store = made(file, tmp_path / "d", pool="also-mean")
+    store = made(file, tmp_path / "d", pool="mean", keep_frames=True)
     found = values_of(store, "pooled", IDS)
     np.testing.assert_array_equal(found, np.array(means, np.float32))
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
     pooled = saved(tmp_path / "g.npz", clip_id=IDS, tokens=tokens, pooled=X)
     with pytest.raises(FixInput, match="'pooled' exists already"):
-        import_features("npz", pooled, tmp_path / "c", pool="also")
+        import_features(pooled, tmp_path / "c", pool="max", keep_frames=True)
     # It was the maximum.
     unknown: Any = "average"
     with pytest.raises(FixUsage, match="unknown pool 'average'") as raised:
-        import_features("npz", file, tmp_path / "e", pool=unknown)
-    assert raised.value.hint == "one of none, also, only, also-mean, only-mean"
+        import_features(file, tmp_path / "e", pool=unknown)
+    assert raised.value.hint == "one of mean, max, last"
 
 
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
     several = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=several, tokens=several + 1)
     with pytest.raises(FixInput, match="only one can become 'pooled': frames, tokens"):
-        import_features("npz", file, tmp_path / "s", pool="also")
-    store = made(file, tmp_path / "s", pool="also", arrays={"tokens": "tokens"})
+        import_features(file, tmp_path / "s", pool="max", keep_frames=True)
+    store = made(
+        file, tmp_path / "s", pool="max", keep_frames=True, arrays={"tokens": "tokens"}
+    )
     np.testing.assert_array_equal(values_of(store, "pooled", IDS), several[:, 1] + 1)
-    store = made(file, tmp_path / "t", pool="only")
+    store = made(file, tmp_path / "t", pool="max")
     np.testing.assert_array_equal(values_of(store, "frames", IDS), several[:, 1])
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
 
@@ -361,7 +361,7 @@ def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
     stores = []
     for name, more in (("a", {}), ("b", {"mask": [[1, 0]] * 3})):
         file = saved(tmp_path / f"{name}.npz", **arrays, **more)
-        stores.append(made(file, tmp_path / name, pool="only", backbone="x-clip"))
+        stores.append(made(file, tmp_path / name, pool="max", backbone="x-clip"))
     assert [values_of(store, "pooled", IDS)[0, 0] for store in stores] == [9, 1]
     assert stores[0].fingerprint != stores[1].fingerprint
 
@@ -370,14 +370,14 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     frames = np.ones((3, 2, 4), np.float32)
     mask = [[1, 1], [1, 0], [2, 1]]
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
-    done = import_features("npz", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
 
 
 def test_a_target_below_a_file_is_refused(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     with pytest.raises(FixUsage, match="expected a folder, got a file") as caught:
-        import_features("npz", file, file / "s")
+        import_features(file, file / "s")
     assert caught.value.where == str(file)
 
 
@@ -400,9 +400,9 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     assert read_terms(card) == ("CC0-1.0", "Doe (2026).")
     assert b"Stated at the import: " in card
     with pytest.raises(FixUsage, match="'origin' is recorded by the import itself"):
-        import_features("npz", file, tmp_path / "t", facts={"origin": "here"})
+        import_features(file, tmp_path / "t", facts={"origin": "here"})
     with pytest.raises(AlreadyThere):
-        import_features("npz", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
 
 
 def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -> None:
@@ -422,19 +422,19 @@ def test_an_import_says_at_once_that_no_other_store_can_be_scored(
 ) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     for options in ({}, {"backbone": "x-clip"}):
-        done = import_features("npz", file, tmp_path / f"s{len(options)}", **options)
+        done = import_features(file, tmp_path / f"s{len(options)}", **options)
         said = [note for note in done.notes if "no other store" in note]
         assert len(said) == (not options)
         assert all("--backbone NAME" in note for note in said)
     # A blank is no name: all imports would have the recipe of it.
-    blank = import_features("npz", file, tmp_path / "blank", backbone=" ")
+    blank = import_features(file, tmp_path / "blank", backbone=" ")
     assert any("no other store" in note for note in blank.notes)
 
 
 def test_an_error_names_the_store_and_not_what_is_built_of_it(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     with pytest.raises(FixInput, match="'X' cannot be the name of an array") as caught:
-        import_features("npz", file, tmp_path / "s", arrays={"X": "X"})
+        import_features(file, tmp_path / "s", arrays={"X": "X"})
     assert caught.value.where == str(tmp_path / "s")
 
 
@@ -447,7 +447,6 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     stated = {"backbone": "x-clip", "facts": {"frames": "8"}}
     one = made(first, tmp_path / "one", **stated)
     import_features(
-        "hdf5",
         tmp_path / "g.h5",
         tmp_path / "two",
         arrays={"clip": "model/features"},
@@ -462,7 +461,7 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     for name, changed in (
         ("backbone", {"backbone": "x-clip-l"}),
         ("fact", {"facts": {"frames": "16"}}),
-        ("pool", {"pool": "only"}),
+        ("pool", {"pool": "max"}),
     ):
         other = made(first, tmp_path / name, **{**stated, **changed})
         assert other.fingerprint != one.fingerprint
@@ -483,7 +482,7 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
 def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
     tmp_path: Path, arrays: dict[str, np.ndarray], names: list[str]
 ) -> None:
-    opened = open_features("npz", saved(tmp_path / "f.npz", clip_id=IDS, **arrays))
+    opened = open_features(saved(tmp_path / "f.npz", clip_id=IDS, **arrays))
     assert sorted(opened.columns) == names
     if "mean" in arrays:
         assert opened.notes == [
@@ -498,7 +497,7 @@ def test_what_is_left_out_is_said_with_the_reason(tmp_path: Path) -> None:
         "whole": X.astype("int64"),
         "words": np.array([["a"], ["b"], ["c"]]),
     }
-    opened = open_features("npz", saved(tmp_path / "f.npz", clip_id=IDS, x=X, **arrays))
+    opened = open_features(saved(tmp_path / "f.npz", clip_id=IDS, x=X, **arrays))
     assert opened.notes == [
         "complex was left out: it holds complex64, not real numbers",
         "few was left out: its shape is [2, 3], without a row for each of the 3 ids",
@@ -510,7 +509,7 @@ def test_what_is_left_out_is_said_with_the_reason(tmp_path: Path) -> None:
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, c3d=X, c3d_features=X + 1)
     with pytest.raises(FixInput, match="'c3d' and 'c3d_features' would both be"):
-        open_features("npz", file)
+        open_features(file)
     store = made(file, tmp_path / "s", arrays={"p": "c3d", "q": "c3d_features"})
     np.testing.assert_array_equal(values_of(store, "q", IDS), X + 1)
 
@@ -550,7 +549,7 @@ def test_bad_files_are_refused_in_words(
     file = saved(tmp_path / "f.npz", **arrays)
     chosen = {"clip": "X"} if "X" in arrays else {}
     with pytest.raises((FixInput, Corrupt), match=words):
-        import_features("npz", file, tmp_path / "s", arrays=chosen)
+        import_features(file, tmp_path / "s", arrays=chosen)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -578,7 +577,7 @@ def test_an_array_that_lies_about_its_size_takes_no_memory(
 ) -> None:
     file = with_array(tmp_path / "f.npz", npy(shape, bytes(100)))
     with pytest.raises(Corrupt, match="shorter than its shape"):
-        open_features("npz", file)
+        open_features(file)
 
 
 def test_what_does_not_fit_on_the_disk_is_not_unpacked(
@@ -591,7 +590,7 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(
     with pytest.raises(
         FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
     ):
-        import_features("npz", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -605,14 +604,14 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(Corrupt, match="cannot be read"):
-        import_features("npz", file, tmp_path / "t")
+        import_features(file, tmp_path / "t")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY"])
 def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.npz").write_bytes(content)
     with pytest.raises(Corrupt, match="npz"):
-        open_features("npz", tmp_path / "f.npz")
+        open_features(tmp_path / "f.npz")
 
 
 def test_files_that_change_meanwhile_are_refused(
@@ -630,15 +629,15 @@ def test_files_that_change_meanwhile_are_refused(
 
     monkeypatch.setattr(features, "ImportedRows", Changed)
     with pytest.raises(Corrupt, match="changed while they were imported: tt0"):
-        import_features("npz", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="unknown format 'mat'"):
-        open_features("mat", tmp_path)  # type: ignore[arg-type]
+        open_features(tmp_path, format="mat")
     with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
-        open_features("npy", tmp_path, id_key="names")
+        open_features(tmp_path, format="npy", id_key="names")
 
 
 @settings(max_examples=30)
@@ -669,7 +668,7 @@ def test_rows_in_any_order_are_found(
         patch.setattr(reader, "MOST_BYTES", most_bytes)
         if not usable:
             with pytest.raises(FixInput):
-                import_features("npz", file, folder / "s", manifest=manifest)
+                import_features(file, folder / "s", manifest=manifest)
             return
         store = made(file, folder / "s", manifest=manifest)
     assert store.clip_ids.tolist() == names
@@ -686,7 +685,7 @@ def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         dtype = "float16" if number < 3 else "float32"
         np.save(folder / f"m-{number}.npy", np.full((3, 4), 1 / 3, dtype))
-    store = made(tmp_path / "npy", tmp_path / "s", "npy")
+    store = made(tmp_path / "npy", tmp_path / "s")
     assert store.array("frames").dtype == "float32"
     np.testing.assert_array_equal(
         store.read("frames", [0, 4])[:, 0, 0],
@@ -705,7 +704,7 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     }
     ids = [f"m-{number}" for number in range(75)]
     file = saved(tmp_path / "f.npz", clip_id=ids, **arrays)
-    done = import_features("npz", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     found = {line.partition(" rows")[0] for line in done.warnings}
     assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
     assert "zeros" in done.warnings[0]
@@ -734,7 +733,7 @@ def test_a_film_that_contradicts_the_manifest_is_refused(
             (file / film).mkdir(parents=True)
             np.save(file / film / f"{clip}.npy", vector)
     with pytest.raises(Mismatch) as error:
-        import_features(format, file, tmp_path / "s", manifest=manifest)
+        import_features(file, tmp_path / "s", manifest=manifest)
     assert error.value.message == (
         "1 clip of the files is not what the manifest has under the same id: '2' is of the film"
         " 'brug' and of 'alba'"
@@ -745,7 +744,7 @@ def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
     manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
     films = ["alba", "", ""]
     file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
-    notes = import_features("npz", file, tmp_path / "s", manifest=manifest).notes
+    notes = import_features(file, tmp_path / "s", manifest=manifest).notes
     assert [note for note in notes if "ids alone" in note] == [
         "2 clips matched by the ids alone: the files have no movie_id, start_s or end_s that the"
         " manifest has too"
@@ -756,11 +755,9 @@ def test_an_export_of_clips_without_films_matches_by_the_ids_alone(
     tmp_path: Path,
 ) -> None:
     store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    export_features(store, tmp_path / "out.npz", "npz")
+    export_features(store, tmp_path / "out.npz")
     manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
-    done = import_features(
-        "npz", tmp_path / "out.npz", tmp_path / "t", manifest=manifest
-    )
+    done = import_features(tmp_path / "out.npz", tmp_path / "t", manifest=manifest)
     assert "3 clips matched by the ids alone" in " ".join(done.notes)
     again = open_store(tmp_path / "t")
     assert set(again.movie_ids.tolist()) == {"alba"}
@@ -775,15 +772,15 @@ def test_an_old_file_brings_no_withdrawn_clip_back(
     manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
     options: dict[str, Any] = {"manifest": manifest} if with_manifest else {}
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_features("npz", file, "s", workspace=tmp_path, **options)
+    import_features(file, "s", workspace=tmp_path, **options)
     if of == "export":
-        export_features(tmp_path / "stores" / "s", tmp_path / "out.npz", "npz")
+        export_features(tmp_path / "stores" / "s", tmp_path / "out.npz")
         file = tmp_path / "out.npz"
     # Without a manifest, nobody says which clips are of this film.
     names = ["tt02"] if with_manifest else IDS[:2]
     subset("s", without=names, reason="asked for", workspace=tmp_path)
     shutil.rmtree(next((tmp_path / "stores").glob("s.before-*")))
-    again = import_features("npz", file, "again", workspace=tmp_path, **options)
+    again = import_features(file, "again", workspace=tmp_path, **options)
     assert again.withdrawn == IDS[:2]
     assert again.n_ok == 1
     store = open_store("again", workspace=tmp_path)
@@ -796,7 +793,7 @@ def test_an_old_file_brings_no_withdrawn_clip_back(
     assert X[2].tobytes() in written
     # Of other files nobody knows it; that is said.
     other = saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1)
-    (warning,) = import_features("npz", other, "other", workspace=tmp_path).warnings
+    (warning,) = import_features(other, "other", workspace=tmp_path).warnings
     assert warning.startswith(
         "tt02-010, tt02-9 (2 clips) were withdrawn from again, s,"
     )
@@ -854,7 +851,7 @@ def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
     features = np.arange(24, dtype=np.float32).reshape(12, 2)
     films = {"movie_id": ["lake"] * 12} if states_film else {}
     file = saved(tmp_path / "f.npz", clip_id=theirs, X=features, **films)
-    done = import_features("npz", file, tmp_path / "s", manifest=manifest)
+    done = import_features(file, tmp_path / "s", manifest=manifest)
     assert done.n_ok == n_found
     assert len(done.failed) == len(done.not_in_manifest) == 12 - n_found
     is_said = "writes numbers in another way (1 or 01)" in " ".join(done.warnings)
@@ -873,7 +870,7 @@ def test_left_over_clips_of_other_films_are_no_other_numbers(tmp_path: Path) -> 
     file = saved(
         tmp_path / "f.npz", clip_id=[1, 3, 4], movie_id=["lake", "sea", "sea"], X=X
     )
-    done = import_features("npz", file, tmp_path / "s", manifest=manifest)
+    done = import_features(file, tmp_path / "s", manifest=manifest)
     assert done.not_in_manifest == ["4"] and [*done.failed] == ["2"]
     assert not done.warnings
 
@@ -887,7 +884,7 @@ def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> Non
     manifest = a_manifest([Clip(clip, "lake", video="film.mp4")])
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
     with pytest.raises(FixInput, match="have none of the clips") as error:
-        import_features("npz", file, tmp_path / "s", manifest=manifest)
+        import_features(file, tmp_path / "s", manifest=manifest)
     assert f"the most similar one of the manifest '{clip}'" in error.value.message
 
 

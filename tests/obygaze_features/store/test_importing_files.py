@@ -18,15 +18,14 @@ import numpy as np
 import pytest
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import read_origin
 from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.importing.formats import open_features
-from obygaze_features.store.importing.reader import ORIGIN_KEY
+from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.texts import read_texts
 
@@ -34,9 +33,9 @@ A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 V = A[0]
 
 
-def made(format: Any, source: Any, path: Path, **options: Any) -> Store:
+def made(source: Any, path: Path, **options: Any) -> Store:
     """Import files, and open the store."""
-    import_features(format, source, path, **options)
+    import_features(source, path, **options)
     return open_store(path)
 
 
@@ -68,7 +67,7 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
 
 def test_one_data_set_a_video_as_mad_has_it(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"2738": A, "9": A + 10})
-    store = made("hdf5", file, tmp_path / "s")
+    store = made(file, tmp_path / "s")
     assert store.clip_ids.tolist() == ["2738", "9"]
     np.testing.assert_array_equal(values_of(store, "frames", ["2738"])[0], A)
 
@@ -79,11 +78,11 @@ def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
         content[f"video_{i}/features"] = A + i
         content[f"video_{i}/n_frames"] = 15 * i
     file = hdf5(tmp_path / "f.h5", content)
-    store = made("hdf5", file, tmp_path / "s", arrays={"frames": "{id}/features"})
+    store = made(file, tmp_path / "s", arrays={"frames": "{id}/features"})
     assert store.clip_ids.tolist() == ["video_1", "video_10", "video_2"]
     np.testing.assert_array_equal(values_of(store, "frames"), [A + 1, A + 10, A + 2])
     prefixed = hdf5(tmp_path / "g.h5", {"v_a/c3d": A[0], "v_b/c3d": A[1], "x": A})
-    store = made("hdf5", prefixed, tmp_path / "t", arrays={"c3d": "v_{id}/c3d"})
+    store = made(prefixed, tmp_path / "t", arrays={"c3d": "v_{id}/c3d"})
     assert store.clip_ids.tolist() == ["a", "b"]
 
 
@@ -91,7 +90,7 @@ def test_a_group_for_each_expert(tmp_path: Path) -> None:
     content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
     file = hdf5(tmp_path / "f.h5", content)
     paths = {"s3d": "features.s3d/{id}", "audio": "features.audio/{id}"}
-    done = import_features("hdf5", file, tmp_path / "s", arrays=paths)
+    done = import_features(file, tmp_path / "s", arrays=paths)
     assert done.arrays == {"s3d": (3, 2), "audio": (2,)}
     assert done.failed == {"b": "nothing under 'features.audio/b'"}
 
@@ -104,20 +103,19 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         halves = np.stack([A, A * 2, A * 3]).astype(np.float16)
         file.create_dataset("tokens", data=halves, compression="gzip", chunks=(1, 3, 2))
         file["mean"] = A.mean(axis=0)
-    store = made("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    store = made(tmp_path / "f.h5", tmp_path / "s")
     assert set(store.feature_arrays) == {"clip", "tokens"}
     # They have the ids that a manifest gives them.
     clips = ["m-2", "e-10", "m-1"]
     np.testing.assert_array_equal(values_of(store, "clip", clips), A)
     np.testing.assert_array_equal(values_of(store, "tokens", clips), halves)
     file = hdf5(tmp_path / "g.h5", {"g/ids": np.array([3, 20, 1]), "g/features": A})
-    store = made(
-        "hdf5", file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids"
-    )
+    store = made(file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids")
     assert store.clip_ids.tolist() == ["3", "20", "1"]
-    with pytest.raises(FixInput, match="nothing under 'none'") as caught:
-        open_features("hdf5", file, {"clip": "none"}, id_key="g/ids")
-    assert "arrays are in g (features, ids)" in str(caught.value.hint)
+    with pytest.raises(FixInput, match="no array 'none'"):
+        open_features(file, {"clip": "none"}, id_key="g/ids")
+    with pytest.raises(FixInput, match="'g' is a group, not an array"):
+        open_features(file, {"clip": "g"}, id_key="g/ids")
 
 
 def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) -> None:
@@ -132,7 +130,7 @@ def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) 
     options = {"manifest": manifest, "id_key": None}
     arrays = {"clip": "{film}/{id}"}
     with pytest.raises(FixInput) as caught:
-        made("hdf5", file, tmp_path / "s", arrays=arrays, **options)
+        made(file, tmp_path / "s", arrays=arrays, **options)
     problem = (
         "is '37°2 le matin-clip_01', the most similar one of the manifest '37_2_le"
     )
@@ -140,7 +138,7 @@ def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) 
     assert "clip='{film}/clip_{id}'" in str(caught.value.hint)
     # What the hint says is enough.
     arrays = {"clip": "{film}/clip_{id}"}
-    store = made("hdf5", file, tmp_path / "s", arrays=arrays, **options)
+    store = made(file, tmp_path / "s", arrays=arrays, **options)
     assert [row.clip_id for row in store.rows if row.is_ok] == [*films][1:]
 
 
@@ -150,16 +148,8 @@ def manifest_of(clips: Mapping[str, str]) -> Manifest:
     return Manifest("m", Header("x", {}), rows)
 
 
-# Of each layout, the keys of the array and its ids, and what a hint says is there.
-OF_FILMS = {
-    "clips": ({"clip": "{film}/{id}"}, None, "alba (alba-000, alba-001 and 1 more)"),
-    "ids": ({"clip": "{film}/x"}, "{film}/ids", "alba (ids, x)"),
-}
-
-
-@pytest.mark.parametrize("layout", OF_FILMS)
 @pytest.mark.parametrize("are_numbered", [False, True])
-def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) -> None:
+def test_a_group_for_each_film(tmp_path: Path, are_numbered: bool) -> None:
     content: dict[str, Any] = {}
     vectors = {}
     film_of_clip = {}
@@ -171,64 +161,49 @@ def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) 
         clips = [f"{film_id}-{name}" for name in names]
         vectors.update(zip(clips, rows, strict=True))
         film_of_clip.update(dict.fromkeys(clips, film_id))
-        if not are_numbered:
-            names = clips
-        content |= (
-            {f"{film}/{name}": row for name, row in zip(names, rows, strict=True)}
-            if layout == "clips"
-            else {f"{film}/ids": names, f"{film}/x": rows}
-        )
+        for name, row in zip(names if are_numbered else clips, rows, strict=True):
+            content[f"{film}/{name}"] = row
     file = hdf5(tmp_path / "f.h5", content)
-    arrays, id_key, there = OF_FILMS[layout]
+    arrays = {"clip": "{film}/{id}"}
     with pytest.raises(FixInput) as caught:
-        open_features("hdf5", file)
+        open_features(file)
     assert "--array clip='{film}/{id}'" in str(caught.value.hint)
-    if not are_numbered:
-        assert there in str(caught.value.hint)
-    store = made("hdf5", file, tmp_path / "s", arrays=arrays, id_key=id_key)
+    store = made(file, tmp_path / "s", arrays=arrays)
     assert {row.clip_id: row.movie_id for row in store.rows} == film_of_clip
     for clip, vector in vectors.items():
         np.testing.assert_array_equal(values_of(store, "clip", [clip])[0], vector)
-    matched = made(
-        "hdf5",
-        file,
-        tmp_path / "t",
-        arrays=arrays,
-        id_key=id_key,
-        manifest=manifest_of(film_of_clip),
-    )
+    manifest = manifest_of(film_of_clip)
+    matched = made(file, tmp_path / "t", arrays=arrays, manifest=manifest)
     np.testing.assert_array_equal(
         values_of(matched, "clip", list(vectors)), list(vectors.values())
     )
 
 
-def test_films_whose_ids_do_not_fit_are_refused_and_those_without_ids_are_said(
-    tmp_path: Path,
-) -> None:
-    content = {"a/ids": ["1", "2", "3"], "a/x": A, "meta/year": 1960}
-    file = hdf5(tmp_path / "f.h5", content)
-    options: Any = {"id_key": "{film}/ids"}
-    reader = open_features("hdf5", file, {"clip": "{film}/x"}, **options)
-    assert reader.notes == ["not read, as {film}/ids is not there: meta"]
-    assert reader.clip_ids == ["1", "2", "3"]
-    for arrays in ({}, {"clip": "a/x"}):
-        with pytest.raises(FixInput, match="must be in each --array"):
-            open_features("hdf5", file, arrays, **options)
-    with pytest.raises(FixInput, match=r"'a/x' must contain \{id\} once"):
-        open_features("hdf5", file, {"clip": "{film}/x"})
-    file = hdf5(tmp_path / "g.h5", {"a/ids": ["1", "2"], "a/x": A})
-    with pytest.raises(FixInput, match="expected 2 rows, one for each id"):
-        open_features("hdf5", file, {"clip": "{film}/x"}, **options)
-    file = hdf5(tmp_path / "h.h5", {"a/ids": ["1", "2", "1"], "a/x": A})
-    with pytest.raises(FixInput, match="'a/ids' has '1' twice"):
-        open_features("hdf5", file, {"clip": "{film}/x"}, **options)
+def test_the_times_of_a_group_a_film_are_read(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "g.h5", {"a/1": A[0], "a/2": A[1], "b/1": A[2]})
+    with h5py.File(file, "a") as opened:
+        opened["a/2"].attrs["end_s"] = 4.5
+    reader = open_features(file, {"clip": "{film}/{id}"})
+    assert list(reader.clip_ids) == ["a-1", "a-2", "b-1"]
+    assert list(reader.movie_ids) == ["a", "a", "b"]
+    none = (None, None)
+    assert list(reader.times) == [none, (None, 4.5), none]
+
+
+def test_an_array_of_a_film_with_ids_is_refused(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a/ids": ["1", "2", "3"], "a/x": A})
+    with pytest.raises(FixInput, match="one array has the rows of all films"):
+        open_features(file, {"clip": "{film}/x"}, id_key="{film}/ids")
+    for arrays in ({"clip": "{film}/x"}, {"one": "{film}/{id}", "two": "a/x"}):
+        with pytest.raises(FixInput, match=r"must contain \{(id|film)\} once"):
+            open_features(file, arrays)
 
 
 def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["features"] = np.ones((100, 16), np.float32)
     with pytest.raises(FixInput, match="one array 'features', and no ids") as caught:
-        open_features("hdf5", tmp_path / "f.h5")
+        open_features(tmp_path / "f.h5")
     assert "--id-key" in str(caught.value.hint)
 
 
@@ -239,7 +214,7 @@ def test_films_of_clips_are_attributes(tmp_path: Path, names: tuple[Any, Any]) -
         for number, film in enumerate([alba, alba, brug]):
             file[f"s{number}"] = np.ones(4, np.float32)
             file[f"s{number}"].attrs["movie_id"] = film
-    store = made("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    store = made(tmp_path / "f.h5", tmp_path / "s")
     expected = [name if isinstance(name, str) else f"{int(name)}" for name in names]
     assert store.movie_ids.tolist() == [expected[0], *expected]
 
@@ -247,14 +222,14 @@ def test_films_of_clips_are_attributes(tmp_path: Path, names: tuple[Any, Any]) -
 def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
     with pytest.raises(FixInput, match="frames has 2 shapes") as caught:
-        import_features("hdf5", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
     shapes = "1 clip of (3, 2), such as a; 2 clips of (2,), such as b"
     assert shapes in str(caught.value)
     clips = (Clip("b", "m"), Clip("c", "m"))
     manifest = Manifest("m", Header("x", {}), clips)
-    store = made("hdf5", file, tmp_path / "m", manifest=manifest)
+    store = made(file, tmp_path / "m", manifest=manifest)
     np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
-    store = made("hdf5", file, tmp_path / "s", pool="only")
+    store = made(file, tmp_path / "s", pool="max")
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
 
 
@@ -262,14 +237,14 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     clips = {f"v{i}": np.arange(2.0 * i).reshape(i, 2) for i in range(1, 5)}
     file = hdf5(tmp_path / "f.h5", clips)
     with pytest.raises(FixInput, match="frames has 4 shapes") as caught:
-        import_features("hdf5", file, tmp_path / "s")
-    assert "--pool only" in str(caught.value.hint)
+        import_features(file, tmp_path / "s")
+    assert "--pool max" in str(caught.value.hint)
     assert "1 clip of (3, 2), such as v3" in caught.value.details
-    store = made("hdf5", file, tmp_path / "s", pool="only")
+    store = made(file, tmp_path / "s", pool="max")
     assert values_of(store, "pooled").tolist() == [
         [2 * i - 2, 2 * i - 1] for i in range(1, 5)
     ]
-    store = made("hdf5", file, tmp_path / "mean", pool="only-mean")
+    store = made(file, tmp_path / "mean", pool="mean")
     # The mean of 0, 2, ..., 2 i - 2 is i - 1.
     assert values_of(store, "pooled").tolist() == [[i - 1, i] for i in range(1, 5)]
 
@@ -292,11 +267,11 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
             external = [(str(tmp_path / "raw"), 0, 24)]
             file.create_dataset("b", (3, 2), "f4", external=external)
     with pytest.raises(Corrupt, match=r"is a link|other files") as caught:
-        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+        import_features(tmp_path / "f.h5", tmp_path / "s")
     assert caught.value.exit_code == 4
-    with pytest.raises(FixInput, match="expected a list"):
+    with pytest.raises(Corrupt, match=r"is a link|other files"):
         words = {"arrays": {"frames": "b"}, "id_key": "a"}
-        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s", **words)
+        import_features(tmp_path / "f.h5", tmp_path / "s", **words)
     assert not (tmp_path / "s").exists()
 
 
@@ -307,9 +282,9 @@ def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None
     with h5py.File(file, "a") as handle:
         handle[name] = h5py.ExternalLink(str(tmp_path / "secret"), "/x")
     with pytest.raises(Corrupt, match="is a link"):
-        import_features("hdf5", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
     with pytest.raises(Corrupt, match="is a link"):
-        open_features("hdf5", file, id_key=name)
+        open_features(file, id_key=name)
 
 
 def test_a_link_is_not_followed_to_a_mask(tmp_path: Path) -> None:
@@ -319,7 +294,7 @@ def test_a_link_is_not_followed_to_a_mask(tmp_path: Path) -> None:
         handle["b"] = h5py.ExternalLink(str(secret), "/x")
     with pytest.raises(Corrupt, match="is a link"):
         options = {"arrays": {"frames": "{id}/features"}}
-        import_features("hdf5", file, tmp_path / "s", **options)
+        import_features(file, tmp_path / "s", **options)
 
 
 def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
@@ -328,13 +303,13 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
     with pytest.raises(Corrupt, match="of memory, this machine has"):
-        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+        import_features(tmp_path / "f.h5", tmp_path / "s")
     # The chunks are never written, so that a read gives fill values.
     with h5py.File(tmp_path / "g.h5", "w") as file:
         file.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
         file["X"] = A
     with pytest.raises(Corrupt, match="lists 1000000000 ids, more than the bits"):
-        open_features("hdf5", tmp_path / "g.h5")
+        open_features(tmp_path / "g.h5")
 
 
 @pytest.mark.parametrize(
@@ -347,8 +322,12 @@ def test_a_file_of_another_format_is_named_with_its_command(
     path.write_bytes(start + bytes(100))
     message = f"of the format npz, and this begins as one of {name}"
     with pytest.raises(FixUsage, match=message) as caught:
-        import_features("npz", path, tmp_path / "s")
-    assert caught.value.hint == f"obygaze store import {name} '{path}' -o NAME"
+        import_features(path, tmp_path / "s", format="npz")
+    command = f"obygaze store import '{path}' --as {name} -o NAME"
+    assert caught.value.hint == command
+    with pytest.raises(FixUsage, match="ending of this name is that of no") as caught:
+        import_features(path, tmp_path / "s")
+    assert caught.value.hint == command
 
 
 def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
@@ -359,17 +338,17 @@ def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
     for kind in ("hdf5", "parquet"):
         message = f"of the format {kind}, and this begins as one of npz"
         with pytest.raises(FixUsage, match=message) as caught:
-            open_features(kind, path)
-        assert caught.value.hint == f"obygaze store import npz {path} -o NAME"
+            open_features(path, format=kind)
+        assert caught.value.hint == f"obygaze store import {path} -o NAME"
 
 
 def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "my.npz"
     np.savez(path, X=A, names=["a", "b", "c"])
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
-        open_features("npz", path)
+        open_features(path)
     assert "--array clip=X --id-key names" in str(caught.value.hint)
-    with closing(open_features("npz", path, {"clip": "X"}, id_key="names")) as reader:
+    with closing(open_features(path, {"clip": "X"}, id_key="names")) as reader:
         assert list(reader.clip_ids) == ["a", "b", "c"]
 
 
@@ -377,15 +356,14 @@ def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) ->
 def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> None:
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
-        open_features("hdf5", file)
-    assert caught.value.hint == "--array clip=embeddings --id-key names"
+        open_features(file)
+    options = "--array clip=embeddings --id-key names"
+    assert str(caught.value.hint).endswith(options)
     deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
     with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
-        open_features("hdf5", deeper)
-    assert "arrays are in of/films (names, x)" in str(caught.value.hint)
-    store = made(
-        "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
-    )
+        open_features(deeper)
+    assert "--array clip='{id}/features'" in str(caught.value.hint)
+    store = made(file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"})
     np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
 
 
@@ -397,12 +375,12 @@ def test_ids_behind_a_large_group_are_asked_for(
     more = {f"clips/{name}": V for name in "abcd"}
     file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
     with pytest.raises(FixInput, match="the file has names, x"):
-        open_features("hdf5", file)
+        open_features(file)
 
 
 def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "Ada's/c": V})
-    done = import_features("hdf5", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     assert done.n_clips == 2
     (note,) = [note for note in done.notes if note.startswith("groups were left out")]
     _, _, hint = note.partition("; ")
@@ -412,13 +390,13 @@ def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
 def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
     """The file was called incomplete."""
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
-    done = import_features("hdf5", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     assert list(done.failed) == ["b"]
 
 
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
-    store = made("hdf5", file, tmp_path / "s")
+    store = made(file, tmp_path / "s")
     assert [row.status for row in store.rows] == ["ok", "ok", "failed"]
 
 
@@ -448,7 +426,7 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
         assert read_origin(tmp_path / "f.h5") is None
         return
     with pytest.raises(Corrupt, match="entry among its texts"):
-        open_features("hdf5", tmp_path / "f.h5")
+        open_features(tmp_path / "f.h5")
 
 
 # How a type of texts of any length begins; the second byte says that they are texts.
@@ -477,15 +455,15 @@ def test_a_type_that_is_no_text_is_not_read(
     path.write_bytes(data.replace(TEXT_TYPE, bytes([0x19, kind]) + TEXT_TYPE[2:]))
     if place == "ids":
         with pytest.raises(FixInput, match="'clip_id' holds neither numbers nor texts"):
-            open_features("hdf5", path)
+            open_features(path)
         return
     assert read_origin(path) is None
     if place == "origin":
         with pytest.raises(Corrupt, match="neither a number nor a text"):
-            open_features("hdf5", path)
+            open_features(path)
         return
     # A damaged attribute says nothing of the film.
-    reader = open_features("hdf5", path)
+    reader = open_features(path)
     assert list(reader.clip_ids) == ["m-1"] and list(reader.movie_ids) == [""]
     reader.close()
 
@@ -496,7 +474,7 @@ def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
         file["m-1"] = A[0]
         file["m-1"].attrs["movie_id"] = "garlic"
     path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
-    reader = open_features("hdf5", path)
+    reader = open_features(path)
     assert list(reader.movie_ids) == [""]
     reader.close()
 
@@ -510,7 +488,7 @@ def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) ->
     parquet.write_table(pyarrow.table(columns), path, use_dictionary=False, **settings)
     path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
     with pytest.raises(Corrupt, match="Invalid UTF8"):
-        open_features("parquet", path)
+        open_features(path)
 
 
 def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
@@ -521,7 +499,7 @@ def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
     table = pyarrow.table(columns, metadata=metadata)
     parquet.write_table(table, tmp_path / "f.parquet")
     with pytest.raises(FixInput, match="no rows"):
-        open_features("parquet", tmp_path / "f.parquet")
+        open_features(tmp_path / "f.parquet")
 
 
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
@@ -535,7 +513,7 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
     data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")
     (tmp_path / "f.h5").write_bytes(data)
     with pytest.raises(Corrupt, match="longer than the file"):
-        open_features("hdf5", tmp_path / "f.h5")
+        open_features(tmp_path / "f.h5")
 
 
 @pytest.mark.parametrize(
@@ -551,10 +529,10 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
 def test_paths_that_lead_nowhere(tmp_path: Path, path: str, words: str) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": A, "g/x": A})
     with pytest.raises(FixInput, match=words):
-        import_features("hdf5", file, tmp_path / "s", arrays={"x": path})
+        import_features(file, tmp_path / "s", arrays={"x": path})
     groups = hdf5(tmp_path / "g.h5", {"a/x": A, "a/y": A})
     with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
-        open_features("hdf5", groups)
+        open_features(groups)
     assert "--array clip='{id}/features'" in str(caught.value.hint)
 
 
@@ -562,13 +540,13 @@ def test_damage_within_a_file_is_said_as_such(tmp_path: Path) -> None:
     for content in (b"", b"\x89HDF\r\n\x1a\n and then nothing"):
         (tmp_path / "e.h5").write_bytes(content)
         with pytest.raises(Corrupt, match="not a complete HDF5 file"):
-            open_features("hdf5", tmp_path / "e.h5")
+            open_features(tmp_path / "e.h5")
     file = hdf5(tmp_path / "f.h5", {"a": A, "b": A, "c": A})
     data = file.read_bytes()
     assert b"SNOD" in data  # where the group says what lies in it
     file.write_bytes(data.replace(b"SNOD", b"SNOB"))
     with pytest.raises(Corrupt, match="not a complete HDF5 file"):
-        open_features("hdf5", file)
+        open_features(file)
 
 
 def test_a_damaged_chunk_is_a_failed_row(tmp_path: Path) -> None:
@@ -583,7 +561,7 @@ def test_a_damaged_chunk_is_a_failed_row(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "f.h5").read_bytes())
     data[chunk.byte_offset + 50] ^= 255
     (tmp_path / "f.h5").write_bytes(data)
-    done = import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    done = import_features(tmp_path / "f.h5", tmp_path / "s")
     assert list(done.failed) == ["m-3"]
     assert "clip cannot be read" in done.failed["m-3"]
     others = ["m-0", "m-1", "m-2", "m-4"]
@@ -606,7 +584,7 @@ def test_a_folder_of_npy(tmp_path: Path) -> None:
     # What a Mac and a notebook leave.
     (tmp_path / "f/._m-1.npy").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
     npy(tmp_path / "f/.ipynb_checkpoints/m-3.npy", V)
-    store = made("npy", tmp_path / "f", tmp_path / "s")
+    store = made(tmp_path / "f", tmp_path / "s")
     assert store.clip_ids.tolist() == ["m-1", "m-10", "m-2"]
     assert values_of(store, "clip").tolist() == [[1, 2], [10, 20], [2, 4]]
 
@@ -614,15 +592,15 @@ def test_a_folder_of_npy(tmp_path: Path) -> None:
 def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/alien/x-1.npy", A)
     npy(tmp_path / "f/brazil/x-2.npy", A)
-    store = made("npy", tmp_path / "f", tmp_path / "s")
+    store = made(tmp_path / "f", tmp_path / "s")
     assert store.movie_ids.tolist() == ["alien", "brazil"]
     assert store.feature_arrays == ("frames",)
     npy(tmp_path / "f/brazil/x-1.npy", A)
-    reader = open_features("npy", tmp_path / "f")
+    reader = open_features(tmp_path / "f")
     assert reader.clip_ids == ["alien-x-1", "brazil-x-1", "brazil-x-2"]
     npy(tmp_path / "f/more/alien/x-1.npy", A)
-    with pytest.raises(FixInput, match="two files for the clip 'alien-x-1'"):
-        open_features("npy", tmp_path / "f")
+    with pytest.raises(FixInput, match="two files for the clip 'x-1'"):
+        open_features(tmp_path / "f")
 
 
 def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
@@ -630,13 +608,13 @@ def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/season-2/pilot/x-2.npy", A)
     npy(tmp_path / "f/brazil/x-3.npy", A)
     with pytest.raises(FixInput, match="2 of 3 clips have no film: x-1, x-2"):
-        import_features("npy", tmp_path / "f", tmp_path / "s")
+        import_features(tmp_path / "f", tmp_path / "s")
 
 
 def test_a_folder_has_one_array(tmp_path: Path) -> None:
     npy(tmp_path / "f/m-1.npy", V)
     with pytest.raises(FixUsage, match="do not apply to npy"):
-        open_features("npy", tmp_path / "f", {"clip": "."})
+        open_features(tmp_path / "f", {"clip": "."})
 
 
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
@@ -651,7 +629,7 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     (folder / "m-7.npy").write_bytes(b"nothing")
     (folder / "m-8.npy").write_bytes((folder / "m-0.npy").read_bytes()[:-3])
     (folder / "m-9.npy").write_bytes(header.getvalue())
-    done = import_features("npy", folder, tmp_path / "s")
+    done = import_features(folder, tmp_path / "s")
     assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
     assert all("not a complete npy file" in reason for reason in done.failed.values())
 
@@ -660,10 +638,10 @@ def test_python_objects_are_refused(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     npy(tmp_path / "f/m-1.npy", np.array([RunsCode(mark)], dtype=object))
     with pytest.raises(Corrupt, match="never unpickled"):
-        import_features("npy", tmp_path / "f", tmp_path / "s")
+        import_features(tmp_path / "f", tmp_path / "s")
     assert not mark.exists()
     with pytest.raises(FixInput, match="a folder with one file a clip"):
-        open_features("npy", tmp_path / "f/m-1.npy")
+        open_features(tmp_path / "f/m-1.npy")
 
 
 # --- pth ---
@@ -683,7 +661,7 @@ def test_the_released_tree(tmp_path: Path) -> None:
     tokens = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
     pth(tmp_path, "tt1/tt1-001.pth", tokens[:1].half())
     root = pth(tmp_path, "tt2/tt2-001.pth", tokens[1:].half())
-    store = made("pth", root, tmp_path / "s")
+    store = made(root, tmp_path / "s")
     assert store.movie_ids.tolist() == ["tt1", "tt2"]
     assert values_of(store, "tokens").dtype == np.float16
     np.testing.assert_array_equal(values_of(store, "tokens"), tokens.half().numpy())
@@ -693,7 +671,7 @@ def test_the_released_tree(tmp_path: Path) -> None:
     vectors = tmp_path / "v"
     pth(vectors, "a/001.pth", torch.zeros(1, 2))
     pth(vectors, "b/001.pth", torch.ones(1, 2))
-    store = made("pth", vectors / "FEATURES", tmp_path / "t")
+    store = made(vectors / "FEATURES", tmp_path / "t")
     assert store.clip_ids.tolist() == ["a-001", "b-001"]
     assert store.feature_arrays == ("clip",)
 
@@ -714,7 +692,7 @@ def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
     ):
         root = pth(tmp_path, f"{path}.pth", torch.full((1, 2), float(number)))
     done = import_features(
-        "pth", root, tmp_path / "s", manifest=Manifest("m", Header("x", {}), clips)
+        root, tmp_path / "s", manifest=Manifest("m", Header("x", {}), clips)
     )
     assert done.not_in_manifest == ["film", "twice"]
     assert [*done.failed] == ["tt2-001", "tt2-002", "tt2-003"]
@@ -736,7 +714,7 @@ def test_tensors_of_all_kinds_keep_their_numbers(tmp_path: Path) -> None:
         root = pth(tmp_path, f"m/{clip}.pth", tensor)
     old = {"_use_new_zipfile_serialization": False}
     pth(tmp_path, "m/m-6.pth", torch.tensor(values), **old)
-    got = values_of(made("pth", root, tmp_path / "s"), "clip")
+    got = values_of(made(root, tmp_path / "s"), "clip")
     exact = np.array(values, dtype=np.float32)[0]
     np.testing.assert_array_equal(got[0], np.float16(values[0]).astype(np.float32))
     np.testing.assert_array_equal(got[[1, 2, 4, 5]], np.stack([exact] * 4))
@@ -763,7 +741,7 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
     (root / "m/m-31.pth").write_bytes(whole[: len(whole) // 2])
     clips = [f"m-{i}" for i in range(12)] + [*bad, "m-30", "m-31", "m-99"]
     manifest = Manifest("m", Header("x", {}), tuple(Clip(clip, "m") for clip in clips))
-    done = import_features("pth", root, tmp_path / "s", manifest=manifest)
+    done = import_features(root, tmp_path / "s", manifest=manifest)
     words = {clip: text for clip, (_, text) in bad.items()}
     words |= {"m-30": "cannot be read", "m-31": "cannot be read"}
     words["m-99"] = "not in the files"
@@ -776,7 +754,7 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
         r"clip has 2 shapes.* 13 clips of \(3,\).*; 1 clip of \(4,\), such as m-20"
     )
     with pytest.raises(FixInput, match=message):
-        import_features("pth", root, tmp_path / "t")
+        import_features(root, tmp_path / "t")
 
 
 @pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
@@ -792,7 +770,7 @@ def test_a_pickle_that_would_run_code_stops_the_import(
         options = {"_use_new_zipfile_serialization": how == "torch"}
         pth(tmp_path, "m/m-2.pth", evil, **options)
     with pytest.raises(Corrupt, match="could run code") as caught:
-        import_features("pth", root, tmp_path / "s")
+        import_features(root, tmp_path / "s")
     assert "m-2.pth" in str(caught.value)
     assert not (tmp_path / "harm").exists()
     assert not (tmp_path / "s").exists()
@@ -806,10 +784,10 @@ def test_where_no_tensor_can_be_used_the_first_is_described(tmp_path: Path) -> N
     ):
         root = pth(tmp_path, "m/m-1.pth", value)
         with pytest.raises(FixInput, match=words) as caught:
-            open_features("pth", root)
+            open_features(root)
         assert "torch.save(tensor[None], file)" in str(caught.value.hint)
     with pytest.raises(FixInput, match="a folder with one file a clip") as caught:
-        open_features("pth", root / "m/m-1.pth")
+        open_features(root / "m/m-1.pth")
     assert "np.stack([t.numpy() for t in d.values()])" in str(caught.value.hint)
 
 
@@ -819,12 +797,12 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     torch.save(torch.ones(1, 2), tmp_path / "secret.pth")
     (root / "m/m-2.pth").symlink_to(tmp_path / "secret.pth")
     with pytest.raises(Corrupt, match="link to another folder"):
-        open_features("pth", root)
-    with pytest.raises(FixInput, match=r"no \.pth file"):
+        open_features(root)
+    with pytest.raises(FixInput, match=r"no file in this folder ends with .*\.pth"):
         (tmp_path / "empty").mkdir()
-        open_features("pth", tmp_path / "empty")
-    with pytest.raises(FixInput, match="expected a folder"):
-        open_features("pth", tmp_path / "nothing")
+        open_features(tmp_path / "empty")
+    with pytest.raises(NotFound, match="no such file"):
+        open_features(tmp_path / "nothing")
 
 
 # --- Parquet ---
@@ -849,7 +827,7 @@ def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
         score=[0.5, 0.25, 0.125],
     )
     stated = {"id_key": "name", "backbone": "theirs"}
-    done = import_features("parquet", file, tmp_path / "s", **stated)
+    done = import_features(file, tmp_path / "s", **stated)
     assert done.remarks == [
         "columns without lists of numbers were left out: tags, score"
     ]
@@ -866,7 +844,7 @@ def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
         clip=[None, [1.0, 2.0], [], [None, 1.0], [4.0, 5.0], [6.0, 7.0]],
         frames=[good, good, good, good, [[1.0], [2.0, 3.0]], good],
     )
-    done = import_features("parquet", file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s")
     assert done.failed == {
         "m-1": "clip has no value",
         "m-3": "clip has the shape (0,)",
@@ -883,14 +861,14 @@ def test_rows_of_several_shapes_are_refused(tmp_path: Path) -> None:
     vectors = [[1.0], *([[1.0, number] for number in range(2, 6)])]
     file = parquet(tmp_path / "mine.parquet", clip_id=ids, clip=vectors)
     with pytest.raises(FixInput, match="clip has 2 shapes") as caught:
-        import_features("parquet", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
     # No pooling makes one vector of vectors of several lengths.
     assert "--pool" not in str(caught.value.hint)
     several = [[[5.0, 1.0]], *([vector] * 2 for vector in vectors[1:])]
     file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=several)
     with pytest.raises(FixInput, match="frames has 2 shapes"):
-        import_features("parquet", file, tmp_path / "t")
-    store = made("parquet", file, tmp_path / "t", pool="only")
+        import_features(file, tmp_path / "t")
+    store = made(file, tmp_path / "t", pool="max")
     expected = [[5, 1], [1, 2], [1, 3], [1, 4], [1, 5]]
     assert values_of(store, "pooled").tolist() == expected
 
@@ -900,11 +878,11 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(
         tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=[[3.0, 4.0]] * 2
     )
-    store = made("parquet", tmp_path / "f", tmp_path / "s")
+    store = made(tmp_path / "f", tmp_path / "s")
     assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [3, 4]]
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="has other columns than"):
-        open_features("parquet", tmp_path / "f")
+        open_features(tmp_path / "f")
 
 
 def test_exports_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
@@ -913,29 +891,27 @@ def test_exports_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
         file = parquet(
             tmp_path / f"{name}.parquet", clip_id=[f"{name}-1"], clip=[[1.0]]
         )
-        made("parquet", file, tmp_path / name)
-        export_features(tmp_path / name, tmp_path / "exports" / name, "parquet")
+        made(file, tmp_path / name)
+        export_features(tmp_path / name, tmp_path / "exports" / name, format="parquet")
     with pytest.raises(FixInput, match="not exports of one store"):
-        open_features("parquet", tmp_path / "exports")
-    assert len(made("parquet", tmp_path / "exports" / "a", tmp_path / "again")) == 1
+        open_features(tmp_path / "exports")
+    assert len(made(tmp_path / "exports" / "a", tmp_path / "again")) == 1
 
 
 def test_errors_of_parquet(tmp_path: Path) -> None:
     file = parquet(tmp_path / "a.parquet", name=["m-1"], x=[[1.0]], clip=[["a"]])
-    with pytest.raises(
-        FixInput, match=r"no column .clip_id. .*; there are name, x, clip"
-    ):
-        open_features("parquet", file)
-    with pytest.raises(FixInput, match="no column 'y'"):
-        open_features("parquet", file, {"clip": "y"}, id_key="name")
+    with pytest.raises(FixInput, match=r"no array 'clip_id'.*has name, x, clip"):
+        open_features(file)
+    with pytest.raises(FixInput, match="no array 'y'"):
+        open_features(file, {"clip": "y"}, id_key="name")
     without_id = parquet(tmp_path / "b.parquet", clip_id=["m-1", None], x=[[1.0]] * 2)
     with pytest.raises(FixInput, match="'clip_id' has no value"):
-        open_features("parquet", without_id)
+        open_features(without_id)
     (tmp_path / "c.parquet").write_bytes(file.read_bytes()[:-20])
     (tmp_path / "d.parquet").write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
     for name in ("c", "d"):
         with pytest.raises(Corrupt, match="not a complete Parquet file"):
-            open_features("parquet", tmp_path / f"{name}.parquet")
+            open_features(tmp_path / f"{name}.parquet")
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -946,7 +922,7 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     table = pyarrow.Table.from_arrays(columns, names=["clip_id", "x", "x"])
     writer.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(FixInput, match="several columns have the name 'x'"):
-        open_features("parquet", tmp_path / "a.parquet")
+        open_features(tmp_path / "a.parquet")
 
 
 def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
@@ -962,10 +938,10 @@ def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
     assert file.stat().st_size < 100_000
     monkeypatch.setattr(system, "memory_bytes", lambda: 1_000_000)
     with pytest.raises(FixInput, match=r"a group of rows of x needs 8\.0 MB"):
-        import_features("parquet", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
     monkeypatch.setattr(system, "memory_bytes", lambda: 100_000)
     with pytest.raises(FixInput, match=r"the column 'clip_id' needs 200\.0 kB"):
-        import_features("parquet", file, tmp_path / "s")
+        import_features(file, tmp_path / "s")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -981,7 +957,7 @@ def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
         data[position] ^= int(draw.integers(1, 256))
     file.write_bytes(data)
     try:
-        store = made("parquet", file, tmp_path / "s")
+        store = made(file, tmp_path / "s")
     except (Corrupt, FixInput, FixUsage):
         assert not (tmp_path / "s").exists()
         return
@@ -1010,7 +986,7 @@ def test_texts_that_are_not_unicode_are_refused(
     texts[name] = broken_text(texts[name], number)
     save(path, features=np.ones((2, 4), np.float32), **texts)
     with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
-        import_features("npz", path, tmp_path / "s")
+        import_features(path, tmp_path / "s")
     assert read_origin(path) is None
     save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
@@ -1037,11 +1013,11 @@ def test_times_of_an_export_that_are_no_numbers_of_clips(
 ) -> None:
     path = tmp_path / "f.npz"
     np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32))
-    import_features("npz", path, tmp_path / "first")
+    import_features(path, tmp_path / "first")
     path.unlink()
-    export_features(tmp_path / "first", path, "npz")
+    export_features(tmp_path / "first", path)
     with np.load(path) as arrays:
         changed = {**arrays, "start_s": times, "end_s": np.ones(2)}
     np.savez(path, **changed)
     with pytest.raises(FixInput, match="times start_s, a number for each clip, got"):
-        import_features("npz", path, tmp_path / "s")
+        import_features(path, tmp_path / "s")

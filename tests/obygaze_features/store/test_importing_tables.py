@@ -44,7 +44,6 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
                 for column, cell in enumerate(line.split(";")):
                     sheet.write(row, column, cell.replace(",", "."))
     done = import_features(
-        kind,
         path,
         tmp_path / "s",
         id_key="{Film}-{Szene}",
@@ -64,13 +63,13 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
     }
     with pytest.raises(FixUsage, match="'columns' is recorded by the import itself"):
         told = {"columns": "a, b"}
-        import_features(kind, path, tmp_path / "t", id_key="Szene", facts=told)
+        import_features(path, tmp_path / "t", id_key="Szene", facts=told)
 
 
 def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("clip_id,movie_id,a\nx-1,lake,.5\ny,lake,2e3\n", "utf-8")
-    import_features("csv", path, tmp_path / "s", backbone="b")
+    import_features(path, tmp_path / "s", backbone="b")
     store = open_store(tmp_path / "s")
     assert store.movie_ids.tolist() == ["lake", "lake"]
     assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
@@ -82,7 +81,7 @@ def test_levels_folds_and_names_are_no_features(tmp_path: Path) -> None:
     path.write_text(
         "clip_id,level,fold:a,shot,mine\nx,3,1,1_2,7\ny,0,2,1_3,8\n", "utf-8"
     )
-    done = import_features("csv", path, tmp_path / "s", backbone="b")
+    done = import_features(path, tmp_path / "s", backbone="b")
     left_out = "columns that are no features were left out: level, fold:a, shot"
     assert left_out in done.remarks
     store = open_store(tmp_path / "s")
@@ -93,18 +92,18 @@ def test_rows_with_the_times_of_other_clips_are_refused(tmp_path: Path) -> None:
     """The times were left out, so that another cut of the film got these numbers."""
     path = tmp_path / "n.csv"
     path.write_text("clip_id,start_s,end_s,a\nx,0,2.5,7\ny,2.5,,8\n", "utf-8")
-    import_features("csv", path, tmp_path / "s", backbone="b")
+    import_features(path, tmp_path / "s", backbone="b")
     store = open_store(tmp_path / "s")
     assert [row[2:4] for row in store.rows] == [(0.0, 2.5), (2.5, None)]
     clips = [Clip("x", "lake", start_s=0.0, end_s=2.5)]
     clips.append(Clip("y", "lake", start_s=2.5, end_s=4.0))
     cut = Manifest("films", Header("Made up"), clips)
-    done = import_features("csv", path, tmp_path / "t", manifest=cut, backbone="b")
+    done = import_features(path, tmp_path / "t", manifest=cut, backbone="b")
     assert not done.failed
     clips[1] = Clip("y", "lake", start_s=3.0, end_s=4.0)
     other = Manifest("films", Header("Made up"), clips)
     with pytest.raises(Mismatch, match=r"'y' is 2\.5 s to \? and 3 s to 4 s"):
-        import_features("csv", path, tmp_path / "u", manifest=other, backbone="b")
+        import_features(path, tmp_path / "u", manifest=other, backbone="b")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +136,7 @@ def test_what_is_no_number_is_named_by_line_and_column(
     path = tmp_path / "n.csv"
     path.write_text(text, "utf-8")
     with pytest.raises(FixInput, match="the table cannot be imported") as raised:
-        import_features("csv", path, tmp_path / "s", id_key="{Film}-{Szene}")
+        import_features(path, tmp_path / "s", id_key="{Film}-{Szene}")
     for found, expected in zip(raised.value.details, lines, strict=True):
         assert expected in found
 
@@ -146,8 +145,8 @@ def test_arrays_of_a_table_have_no_names(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("clip_id,a\nx,1\n", "utf-8")
     with pytest.raises(FixUsage, match="--array does not apply to a table"):
-        import_features("csv", path, tmp_path / "s", arrays={"clip": "a"})
-    hint = call_obygaze("-C", tmp_path, "store", "import", "csv", path, "-o", "t")
+        import_features(path, tmp_path / "s", arrays={"clip": "a"})
+    hint = call_obygaze("-C", tmp_path, "store", "import", path, "-o", "t")
     assert "--backbone NAME" in hint.ok().stderr
 
 
@@ -174,7 +173,7 @@ def test_rows_are_the_numbers_of_the_table(
         lines.append(delimiter.join((f"m-{number}", *cells)))
     path = folder / "n.csv"
     path.write_text("\n".join(lines), "utf-8")
-    import_features("csv", path, folder / "s", backbone="b")
+    import_features(path, folder / "s", backbone="b")
     store = open_store(folder / "s")
     found = store.matrix("clip", missing="nan").values
     expected = []
@@ -188,7 +187,7 @@ def test_times_that_are_no_seconds_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("clip_id,start_s,end_s,a\nx,0:05,7.5,7\ny,,late,8\n", "utf-8")
     with pytest.raises(FixInput, match="the table cannot be imported") as caught:
-        import_features("csv", path, tmp_path / "s")
+        import_features(path, tmp_path / "s")
     said = "\n".join(caught.value.details)
     assert "2: column 'start_s': '0:05' is not a number of seconds" in said
     assert "3: column 'end_s': 'late' is not a number of seconds" in said

@@ -167,9 +167,7 @@ class TestMissing:
         first = manifest.clips[0].clip_id
         ids = f"its first clip id is 'x{first}', the manifest's is {first!r}"
         assert str(error.value.hint).startswith(ids)
-        assert f"store import FORMAT FILE --manifest {manifest.name}" in str(
-            error.value.hint
-        )
+        assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
 
     @pytest.mark.parametrize(
         ("change", "words"),

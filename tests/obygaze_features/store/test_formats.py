@@ -1,0 +1,88 @@
+"""The table of formats: what lists formats has all of them, and a name says the right one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import FEATURE_SUFFIXES, import_of_features
+from obygaze_features.store import import_features
+from obygaze_features.store.formats import (
+    FORMATS,
+    WRITTEN,
+    format_of_output,
+    format_of_source,
+)
+from obygaze_features.store.reading import open_store
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_help_and_guide_have_each_format(name: str) -> None:
+    format = FORMATS[name]
+    shown = " ".join(call_obygaze("store", "import", "--help").stdout.split())
+    lines = (ROOT / "docs" / "guide" / "stores.md").read_text("utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| `{name}` |")]
+    for ending in format.endings:
+        assert ending in shown
+        assert f"`{ending}`" in row
+    if format.writer:
+        shown = call_obygaze("store", "export", "--help").stdout
+        assert all(ending in shown for ending in format.endings)
+
+
+def test_hints_know_the_files_that_have_features_alone() -> None:
+    """Tables are read by `manifest import` too, and .npy and .pth files lie in folders."""
+    assert set(FEATURE_SUFFIXES) == {e for one in WRITTEN for e in one.endings}
+    hint = import_of_features(Path("my features.h5"))
+    assert hint == "obygaze store import 'my features.h5' -o NAME"
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("a.npz", "npz"), ("A.HDF5", "hdf5"), ("a.tsv", "csv"), ("b.xlsm", "xlsx")],
+)
+def test_the_ending_says_the_format(tmp_path: Path, name: str, format: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert format_of_source(tmp_path / name).name == format
+
+
+def test_a_folder_is_looked_into(tmp_path: Path) -> None:
+    folder = tmp_path / "features"
+    (folder / "film").mkdir(parents=True)
+    for number in range(3):
+        np.save(folder / "film" / f"{number}.npy", np.full(2, number))
+    (folder / "README.md").write_text("")
+    (folder / ".old.pth").write_bytes(b"")
+    assert format_of_source(folder).name == "npy"
+    (folder / "x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FixInput, match="several formats: 3 of npy, 1 of parquet") as e:
+        format_of_source(folder)
+    assert e.value.hint == "--as npy reads those of one"
+    import_features(folder, tmp_path / "store", format="npy")
+    assert len(open_store(tmp_path / "store")) == 3
+
+
+def test_a_file_without_an_ending_needs_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.data"
+    path.write_text("clip_id,x,y\na,1,2\n", "utf-8")
+    with pytest.raises(FixUsage, match="the ending of this name is that of no") as e:
+        import_features(path, tmp_path / "store")
+    assert e.value.hint == f"--as FORMAT, one of {', '.join(FORMATS)}"
+    import_features(path, tmp_path / "store", format="csv")
+    assert len(open_store(tmp_path / "store")) == 1
+
+
+def test_a_name_says_how_features_are_written() -> None:
+    for format in WRITTEN:
+        for ending in format.endings:
+            assert format_of_output(Path(f"a{ending}")) == format
+            assert format_of_output(Path(f"a{ending}"), format.name) == format
+    assert format_of_output(Path("a"), "parquet").is_folder
+    with pytest.raises(FixUsage, match="the ending '' is none that features"):
+        format_of_output(Path("a"))
