@@ -516,11 +516,6 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
     lines = imported(tmp_path, data)
     kept = "start (numbers from 0 to 0), end (numbers from 2 to 2)"
     assert lines[1] == f"columns kept under their own name: {kept}"
-    assert lines[2].startswith("no clip has times; if two of these columns are times")
-    # Words, and counts that most clips lack, are no times.
-    for no_time in (b"mood", b""):
-        other = imported(tmp_path, data.replace(b"0,2", no_time + b",2"), "--force")
-        assert not any("no clip has times" in line for line in other)
 
 
 @pytest.mark.parametrize(
