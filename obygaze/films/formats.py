@@ -4,7 +4,6 @@ The ending of a file says its format. `--as` says it where an ending cannot, and
 a function of one's own. A format is added here and nowhere else.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -173,9 +172,14 @@ def takers(option: str) -> str:
     return f"For {', '.join(names)}"
 
 
+FOR_TABLES = takers("columns")
+FOR_MAPPED = takers("mapping")
+
+
 def import_manifest(
     sources: Annotated[
-        PathLike | Sequence[PathLike], Option(is_repeated=True, metavar="SOURCE...")
+        str | Path | Sequence[str | Path],
+        Option(is_repeated=True, metavar="SOURCE..."),
     ],
     name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
     *,
@@ -183,22 +187,22 @@ def import_manifest(
     force: bool = False,
     columns: Annotated[
         Mapping[str, str] | None,
-        Option("--map", metavar="TARGET=COLUMN", group=takers("columns")),
+        Option("--map", metavar="TARGET=COLUMN", group=FOR_TABLES),
     ] = None,
-    form: Annotated[str, Option("--id", metavar="FORM", group=takers("form"))] = "",
-    films: Annotated[Literal["none"] | None, Option(group=takers("films"))] = None,
-    sheet: Annotated[str, Option(metavar="NAME", group=takers("sheet"))] = "",
-    rule: Annotated[str, Option(metavar="RULE", group=takers("rule"))] = "",
+    form: Annotated[str, Option("--id", metavar="FORM", group=FOR_TABLES)] = "",
+    films: Annotated[Literal["none"] | None, Option(group=FOR_TABLES)] = None,
+    sheet: Annotated[str, Option(metavar="NAME", group=FOR_TABLES)] = "",
+    rule: Annotated[str, Option(metavar="RULE", group=FOR_TABLES)] = "",
     orders: Annotated[
         Mapping[str, str] | None,
-        Option("--order", metavar="COLUMN=WORDS", group=takers("orders")),
+        Option("--order", metavar="COLUMN=WORDS", group=FOR_TABLES),
     ] = None,
     mapping: Annotated[
         TableMapping | str | Path | None,
-        Option(metavar="PATH", group=takers("mapping")),
+        Option(metavar="PATH", group=FOR_MAPPED),
     ] = None,
     write_mapping: Annotated[
-        str | Path | None, Option(metavar="PATH", group=takers("write_mapping"))
+        str | Path | None, Option(metavar="PATH", group=FOR_MAPPED)
     ] = None,
     fps: Annotated[
         float | str | Fraction | Sequence[str] | None,
@@ -289,7 +293,7 @@ def import_manifest(
         **{"write_mapping": write_mapping, "fps": fps, "splits": splits},
     }
     given = {option: value for option, value in given.items() if value}
-    typed = [sources] if isinstance(sources, str | os.PathLike) else sources
+    typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
     chosen = _own_format(kind) if is_own_code(kind) else _format_of(paths, kind)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
