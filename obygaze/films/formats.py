@@ -183,7 +183,7 @@ def import_manifest(
     ],
     name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
     *,
-    kind: Annotated[str, Option("--as", metavar="NAME")] = "",
+    format: Annotated[str | None, Option("--as", metavar="NAME")] = None,
     force: bool = False,
     columns: Annotated[
         Mapping[str, str] | None,
@@ -248,7 +248,7 @@ def import_manifest(
     Args:
         sources: A file or a folder; several files of marks.
         name: Name of the manifest. [default: that of the file or folder, or the data set's]
-        kind: The format, the data set, or a function of yours.
+        format: The format, the data set, or a function of yours.
         force: Replace the output if it exists.
         columns: Map a column; it takes precedence over the mapping.
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
@@ -292,10 +292,15 @@ def import_manifest(
         **{"rule": rule, "orders": orders, "mapping": mapping},
         **{"write_mapping": write_mapping, "fps": fps, "splits": splits},
     }
-    given = {option: value for option, value in given.items() if value}
+    given = {
+        option: value for option, value in given.items() if value not in (None, "")
+    }
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
-    chosen = _own_format(kind) if is_own_code(kind) else _format_of(paths, kind)
+    if format is not None and is_own_code(format):
+        chosen = _own_format(format)
+    else:
+        chosen = _format_of(paths, format)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
     if name is None:
         name = _default_name(chosen, paths)
@@ -312,26 +317,26 @@ import_manifest.__doc__ = str(import_manifest.__doc__).replace(
 )
 
 
-def _own_format(kind: str) -> Format:
+def _own_format(name: str) -> Format:
     """Return the format of a function of one's own, which may run as it was typed."""
-    trust([kind])
-    read = partial(read_own, find_part(kind))
-    return Format(label_of(kind), "", read, several=True, is_dataset=True)
+    trust([name])
+    read = partial(read_own, find_part(name))
+    return Format(label_of(name), "", read, several=True, is_dataset=True)
 
 
-def _format_of(paths: Sequence[Path], kind: str) -> Format:
+def _format_of(paths: Sequence[Path], name: str | None) -> Format:
     """Return the format that is named, or the one that the endings say."""
-    if kind:
-        if kind not in BY_NAME:
+    if name is not None:
+        if name not in BY_NAME:
             raise FixUsage(
-                f"--as {kind} is no format{near(kind, BY_NAME)}",
+                f"no format has the name {name!r}{near(name, BY_NAME)}",
                 hint=f"one of {', '.join(BY_NAME)}, or FILE.py:NAME",
             )
-        return BY_NAME[kind]
+        return BY_NAME[name]
     formats = {known.name: known for known in map(_format_by_ending, paths)}
-    if len(formats) > 1:
+    if len(formats) != 1:
         raise FixUsage(
-            f"the files have several formats: {', '.join(formats)}",
+            f"the files have {count(len(formats), 'format')}: {', '.join(formats)}",
             hint="import each alone, then obygaze manifest merge",
         )
     (chosen,) = formats.values()
@@ -422,7 +427,7 @@ def export_manifest(
     manifest: PathLike | Manifest,
     output: PathLike,
     *,
-    kind: Annotated[str, Option("--as", metavar="FORMAT")] = "",
+    format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
     force: bool = False,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Fps = None,
@@ -442,7 +447,7 @@ def export_manifest(
     Args:
         manifest: The marks, or clips with levels or concepts.
         output: The file; of several films the folder.
-        kind: The format of the files in a folder: elan or vtt.
+        format: The format of the files in a folder: elan or vtt.
         force: Replace the output if it exists.
         predictions: For elan and vtt: CSV of clips with scores, instead of the levels.
         fps: For elan and vtt: frames per second of films without a video and a column framerate: 25
@@ -458,16 +463,16 @@ def export_manifest(
     """
     path = Path(output)
     by_ending = BY_WRITTEN_ENDING.get(path.suffix.lower())
-    chosen = BY_NAME.get(kind, by_ending)
-    is_known = not kind or (kind in BY_NAME and by_ending in (None, chosen))
-    if not is_known or chosen is None or chosen.write is None:
+    chosen = by_ending if format is None else BY_NAME.get(format)
+    is_other = by_ending not in (None, chosen)
+    if chosen is None or chosen.write is None or is_other:
         raise FixUsage(
-            f"no manifest is written as {kind or path.suffix or 'files without an ending'}",
+            f"no manifest is written as {format or path.suffix or 'files without an ending'}",
             where=str(path),
             hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
         )
     given: dict[str, Any] = {"predictions": predictions, "fps": fps}
-    given = {option: value for option, value in given.items() if value}
+    given = {option: value for option, value in given.items() if value is not None}
     options_of_write = {known.name: known.options_of_write for known in FORMATS}
     _refuse_options(chosen, given, options_of_write)
     return chosen.write(manifest, path, force=force, workspace=workspace, **given)

@@ -225,7 +225,7 @@ def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
     lines = imported(tmp_path, data, *given)
     assert lines[-1].startswith(
         "  Try: correct the table, as the lines above say; or correct t-mapping.toml; or"
-        " --write-mapping t-mapping.toml writes a mapping to fill in"
+        " --write-mapping t-mapping-2.toml writes one to fill in"
     )
     lines = imported(tmp_path, data, *given, "--write-mapping", "t-mapping.toml")
     assert lines[-1].startswith("  Try: t-mapping.toml is there: correct it")
@@ -246,7 +246,7 @@ def test_a_wrong_cell_is_to_be_corrected_in_the_table_or_in_the_mapping_that_was
     lines = imported(tmp_path, data, "--mapping", "mine.toml")
     assert lines[-1].startswith(
         "  Try: correct the table, as the lines above say; or correct mine.toml; or"
-        " --write-mapping t-mapping.toml"
+        " --write-mapping mine-2.toml"
     )
 
 
