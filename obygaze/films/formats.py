@@ -150,11 +150,14 @@ FORMATS = (
         is_dataset=True,
     ),
 )
-ELAN = FORMATS[1]
-FOLDER = FORMATS[4]
 BY_NAME = {known.name: known for known in FORMATS}
-BY_ENDING = {ending: known for known in FORMATS for ending in known.endings}
-BY_WRITTEN_ENDING = {ending: known for known in FORMATS for ending in known.written}
+ELAN = BY_NAME["elan"]
+FOLDER = BY_NAME["folder"]
+BY_ENDING: dict[str, Format] = {}
+BY_WRITTEN_ENDING: dict[str, Format] = {}
+for _known in FORMATS:
+    BY_ENDING.update(dict.fromkeys(_known.endings, _known))
+    BY_WRITTEN_ENDING.update(dict.fromkeys(_known.written, _known))
 
 
 def described(formats: Iterable[Format]) -> str:
