@@ -4,7 +4,6 @@ The ending of a file says its format. `--as` says it where an ending cannot, and
 a function of one's own. A format is added here and nowhere else.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -151,11 +150,14 @@ FORMATS = (
         is_dataset=True,
     ),
 )
-ELAN = FORMATS[1]
-FOLDER = FORMATS[4]
 BY_NAME = {known.name: known for known in FORMATS}
-BY_ENDING = {ending: known for known in FORMATS for ending in known.endings}
-BY_WRITTEN_ENDING = {ending: known for known in FORMATS for ending in known.written}
+ELAN = BY_NAME["elan"]
+FOLDER = BY_NAME["folder"]
+BY_ENDING: dict[str, Format] = {}
+BY_WRITTEN_ENDING: dict[str, Format] = {}
+for _known in FORMATS:
+    BY_ENDING.update(dict.fromkeys(_known.endings, _known))
+    BY_WRITTEN_ENDING.update(dict.fromkeys(_known.written, _known))
 
 
 def described(formats: Iterable[Format]) -> str:
@@ -173,32 +175,37 @@ def takers(option: str) -> str:
     return f"For {', '.join(names)}"
 
 
+FOR_TABLES = takers("columns")
+FOR_MAPPED = takers("mapping")
+
+
 def import_manifest(
     sources: Annotated[
-        PathLike | Sequence[PathLike], Option(is_repeated=True, metavar="SOURCE...")
+        str | Path | Sequence[str | Path],
+        Option(is_repeated=True, metavar="SOURCE..."),
     ],
     name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
     *,
-    kind: Annotated[str, Option("--as", metavar="NAME")] = "",
+    format: Annotated[str | None, Option("--as", metavar="NAME")] = None,
     force: bool = False,
     columns: Annotated[
         Mapping[str, str] | None,
-        Option("--map", metavar="TARGET=COLUMN", group=takers("columns")),
+        Option("--map", metavar="TARGET=COLUMN", group=FOR_TABLES),
     ] = None,
-    form: Annotated[str, Option("--id", metavar="FORM", group=takers("form"))] = "",
-    films: Annotated[Literal["none"] | None, Option(group=takers("films"))] = None,
-    sheet: Annotated[str, Option(metavar="NAME", group=takers("sheet"))] = "",
-    rule: Annotated[str, Option(metavar="RULE", group=takers("rule"))] = "",
+    form: Annotated[str, Option("--id", metavar="FORM", group=FOR_TABLES)] = "",
+    films: Annotated[Literal["none"] | None, Option(group=FOR_TABLES)] = None,
+    sheet: Annotated[str, Option(metavar="NAME", group=FOR_TABLES)] = "",
+    rule: Annotated[str, Option(metavar="RULE", group=FOR_TABLES)] = "",
     orders: Annotated[
         Mapping[str, str] | None,
-        Option("--order", metavar="COLUMN=WORDS", group=takers("orders")),
+        Option("--order", metavar="COLUMN=WORDS", group=FOR_TABLES),
     ] = None,
     mapping: Annotated[
         TableMapping | str | Path | None,
-        Option(metavar="PATH", group=takers("mapping")),
+        Option(metavar="PATH", group=FOR_MAPPED),
     ] = None,
     write_mapping: Annotated[
-        str | Path | None, Option(metavar="PATH", group=takers("write_mapping"))
+        str | Path | None, Option(metavar="PATH", group=FOR_MAPPED)
     ] = None,
     fps: Annotated[
         float | str | Fraction | Sequence[str] | None,
@@ -244,7 +251,7 @@ def import_manifest(
     Args:
         sources: A file or a folder; several files of marks.
         name: Name of the manifest. [default: that of the file or folder, or the data set's]
-        kind: The format, the data set, or a function of yours.
+        format: The format, the data set, or a function of yours.
         force: Replace the output if it exists.
         columns: Map a column; it takes precedence over the mapping.
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
@@ -288,10 +295,15 @@ def import_manifest(
         **{"rule": rule, "orders": orders, "mapping": mapping},
         **{"write_mapping": write_mapping, "fps": fps, "splits": splits},
     }
-    given = {option: value for option, value in given.items() if value}
-    typed = [sources] if isinstance(sources, str | os.PathLike) else sources
+    given = {
+        option: value for option, value in given.items() if value not in (None, "")
+    }
+    typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
-    chosen = _own_format(kind) if is_own_code(kind) else _format_of(paths, kind)
+    if format is not None and is_own_code(format):
+        chosen = _own_format(format)
+    else:
+        chosen = _format_of(paths, format)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
     if name is None:
         name = _default_name(chosen, paths)
@@ -308,26 +320,26 @@ import_manifest.__doc__ = str(import_manifest.__doc__).replace(
 )
 
 
-def _own_format(kind: str) -> Format:
+def _own_format(name: str) -> Format:
     """Return the format of a function of one's own, which may run as it was typed."""
-    trust([kind])
-    read = partial(read_own, find_part(kind))
-    return Format(label_of(kind), "", read, several=True, is_dataset=True)
+    trust([name])
+    read = partial(read_own, find_part(name))
+    return Format(label_of(name), "", read, several=True, is_dataset=True)
 
 
-def _format_of(paths: Sequence[Path], kind: str) -> Format:
+def _format_of(paths: Sequence[Path], name: str | None) -> Format:
     """Return the format that is named, or the one that the endings say."""
-    if kind:
-        if kind not in BY_NAME:
+    if name is not None:
+        if name not in BY_NAME:
             raise FixUsage(
-                f"--as {kind} is no format{near(kind, BY_NAME)}",
+                f"no format has the name {name!r}{near(name, BY_NAME)}",
                 hint=f"one of {', '.join(BY_NAME)}, or FILE.py:NAME",
             )
-        return BY_NAME[kind]
+        return BY_NAME[name]
     formats = {known.name: known for known in map(_format_by_ending, paths)}
-    if len(formats) > 1:
+    if len(formats) != 1:
         raise FixUsage(
-            f"the files have several formats: {', '.join(formats)}",
+            f"the files have {count(len(formats), 'format')}: {', '.join(formats)}",
             hint="import each alone, then obygaze manifest merge",
         )
     (chosen,) = formats.values()
@@ -418,7 +430,7 @@ def export_manifest(
     manifest: PathLike | Manifest,
     output: PathLike,
     *,
-    kind: Annotated[str, Option("--as", metavar="FORMAT")] = "",
+    format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
     force: bool = False,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Fps = None,
@@ -438,7 +450,7 @@ def export_manifest(
     Args:
         manifest: The marks, or clips with levels or concepts.
         output: The file; of several films the folder.
-        kind: The format of the files in a folder: elan or vtt.
+        format: The format of the files in a folder: elan or vtt.
         force: Replace the output if it exists.
         predictions: For elan and vtt: CSV of clips with scores, instead of the levels.
         fps: For elan and vtt: frames per second of films without a video and a column framerate: 25
@@ -454,16 +466,16 @@ def export_manifest(
     """
     path = Path(output)
     by_ending = BY_WRITTEN_ENDING.get(path.suffix.lower())
-    chosen = BY_NAME.get(kind, by_ending)
-    is_known = not kind or (kind in BY_NAME and by_ending in (None, chosen))
-    if not is_known or chosen is None or chosen.write is None:
+    chosen = by_ending if format is None else BY_NAME.get(format)
+    is_other = by_ending not in (None, chosen)
+    if chosen is None or chosen.write is None or is_other:
         raise FixUsage(
-            f"no manifest is written as {kind or path.suffix or 'files without an ending'}",
+            f"no manifest is written as {format or path.suffix or 'files without an ending'}",
             where=str(path),
             hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
         )
     given: dict[str, Any] = {"predictions": predictions, "fps": fps}
-    given = {option: value for option, value in given.items() if value}
+    given = {option: value for option, value in given.items() if value is not None}
     options_of_write = {known.name: known.options_of_write for known in FORMATS}
     _refuse_options(chosen, given, options_of_write)
     return chosen.write(manifest, path, force=force, workspace=workspace, **given)

@@ -149,5 +149,5 @@ def as_clips(windows: str, name: str = "NAME") -> str:
     table = shell_word(f"{windows}.csv")
     return (
         f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
-        f" import csv {table} -o {shell_word(name)}, which has clips at the times of the windows"
+        f" import {table} -o {shell_word(name)}, which has clips at the times of the windows"
     )

@@ -291,7 +291,7 @@ def test_a_missing_option_is_shown_in_an_example(tmp_path):
         (["list"], "No such command 'list'."),
         (
             ["manifest", "import", "x.csv", "--as", "mobygase"],
-            "--as mobygase is no format (did you mean 'mobygaze'?)",
+            "no format has the name 'mobygase' (did you mean 'mobygaze'?)",
         ),
         (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
         (

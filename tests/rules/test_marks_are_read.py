@@ -247,7 +247,7 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
     """The marks of tables that went to ELAN, and came back."""
     found = []
     for number, table in enumerate(tables):
-        export = export_manifest(table, folder / str(number), kind="elan")
+        export = export_manifest(table, folder / str(number), format="elan")
         assert export.left_out == columns_without(table, {"framerate"})
         for path in export.files:
             assert problems_of(path.read_bytes()) == []
@@ -307,7 +307,7 @@ def check_all_ways(folder: Path, seed: int) -> None:
     # WebVTT says how many stretches it leaves out.
     if drawn.is_watched_alone:
         return
-    export = export_manifest(marks, folder / "vtt", kind="vtt")
+    export = export_manifest(marks, folder / "vtt", format="vtt")
     not_watched = [mark for mark in expected if mark.level != WATCHED]
     assert export.n_watched == len(expected) - len(not_watched)
     *_, of_columns = export.left_out

@@ -49,7 +49,6 @@ from obygaze_features.manifest.adapters.table_mapping import (
     chosen_mapping,
     draft_hint,
     draft_of,
-    has_times,
     used_mapping,
     without_no_values,
     words_of_levels,
@@ -105,7 +104,6 @@ from obygaze_features.manifest.spans import (
     FRAMES,
     RATE_COLUMN,
     span_in_file,
-    span_in_film,
 )
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
@@ -345,7 +343,7 @@ def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
-    """Return where times are, which columns keep their name, and whether times may be there."""
+    """Return where times are, and which columns keep their name."""
     notes = []
     if any(span_in_file(clip) and not clip.video for clip in clips):
         notes.append(
@@ -361,16 +359,6 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
             words = "how the level was found, no label"
         named.append(f"{column} ({words})")
     notes.append(f"columns kept under their own name: {few(named, 12)}")
-    has_place = (
-        clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
-    )
-    may_be_times = []
-    for column in kept:
-        cells = [clip.extra.get(column, "") for clip in clips]
-        may_be_times.append(has_times(cells))
-    if sum(may_be_times) > 1 and not any(has_place):
-        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
-        notes.append(f"no clip has times; if two of these columns are times: {hint}")
     return tuple(notes)
 
 

@@ -314,9 +314,13 @@ def draft_hint(target: str | Path, given: object = None) -> str:
         target: A file for the draft.
         given: The mapping with which a table was read; a path, if it is one of a file.
     """
-    draft = f"--write-mapping {shell_word(target)} writes a mapping to fill in"
-    is_file = isinstance(given, str | Path)
-    return f"correct {shell_word(given)}; or {draft}" if is_file else draft
+    if not isinstance(given, str | Path):
+        return f"--write-mapping {shell_word(target)} writes a mapping to fill in"
+    there = Path(given)
+    other = shell_word(there.with_stem(f"{there.stem}-2"))
+    return (
+        f"correct {shell_word(there)}; or --write-mapping {other} writes one to fill in"
+    )
 
 
 def draft_of(table: CsvTable, mapping: TableMapping) -> str:

@@ -115,7 +115,7 @@ def test_the_time_of_a_film_that_is_no_number_of_a_clock(tmp_path: Path) -> None
 def test_a_tier_that_is_empty_in_one_file_keeps_its_role(tmp_path: Path) -> None:
     """The mapping that was written said that it is not used, and its marks were gone."""
     manifest = imported(FOLDER / "see.eaf", tmp_path / "see")
-    (path,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
+    (path,) = export_manifest(manifest, tmp_path / "out", format="elan").files
     empty = tmp_path / "pier.eaf"
     text = path.read_text("utf-8").replace('"comment"', '"note"')
     empty.write_text(re.sub("(?s)<ANNOTATION>.*?</ANNOTATION>", "", text), "utf-8")
@@ -166,7 +166,7 @@ def test_a_file_follows_the_rules_and_so_does_what_is_exported_of_it(
     path = FOLDER / f"{name}.eaf"
     assert problems_of(path.read_bytes()) == []
     manifest = imported(path, tmp_path / "marks")
-    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
+    (written,) = export_manifest(manifest, tmp_path / "out", format="elan").files
     assert problems_of(written.read_bytes()) == []
     before = sorted(values_of(clip)[1:5] for clip in manifest.clips)
     again = import_segments([written], "again", FPS).manifest.clips
@@ -176,14 +176,14 @@ def test_a_file_follows_the_rules_and_so_does_what_is_exported_of_it(
 def test_a_file_has_the_date_at_which_it_was_written(tmp_path: Path) -> None:
     """Every file said that it was of 2000."""
     manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
-    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
+    (written,) = export_manifest(manifest, tmp_path / "out", format="elan").files
     (date,) = re.findall(r' DATE="([^"]*)"', written.read_text("utf-8"))
     assert datetime.fromisoformat(date) >= datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_was_watched_is_a_tier_of_its_own(tmp_path: Path) -> None:
     manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
-    (written,) = export_manifest(manifest, tmp_path / "out", kind="elan").files
+    (written,) = export_manifest(manifest, tmp_path / "out", format="elan").files
     data = written.read_bytes()
     assert problems_of(data) == []
     notes = import_segments([written], "again", FPS).notes
@@ -236,7 +236,5 @@ def test_a_draft_of_several_files_counts_them_and_keeps_a_mapping_that_is_there(
     assert "# in 2 files, the first with " in draft
     (tmp_path / "tiers.toml").write_text("[tiers]\n", "utf-8")
     refused = call_obygaze(*command, "--mapping", "tiers.toml", cwd=tmp_path).stderr
-    hint = (
-        "correct tiers.toml, then --mapping tiers.toml; or --write-mapping tiers-2.toml"
-    )
+    hint = "correct tiers.toml; or --write-mapping tiers-2.toml writes one to fill in"
     assert hint in refused

@@ -547,7 +547,7 @@ def test_clips_with_concepts_and_without_a_level_are_exported(
         clips.append(replace(clip, concepts=concepts))
     header = Header("films", dict.fromkeys(("Look", "Body"), "visual"))
     manifest = Manifest("films", header, clips)
-    (path,) = export_manifest(manifest, tmp_path, kind=kind, fps=25).files
+    (path,) = export_manifest(manifest, tmp_path, format=kind, fps=25).files
     again = import_segments([path], "again", 25).manifest
     assert [(clip.start_s, clip.level, clip.concepts) for clip in again] == [
         (0.0, "", ("Look", "Body")),
@@ -690,12 +690,12 @@ def test_predictions_of_a_run_with_other_labels_are_said(
     manifest = Manifest(name, Header("a test", {}), changed)
     table = run.folder / "predictions.csv"
     output = tmp_path / "out"
-    done = export_manifest(manifest, output, kind="vtt", predictions=table, fps=25)
+    done = export_manifest(manifest, output, format="vtt", predictions=table, fps=25)
     assert sum(words in one for one in done.warnings) == 1
     same = {**run.about["manifest"], "labels": labels_of(manifest)}
     run = made_run(tmp_path / "run", [ridge], manifest=same)
     output = tmp_path / "again"
-    done = export_manifest(manifest, output, kind="vtt", predictions=table, fps=25)
+    done = export_manifest(manifest, output, format="vtt", predictions=table, fps=25)
     assert not any("of the run" in one or "the run run" in one for one in done.warnings)
 
 
@@ -804,7 +804,7 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
     seen = replace(clips, header=header).with_clips(marked)
     output = tmp_path / ("out.csv" if kind == "csv" else "out")
     told, *of_mapping = export_manifest(
-        seen, output, kind=kind.removeprefix("csv")
+        seen, output, format=None if kind == "csv" else kind
     ).warnings
     assert ["--mapping" in sentence for sentence in of_mapping] == [True] * (
         kind == "csv"
@@ -878,12 +878,12 @@ def test_clips_without_a_label_and_further_columns_are_said(
         clips=(replace(first, level="", concepts=()), *marked),
         columns=("mood", "film_start_s"),
     )
-    (told,) = export_manifest(manifest, tmp_path / "out", kind=kind).warnings
+    (told,) = export_manifest(manifest, tmp_path / "out", format=kind).warnings
     assert told == "the files do not say: 1 clip without a label, the columns mood"
     table = tmp_path / "marks.csv"
     columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,mood"
     table.write_text(f"{columns}\nlake,ada,0,9,S,,25,joy\n")
-    (told,) = export_manifest(table, tmp_path / "other", kind=kind).warnings
+    (told,) = export_manifest(table, tmp_path / "other", format=kind).warnings
     of_rate = ", framerate" if kind == "vtt" else ""
     assert told == f"the files do not say: the columns mood{of_rate}"
     (told,) = import_segments([table], "read").warnings
@@ -909,7 +909,7 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(
         )
         paths.append(table)
         if kind != "csv":
-            paths[-1] = export_manifest(table, folder, kind=kind).files[0]
+            paths[-1] = export_manifest(table, folder, format=kind).files[0]
     problem = "two files have marks of 'A' in the film lake"
     with pytest.raises(FixInput, match=problem) as caught:
         import_segments(paths, "marks", 25)
@@ -975,7 +975,7 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path, film: str) -> Non
     header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     table.write_text(f"{header}{film},ada,0,15,S,Look,8\n", "utf-8")
     with pytest.raises(FixInput, match="cannot be the name of a file"):
-        export_manifest(table, tmp_path / "in" / "out", kind="vtt")
+        export_manifest(table, tmp_path / "in" / "out", format="vtt")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [table]
 
 

@@ -56,7 +56,7 @@ def test_no_ending_and_no_name_has_two_formats() -> None:
 def test_each_option_is_listed_under_the_formats_that_take_it() -> None:
     shown = in_one_line(call_obygaze("manifest", "import", "--help").ok().stdout)
     parameters = inspect.signature(import_manifest).parameters
-    common = {"sources", "name", "kind", "force", "workspace"}
+    common = {"sources", "name", "format", "force", "workspace"}
     assert set(parameters) == common | OPTIONS
     groups = re.split(r" (?=For [a-z0-9, ]+: )", shown)
     for option in OPTIONS:
@@ -73,7 +73,7 @@ def test_an_option_of_another_format_is_refused(known: Format, tmp_path: Path) -
     for option in OPTIONS - {*known.options}:
         given: dict[str, Any] = {option: "x"}
         with pytest.raises(FixUsage) as caught:
-            import_manifest(tmp_path / "x", kind=known.name, **given)
+            import_manifest(tmp_path / "x", format=known.name, **given)
         flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
         names = takers(option).removeprefix("For ")
         assert caught.value.message == f"{flag} is for {names}, not for {known.name}"
@@ -112,10 +112,10 @@ def test_the_films_of_a_manifest_become_a_folder(
     with pytest.raises(FixUsage, match="is of one film, and the marks are of 3"):
         export_manifest(marked(), tmp_path / f"lake{ending}")
     folder = tmp_path / "out"
-    export_manifest(marked(), folder, kind=name)
+    export_manifest(marked(), folder, format=name)
     assert len(list(folder.glob(f"*{ending}"))) == 3
     made = import_manifest(
-        folder, kind="" if name == "elan" else name, fps=25, workspace=tmp_path
+        folder, format=None if name == "elan" else name, fps=25, workspace=tmp_path
     )
     assert made.path == tmp_path / "manifests" / "out.toml"
     spans = {(clip.movie_id, clip.start_s, clip.end_s) for clip in made.manifest}
@@ -129,13 +129,13 @@ def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> N
     (films / "._lake.eaf").touch()
     made = import_manifest(films, workspace=tmp_path).manifest
     assert list(made.clip_ids) == ["lake"]
-    export_manifest(marked(), films, kind="elan")
+    export_manifest(marked(), films, format="elan")
     with pytest.raises(FixUsage, match="the folder has films and ELAN files") as caught:
         import_manifest(films, workspace=tmp_path)
     assert caught.value.hint == "--as folder for the films, or --as elan"
-    again = import_manifest(films, "marks", kind="elan", workspace=tmp_path)
+    again = import_manifest(films, "marks", format="elan", workspace=tmp_path)
     assert len(again.manifest) == 3
-    import_manifest(films, "again", kind="folder", workspace=tmp_path)
+    import_manifest(films, "again", format="folder", workspace=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv", "a.eaf"):
         (tmp_path / name).write_text(CLIPS, encoding="utf-8")
     paths = [tmp_path / "a.csv", tmp_path / "a.eaf"]
-    with pytest.raises(FixUsage, match="the files have several formats: table, elan"):
+    with pytest.raises(FixUsage, match="the files have 2 formats: table, elan"):
         import_manifest(paths, "x", workspace=tmp_path)
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
     with pytest.raises(FixUsage, match="table is one source, got 2 sources"):

@@ -394,8 +394,8 @@ def test_what_was_watched_has_no_words(
         "movie_id,annotator,start_frame,end_frame,level\n"
         "lake,ada,0,249,watched\nlake,ada,25,74,S\n"
     )
-    table = ("manifest", "import", workspace / "marks.csv", "--fps", "25")
-    call_obygaze("-C", workspace, *table, "-o", "marks").ok()
+    table = ("manifest", "import", workspace / "marks.csv", "--as", "marks")
+    call_obygaze("-C", workspace, *table, "--fps", "25", "-o", "marks").ok()
     cues = workspace / "cues.csv"
     cues.write_text(
         "movie_id,start_s,end_s,text\nlake,1,2,a sad man\nlake,8,9,riding\n"
