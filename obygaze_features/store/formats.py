@@ -169,6 +169,9 @@ def format_of_source(source: Path, name: str | None = None) -> Format:
     begins_as = _formats_of_start(source)
     if format in begins_as or (format and not begins_as):
         return format
+    if format and not format.mark and len(begins_as) > 1:
+        # A text file that is a zip file: the reader of tables says which kind.
+        return format
     problem = "the ending of this name is that of no format"
     hint = f"--as FORMAT, one of {', '.join(FORMATS)}"
     if begins_as:
