@@ -594,7 +594,9 @@ def times_of_columns(
 
     NaN or no value is a time that is not known.
     """
-    times_of_key: dict[str, list[float | None]] = {}
+    if not columns:
+        return []
+    seconds = np.full((n_clips, len(TIME_KEYS)), np.nan)
     for key, column in columns.items():
         shape = tuple(column.shape)
         if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
@@ -603,16 +605,11 @@ def times_of_columns(
                 f" {_name_of(column.dtype)} {list(shape)}",
                 where=where,
             )
-        times: list[float | None] = []
-        for time_s in column[:]:
-            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
-            times.append(float(time_s) if is_known else None)
-        times_of_key[key] = times
-    if not times_of_key:
-        return []
-    unknown: list[float | None] = [None] * n_clips
-    of_keys = [times_of_key.get(key, unknown) for key in TIME_KEYS]
-    return list(zip(*of_keys, strict=True))
+        values = [np.nan if isinstance(one, BadRow) else one for one in column[:]]
+        seconds[:, TIME_KEYS.index(key)] = values
+    known = seconds.astype(object)
+    known[~np.isfinite(seconds)] = None
+    return [(start_s, end_s) for start_s, end_s in known.tolist()]
 
 
 def _named(
