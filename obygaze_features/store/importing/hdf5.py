@@ -267,7 +267,7 @@ def _read_facts(
         films.append(film)
         times.append((start_s, end_s))
     reader.movie_ids = films
-    if any(time_s is not None for of_clip in times for time_s in of_clip):
+    if any(of_clip != (None, None) for of_clip in times):
         reader.times = times
 
 
