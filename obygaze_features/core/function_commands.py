@@ -248,8 +248,7 @@ def parameters_of(
             continue
         if name not in texts:
             raise TypeError(f"{function.__qualname__} does not describe {name!r}")
-        param = _param_of(parameter, hint, option, texts[name])
-        params.insert(0 if option.is_first else len(params), param)
+        params.append(_param_of(parameter, hint, option, texts[name]))
     return params
 
 

@@ -29,7 +29,6 @@ class Option:
         is_file: Whether this path must not be a folder; it need not exist.
         is_repeated: Whether several may be typed, where the function takes one or several.
         is_clips: Whether these are ids of clips, or files that list them.
-        is_first: Whether this argument stands before those of the parameters before it.
     """
 
     flag: str = ""
@@ -44,7 +43,6 @@ class Option:
     is_file: bool = False
     is_repeated: bool = False
     is_clips: bool = False
-    is_first: bool = False
 
 
 @dataclass(frozen=True)

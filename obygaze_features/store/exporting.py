@@ -420,22 +420,16 @@ def _taken(target: Path) -> AlreadyThere:
 
 
 def write_npz(job: Export, path: Path) -> None:
-    """Write ids, films and an array of each name; in pieces, so that any size fits."""
-    columns: dict[str, Any] = {
-        ID_KEY: [row.clip_id for row in job.rows],
-        ORIGIN_KEY: json.dumps(job.origin()),
-    }
-    if _have_films(job.rows):
-        columns[FILM_KEY] = [row.movie_id for row in job.rows]
+    """Write an array of each name; in pieces, so that any size fits."""
+    columns = {ORIGIN_KEY: np.array(json.dumps(job.origin()))}
+    for name in fact_columns(job):
+        facts = [getattr(row, name) for row in job.rows]
+        # A time that is not known is NaN.
+        kind = np.float64 if name in TIME_KEYS else np.str_
+        columns[name] = np.array(facts, dtype=kind)
     with zipfile.ZipFile(path, "w") as archive:
         for name, column in columns.items():
-            texts = np.array(column, dtype=np.str_)
-            _write_member(archive, name, texts.shape, texts.dtype, [texts])
-        time_keys = TIME_KEYS if _have_times(job.rows) else ()
-        for key in time_keys:
-            # A time that is not known is NaN.
-            times = np.array([getattr(row, key) for row in job.rows], dtype=np.float64)
-            _write_member(archive, key, times.shape, times.dtype, [times])
+            _write_member(archive, name, column.shape, column.dtype, [column])
         for array in job.arrays:
             shape = (len(job.rows), *array.shape)
             dtype = np.dtype(array.dtype)

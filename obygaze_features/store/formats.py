@@ -4,6 +4,7 @@ Whatever lists formats goes through this table: help, hints, imports, exports, t
 exports, and tests.
 """
 
+from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
@@ -119,7 +120,7 @@ FORMATS = {
     )
 }
 WRITTEN = [format for format in FORMATS.values() if format.writer]
-EXPORT_ENDINGS = tuple(ending for format in WRITTEN for ending in format.endings)
+EXPORT_ENDINGS = (*chain.from_iterable(format.endings for format in WRITTEN),)
 
 
 def text_of_formats() -> str:
@@ -169,6 +170,9 @@ def format_of_source(source: Path, name: str | None = None) -> Format:
     begins_as = _formats_of_start(source)
     if format in begins_as or (format and not begins_as):
         return format
+    if format and not format.mark and len(begins_as) > 1:
+        # A text file that is a zip file: the reader of tables says which kind.
+        return format
     problem = "the ending of this name is that of no format"
     hint = f"--as FORMAT, one of {', '.join(FORMATS)}"
     if begins_as:
@@ -201,14 +205,9 @@ def _format_of_folder(folder: Path) -> Format:
             where=str(folder),
             hint=f"--as {min(n_files)} reads those of one",
         )
-    endings = [
-        ending
-        for format in FORMATS.values()
-        if format.is_folder
-        for ending in format.endings
-    ]
+    in_folders = [one.endings for one in FORMATS.values() if one.is_folder]
     raise FixInput(
-        f"no file in this folder ends with {', '.join(endings)}",
+        f"no file in this folder ends with {', '.join(chain(*in_folders))}",
         where=str(folder),
         hint="another folder, or a file: obygaze store import --help lists the formats",
     )

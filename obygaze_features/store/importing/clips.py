@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.manifest import model
 from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
 from obygaze_features.manifest.io import ID, as_id, ids_of_names
@@ -227,12 +228,10 @@ def _films_of(reader: Reader) -> TextColumn:
             ids_of_names(dict.fromkeys(films), "film", reader.where)
         return ids
     n_clips = count(len(reader.clip_ids), "clip")
-    verb = "has" if len(without) == 1 else "have"
     raise FixInput(
-        f"{len(without)} of {n_clips} {verb} no film: {few(without, 3)}",
+        f"{len(without)} of {n_clips} without a film: {few(without, 3)}",
         where=reader.where,
         hint="give each clip its movie_id (or a folder of its film), or add --manifest",
-        details=without[:20],
     )
 
 
@@ -240,27 +239,21 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
     """Raise an error for clips that are in the files more than once."""
     if len(set(ids)) == len(ids):
         return
-    repeated = [clip for clip, n in Counter(ids).items() if n > 1]
-    hint = f"keep one row for each id{_other_ids(reader)}"
+    hint = "keep one row for each id, or name another array of ids with --id-key"
     # Two names of one clip are no frames.
     if reader.export is None and len(set(reader.clip_ids)) < len(reader.clip_ids):
         hint = (
             "if the rows of an id are the frames of a clip, --pool max keeps their maximum and"
             f" --pool mean their mean; else {hint}"
         )
-    raise FixInput(
-        f"{count(len(repeated), 'clip id')} in several rows of the files: {few(repeated, 3)}",
+    repeated = [clip for clip, n in Counter(ids).items() if n > 1]
+    refuse_if(
+        repeated,
+        FixInput,
+        f"{count(len(repeated), 'clip id')} in several rows of the files",
         where=reader.where,
         hint=hint,
-        details=repeated[:20],
     )
-
-
-def _other_ids(reader: Reader) -> str:
-    """Return the part of a hint that names the option for other ids, if the format has one."""
-    if reader.format.has_names:
-        return ", or name another array of ids with --id-key"
-    return ""
 
 
 def check_some_known(
@@ -273,18 +266,11 @@ def check_some_known(
     ids = {name.casefold(): name for name in manifest.clip_ids[:MOST_COMPARED]}
     # The most similar one shows the difference; with the first one, all may differ.
     (similar,) = get_close_matches(first.casefold(), ids, n=1, cutoff=0) or [""]
-    hint = (
-        "use the same ids in both: --id FORM of manifest import makes those of a manifest, or give"
-        " your table a column with the ids of the files, and map clip_id to it"
-    )
-    hint += _other_ids(reader)
-    if reader.format.name == "hdf5":
-        hint += (
-            "; text before or after an id stands in --array: clip='{film}/clip_{id}'"
-        )
     raise FixInput(
         f"the files have none of the clips of the manifest: their first clip id is {first!r},"
         f" the most similar one of the manifest {ids.get(similar, '')!r}",
         where=manifest.name,
-        hint=hint,
+        hint="use the same ids in both: --id FORM of manifest import makes those of a manifest, and"
+        " --id-key those of the files; in HDF5, text before or after an id stands in --array:"
+        " clip='{film}/clip_{id}'",
     )

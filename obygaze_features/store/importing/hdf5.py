@@ -39,7 +39,7 @@ from obygaze_features.store.importing.reader import (
     name_by_shape,
     read_export_origin,
 )
-from obygaze_features.store.layout import COMPANIONS, MASK
+from obygaze_features.store.layout import MASK
 
 ID = "{id}"
 FILM = "{film}"
@@ -191,18 +191,7 @@ def _a_data_set_a_clip(
     path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
 ) -> Reader:
     """Open one file in which each clip has its own data set, or each film has a group of them."""
-    path_of_array = dict(arrays)
-    dims = {}
-    companions = []
-    for name, array_path in _paths_of_export(export).items():
-        is_companion = name in COMPANIONS and name not in arrays
-        if not arrays or is_companion:
-            path_of_array[name] = array_path
-        if arrays and is_companion:
-            companions.append(name)
-        if export is not None and path_of_array.get(name) == array_path:
-            dims[name] = export.arrays[name]
-    path_of_array = path_of_array or {"": ID}
+    path_of_array = _paths_of_export(export) or dict(arrays) or {"": ID}
     paths = list(path_of_array.values())
     has_films = any(FILM in pattern for pattern in paths)
     clips: dict[tuple[str, str], None] = {}
@@ -239,9 +228,9 @@ def _a_data_set_a_clip(
     if is_unnamed:
         name_by_shape(reader, "frames")
     reader.asked = path_of_array
-    reader.export = export
-    reader.dims = dims
-    reader.companions = companions
+    if export is not None:
+        reader.export = export
+        reader.dims = export.arrays
     return reader
 
 
@@ -278,7 +267,7 @@ def _read_facts(
         films.append(film)
         times.append((start_s, end_s))
     reader.movie_ids = films
-    if any(time_s is not None for of_clip in times for time_s in of_clip):
+    if any(of_clip != (None, None) for of_clip in times):
         reader.times = times
 
 

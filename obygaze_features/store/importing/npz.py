@@ -7,7 +7,6 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def open_npz(
     reader = array_reader(
         str(path),
         list(members),
-        partial(_member, path, archive, members),
+        lambda key: Member(path, archive, members[key]),
         arrays,
         id_key=id_key or ID_KEY,
         export=export,
@@ -83,12 +82,6 @@ def _opened(path: Path) -> tuple[zipfile.ZipFile, dict[str, str]]:
     for member in archive.namelist():
         members[member.removesuffix(".npy")] = member
     return archive, members
-
-
-def _member(
-    path: Path, archive: zipfile.ZipFile, members: Mapping[str, str], key: str
-) -> "Member":
-    return Member(path, archive, members[key])
 
 
 class Member:

@@ -26,7 +26,7 @@ from obygaze_features.core.files import sha256_file
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.files import check_memory
-from obygaze_features.store.formats import FORMATS, Format, format_of_source
+from obygaze_features.store.formats import format_of_source
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
@@ -181,7 +181,6 @@ class Reader:
     export: ExportOrigin | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
-    format: Format = FORMATS["npz"]
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -210,7 +209,13 @@ def open_features(
     if id_key is not None:
         options["id_key"] = id_key
     reader: Reader = kind.function()(source, **options)
-    reader.format = kind
+    if reader.export is not None and arrays:
+        reader.close()
+        raise FixUsage(
+            "an export of a store is imported whole",
+            where=str(source),
+            hint="without --array; obygaze store subset NAME --array takes some of its arrays",
+        )
     reader.origin = origin_of(kind.name, source, reader.files)
     if reader.asked is not None:
         reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
@@ -506,25 +511,22 @@ def array_reader(
     films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
-    dims_of_key = {} if export is None else export.arrays
+    exported = {} if export is None else export.arrays
     time_keys = []
     for key in TIME_KEYS:
         # In a store of windows they are arrays.
-        if key in names and key not in (*dims_of_key, *arrays.values()):
+        if key in names and key not in (*exported, *arrays.values()):
             time_keys.append(key)
     times = times_of_columns({key: array_of(key) for key in time_keys}, len(ids), where)
     others = [key for key in names if key not in (id_key, FILM_KEY, *time_keys)]
+    # All that the store of an export has is asked for.
+    asked = dict(arrays) or {key: key for key in others if key in exported}
     companions = []
     for key in COMPANIONS:
-        is_free = key in others and key not in (*arrays, *arrays.values())
-        if is_free and _is_companion(key, array_of(key), len(ids), dims_of_key):
+        is_free = key in others and key not in (*asked, *asked.values())
+        if is_free and _is_companion(key, array_of(key), len(ids)):
             companions.append(key)
-    asked = dict(arrays)
     notes: list[str] = []
-    if not arrays and export is not None:
-        # All that the store has is asked for.
-        asked = {key: key for key in others if key in dims_of_key}
-        companions = []
     if not arrays:
         problems = {}
         for key in others:
@@ -548,9 +550,7 @@ def array_reader(
         asked=asked,
         export=export,
         times=times,
-        dims={
-            name: dims_of_key[key] for name, key in keys.items() if key in dims_of_key
-        },
+        dims=exported,
         companions=companions,
     )
 
@@ -574,9 +574,7 @@ def _why_not_features(column: Any, n_clips: int) -> str:
     return ""
 
 
-def _is_companion(
-    key: str, column: Any, n_clips: int, dims_of_key: Mapping[str, tuple[str, ...]]
-) -> bool:
+def _is_companion(key: str, column: Any, n_clips: int) -> bool:
     """Return whether an array may belong to another one, as the mask or the times of its frames.
 
     A mask may have one number a row, where the rows are the frames of clips.
@@ -586,7 +584,7 @@ def _is_companion(
     n_dimensions = (1, 2) if key == MASK else (2,)
     is_number = np.dtype(column.dtype).kind in kinds
     has_rows = len(shape) in n_dimensions and shape[0] == n_clips
-    return key in dims_of_key or (is_number and has_rows)
+    return is_number and has_rows
 
 
 def times_of_columns(
@@ -596,7 +594,9 @@ def times_of_columns(
 
     NaN or no value is a time that is not known.
     """
-    times_of_key: dict[str, list[float | None]] = {}
+    if not columns:
+        return []
+    seconds = np.full((n_clips, len(TIME_KEYS)), np.nan)
     for key, column in columns.items():
         shape = tuple(column.shape)
         if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
@@ -605,16 +605,11 @@ def times_of_columns(
                 f" {_name_of(column.dtype)} {list(shape)}",
                 where=where,
             )
-        times: list[float | None] = []
-        for time_s in column[:]:
-            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
-            times.append(float(time_s) if is_known else None)
-        times_of_key[key] = times
-    if not times_of_key:
-        return []
-    unknown: list[float | None] = [None] * n_clips
-    of_keys = [times_of_key.get(key, unknown) for key in TIME_KEYS]
-    return list(zip(*of_keys, strict=True))
+        values = [np.nan if isinstance(one, BadRow) else one for one in column[:]]
+        seconds[:, TIME_KEYS.index(key)] = values
+    known = seconds.astype(object)
+    known[~np.isfinite(seconds)] = None
+    return [(start_s, end_s) for start_s, end_s in known.tolist()]
 
 
 def _named(

@@ -239,7 +239,7 @@ class Copied:
 def copy_clips(
     stores: Sequence[str],
     target: Annotated[str | Path, Option("-o --output")],
-    form: Annotated[Literal["npz", "csv"], Option(is_first=True)],
+    form: Literal["npz", "csv"],
     *,
     columns: Annotated[
         Mapping[str, str] | None, Option("--map", metavar="NEW=OLD")
@@ -311,7 +311,7 @@ def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
     ids.touch()
     options = ["--map", "clip_id=id", "--map", "x=y", "--offsets", "tt1=-2.5"]
     options += ["--clips", str(ids), "--folder", "f", "--films", "m", "--no-seal"]
-    done = copied("npz", "a", "b", "--output", "t", *options)
+    done = copied("a", "b", "npz", "--output", "t", *options)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {
         "json_version": 1,
@@ -331,7 +331,7 @@ def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> N
         (("--map", "x=1", "--map", "x=2"), "--map names 'x' twice"),
         (("--offsets", "a=b"), "--offsets must be FILM=SECONDS: could not convert"),
     ]:
-        error = copied("npz", "a", "-o", "t", *words).exception
+        error = copied("a", "npz", "-o", "t", *words).exception
         assert isinstance(error, FixUsage)
         assert error.message.startswith(what)
         assert error.hint == "copy --help"
@@ -339,12 +339,12 @@ def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> N
 
 def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
-        assert copied("npz", "a", "-o", "t", "--clips", str(path)).exit_code == 2
+        assert copied("a", "npz", "-o", "t", "--clips", str(path)).exit_code == 2
 
 
 def test_the_help_has_groups_and_no_parameters_of_python_alone() -> None:
     text = " ".join(copied("--help").output.split())
-    assert "copy [OPTIONS] {npz|csv} STORES... Copy clips." in text
+    assert "copy [OPTIONS] STORES... {npz|csv} Copy clips." in text
     assert "Depth: --depth NUMBER" in text
     assert "--seal / --no-seal Close it. [default: seal]" in text
     assert "--licence TEXT The licence. --seal" in text

@@ -86,3 +86,30 @@ def test_a_name_says_how_features_are_written() -> None:
     assert format_of_output(Path("a"), "parquet").is_folder
     with pytest.raises(FixUsage, match="the ending '' is none that features"):
         format_of_output(Path("a"))
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "hint"),
+    [
+        ("a.csv", b"\x89HDF\r\n\x1a\n", "--as hdf5 -o NAME"),
+        ("a.h5", b"PAR1", "--as parquet -o NAME"),
+        ("a.parquet", b"PK\x03\x04", "--as npz -o NAME"),
+    ],
+)
+def test_a_file_that_begins_as_another_format_names_the_command(
+    tmp_path: Path, name: str, start: bytes, hint: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(start + bytes(60))
+    with pytest.raises(FixUsage, match="this begins as one of") as e:
+        format_of_source(path)
+    assert e.value.hint == f"obygaze store import {path} {hint}"
+
+
+def test_a_spreadsheet_that_is_called_a_text_file_is_read_as_no_table(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"PK\x03\x04" + bytes(60))
+    with pytest.raises(FixInput, match="this is no table"):
+        import_features(path, tmp_path / "store")

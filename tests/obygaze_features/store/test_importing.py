@@ -145,7 +145,7 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=[7, 7, 3], X=X)
     assert made(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
     file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
-    with pytest.raises(FixInput, match="2 of 3 clips have no film: tt02-9, tt01-001"):
+    with pytest.raises(FixInput, match="2 of 3 clips without a film: tt02-9, tt01-001"):
         import_features(file, tmp_path / "t")
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):

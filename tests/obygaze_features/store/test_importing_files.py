@@ -607,7 +607,7 @@ def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/season-1/pilot/x-1.npy", A)
     npy(tmp_path / "f/season-2/pilot/x-2.npy", A)
     npy(tmp_path / "f/brazil/x-3.npy", A)
-    with pytest.raises(FixInput, match="2 of 3 clips have no film: x-1, x-2"):
+    with pytest.raises(FixInput, match="2 of 3 clips without a film: x-1, x-2"):
         import_features(tmp_path / "f", tmp_path / "s")
 
 
