@@ -442,7 +442,7 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     video = tmp_path / "videos" / str(clip.video)
     unmount = at_row(1, lambda: video.rename(tmp_path / "elsewhere.mp4"))
     with pytest.raises(
-        FixInput, match="cannot get the further arrays: missing"
+        FixInput, match="cannot get the further arrays: no-video: no such file"
     ) as error:
         run(manifest, tmp_path, arrays=["clip", "frames"], workers=1, watch=unmount)
     assert repr(clip.clip_id) in str(error.value)
