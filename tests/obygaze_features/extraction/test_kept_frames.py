@@ -209,7 +209,7 @@ def test_damage_elsewhere_in_a_film_is_not_damage_of_the_clip(tmp_path: Path) ->
     (tmp_path / "videos" / "a.mkv").unlink()
     run(films, tmp_path)
     statuses = open_store(tmp_path / "stores" / "films.descriptors").rows
-    assert [row.status for row in statuses] == ["ok", "ok", "failed"]
+    assert [row.status for row in statuses] == ["ok", "ok", "no-video"]
 
 
 @pytest.mark.parametrize("broken", ["store.json", f"data.zarr/{CLEAN}/c.0"])
