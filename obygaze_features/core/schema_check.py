@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
@@ -49,6 +49,7 @@ from typing import (
 import msgspec
 from msgspec import Meta, inspect
 
+from obygaze_features import __version__
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError, near
 from obygaze_features.core.files import parse_json
 
@@ -186,6 +187,8 @@ class Document:
         self.raise_if_any = self.violations.raise_if_any
         self.lines = lines or {}
         self.overrides: Mapping[str, str] = {}
+        # Each with the key that is meant.
+        self.unknown_keys: list[str] = []
 
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
@@ -245,6 +248,7 @@ class Document:
             if key in hints:
                 self._compare(value, hints[key], f"{prefix}{key}")
             else:
+                self.unknown_keys.append(f"{prefix}{key}{near(key, hints)}")
                 self.unknown(f"{prefix}{key}", key, hints)
         for key in required:
             if key not in table:
@@ -290,6 +294,28 @@ def _form_of_table(value: Any) -> str:
         for number, key in enumerate(value)
     ]
     return f" such as {{ {', '.join(numbered)} }}" if numbered else ""
+
+
+def refuse_newer(tree: Any, kind: type, where: str) -> None:
+    """Raise an error for a document that obygaze made if it has a field that `kind` lacks.
+
+    A document that is wrong otherwise, too, is damaged, and says so elsewhere.
+    """
+    if isinstance(tree, Mapping):
+        document = Document(tree, where)
+        document.check(kind)
+        if len(document.unknown_keys) == len(document.violations):
+            refuse_unknown(document.unknown_keys, where)
+
+
+def refuse_unknown(fields: Sequence[str], where: str) -> None:
+    """Raise an error (exit code 5) if a document that obygaze made has fields of these names."""
+    if fields:
+        raise Mismatch(
+            f"a newer obygaze made this: obygaze {__version__} does not know its field"
+            f" {fields[0]}",
+            where=where,
+        )
 
 
 def read_toml(

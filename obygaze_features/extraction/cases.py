@@ -16,13 +16,15 @@ from obygaze_features.extraction.stored import StoreState
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
-from obygaze_features.store.rows import NO_VIDEO, WITHDRAWN, Row
-from obygaze_features.store.sealing import NOT_EXTRACTED
+from obygaze_features.store.rows import (
+    ALWAYS,
+    NOT_EXTRACTED,
+    WITH_VIDEO,
+    WITHDRAWN,
+    Row,
+)
 
 _SHOWN = 20
-# How the reason of a row begins whose video was named and not there.
-NO_FILE = "missing:"
-
 
 # What a case means for a run.
 KEEP = "keep"
@@ -211,7 +213,7 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         found[case].append(line)
         is_computed = case.outcome == COMPUTE
         if is_planned:
-            is_computed = not row.is_ok and row.reason == NOT_EXTRACTED
+            is_computed = row.status == NOT_EXTRACTED
         elif is_computed and clip is not None:
             row = new_row(clip)
         rows.append(row)
@@ -306,17 +308,16 @@ def _case_without_features(
 ) -> tuple[Case, str]:
     """Return the case of a row without features whose clip is in the manifest, and its line."""
     name = row.clip_id
-    was_not_extracted = row.reason == NOT_EXTRACTED
-    had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
+    tried = row.status.tried
     has_pictures = bool(wanted.facts.get(clip.video)) or name in wanted.kept
     is_corrected = bool(other_times(row, clip)) and not stored.is_filling
-    if was_not_extracted and (is_planned or not stored.is_filling):
+    if tried == ALWAYS and (is_planned or not stored.is_filling):
         return MISSING, name
-    if was_not_extracted or (had_no_video and has_pictures):
+    if tried == ALWAYS or (tried == WITH_VIDEO and has_pictures):
         return (FOR_THE_NEXT_RUN if stored.is_filling else PICTURES_FOUND), name
     if is_corrected:
         return TIMES_CORRECTED, name
-    if row.status == NO_VIDEO:
+    if tried == WITH_VIDEO:
         return WITHOUT_VIDEO, name
     if stored.is_filling:
         return FAILED_SO_FAR, name
@@ -375,7 +376,7 @@ def was_computed(row: Row) -> bool:
 
     A row with features that gets further arrays counts as not extracted until it has them.
     """
-    return row.is_ok or row.reason == NOT_EXTRACTED
+    return row.is_ok or row.status == NOT_EXTRACTED
 
 
 def other_times(row: Row, clip: PlannedClip) -> str:

@@ -19,7 +19,14 @@ from obygaze_features.manifest.model import (
     sort_key,
 )
 from obygaze_features.manifest.windows import CutFilm
-from obygaze_features.store.rows import NO_VIDEO
+from obygaze_features.store.rows import (
+    FAILED,
+    NO_VIDEO,
+    NO_WORDS,
+    SILENT,
+    RowStatus,
+)
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.worker import ClipView
 
 # Files are read in parallel, since each may wait for a network drive.
@@ -157,10 +164,24 @@ class Failure(NamedTuple):
     with and without other views.
     """
 
-    status: str
+    status: RowStatus
     reason: str
     is_decoded: bool = True
 
+    def __str__(self) -> str:
+        return self.reason if self.status == FAILED else f"{self.status}: {self.reason}"
+
+    @classmethod
+    def of(cls, error: BadVideo, *, is_decoded: bool = True) -> Self:
+        """Return why a clip of a video has nothing, as a reader of the video says."""
+        status = STATUS_OF_REASON.get(error.reason)
+        if status is None:
+            return cls(FAILED, f"{error.reason}: {error.message}", is_decoded)
+        return cls(status, error.message, is_decoded)
+
+
+# What is wrong with a video that has a status of its own.
+STATUS_OF_REASON = {"missing": NO_VIDEO, "no-sound": SILENT, "no-words": NO_WORDS}
 
 NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")
 
@@ -197,7 +218,7 @@ class Decoded:
     def reasons(self) -> list[str]:
         """The reasons of the views that have nothing."""
         views = self.views.values()
-        return [view.reason for view in views if isinstance(view, Failure)]
+        return [str(view) for view in views if isinstance(view, Failure)]
 
 
 class RowJob(NamedTuple):

@@ -33,7 +33,6 @@ from obygaze_features.extraction.planning import (
     chosen_backbones,
     plan_stores,
 )
-from obygaze_features.extraction.results import OF_MAPPING, WRONG_TIMES
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.times import long_clips
@@ -97,10 +96,6 @@ class Cost:
         lines.append(table(headers, rows))
         if not self.with_video and self.decode_s is None:
             lines.append("no clip has a video file: obygaze manifest link")
-        if self.decode_failure.startswith(WRONG_TIMES):
-            lines.append(
-                f"correct the times of the table ({OF_MAPPING}), import and link it again"
-            )
         for store in self.stores:
             if store.disk_bytes > store.n_bytes:
                 lines.append(

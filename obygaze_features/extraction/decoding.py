@@ -221,8 +221,7 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
                 views[view] = _viewed(result.clip(view).check(accept_damaged))
         except BadVideo as error:
             is_decoded = result.error is None and view not in result.failures
-            reason = f"{error.reason}: {error.message}"
-            views[view] = Failure(FAILED, reason, is_decoded)
+            views[view] = Failure.of(error, is_decoded=is_decoded)
     return Decoded(job.row, source, views)
 
 

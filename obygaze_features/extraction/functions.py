@@ -146,7 +146,7 @@ def extract(
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
         mixed: Add to clips of another version or kind of device.
-        seal_now: Seal what is there; the other clips fail with 'not extracted'.
+        seal_now: Seal what is there; the other clips are 'not-extracted'.
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.

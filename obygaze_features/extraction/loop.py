@@ -406,7 +406,7 @@ class StoreFiller:
         if len(self.filling.arrays) < len(self.filling.plan.arrays):
             raise FixInput(
                 f"the clip {row.clip_id!r} has features and cannot get the further arrays:"
-                f" {failure.reason}",
+                f" {failure}",
                 where=str(self.filling.target),
                 hint="the store stays as it is; correct this, then the same command, or give the"
                 f" further arrays up: rm -r {shell_word(self.filling.folder)}",

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
-from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.cases import NO_FILE
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
     ExtractionPlan,
@@ -26,16 +25,10 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.layout import has_vector
 from obygaze_features.store.placing import before_of
+from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 
 # --- While it computes ---
 
-# What makes all clips of a table have such times.
-OF_MAPPING = 'times = "m:ss" in its mapping, if 1:05 is a minute'
-# How the reason of a row begins whose film is silent, or shows no picture yet, and whose times are
-# not those of its film.
-NO_SOUND = "no-sound:"
-NO_PICTURES = "outside: the window "
-WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], object]
 
@@ -133,7 +126,7 @@ class Extraction(StatusOfStores):
     @property
     def exit_code(self) -> int:
         """Return the code of a run that ended although some clips failed."""
-        return EXIT_SOME_FAILED if any(state.failed for state in self) else 0
+        return max((state.exit_code for state in self), default=0)
 
     def require_ok(self) -> None:
         """Raise an error if the run was stopped, or if no clip was extracted."""
@@ -148,7 +141,7 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
     texts = []
     for state in states:
         of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
-        n_kept = state.clips - state.missing
+        n_kept = state.clips - state.not_extracted
         texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
     return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
 
@@ -160,61 +153,34 @@ def next_steps(
     link = f"obygaze manifest link {shell_word(plan.manifest)} FOLDER"
     steps = []
     video_of = {clip.clip_id: clip.video for clip in plan.clips if clip.video}
-    failures: dict[str, str] = {}
+    clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
     videos_with_features: set[str] = set()
-    without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            is_failed = row.clip_id in state.failures
-            if not is_failed and (row.is_ok or is_computed):
+            why = state.failures.get(row.clip_id)
+            if why is None and (row.is_ok or is_computed):
                 videos_with_features.add(video_of.get(row.clip_id, ""))
-            if not is_computed:
-                continue
-            if is_failed:
-                why = state.failures[row.clip_id]
-                # A silent film may be damaged, too, which can be corrected.
-                if row.clip_id not in failures or not why.startswith(NO_SOUND):
-                    failures[row.clip_id] = why
-            elif row.clip_id not in store.kept and row.clip_id not in video_of:
-                without_video.add(row.clip_id)
-    n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
-    n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
-    n_silent = sum(why.startswith(NO_SOUND) for why in failures.values())
-    n_early = sum(why.startswith(NO_PICTURES) for why in failures.values())
-    n_without = n_silent + n_early
-    n_others = len(failures) - n_without_file - n_with_wrong_times - n_without
-    n_together = sum(
-        video_of.get(clip_id) in videos_with_features
-        for clip_id, why in failures.items()
-        if not why.startswith((NO_FILE, NO_SOUND, NO_PICTURES))
-    )
+            elif why is not None and is_computed:
+                clips_of[why.status].add(row.clip_id)
+    failed = clips_of[FAILED]
+    # A silent film may be damaged, too, which can be corrected.
+    silent = clips_of[SILENT] - failed
+    n_together = sum(video_of.get(clip) in videos_with_features for clip in failed)
     name = shell_word(plan.stores[0].target.backbone)
-    is_of_all = n_with_wrong_times == len(plan.clips)
-    of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
     advice = (
-        (len(without_video), f"without a video: {link}, then the same command"),
         (
-            n_without_file,
-            f"whose file is missing: mount its folder, or {link}, then the same command",
+            len(clips_of[NO_VIDEO]),
+            f"without a video: {link}, or mount the folder of their files, then the same command",
         ),
         (
-            n_with_wrong_times,
-            f"with times outside the film: correct the table{of_mapping}, import and link it"
-            " again, then the same command; if the film is not whole, replace it, then the same"
-            " command and --retry-failed",
-        ),
-        (
-            n_silent,
+            len(silent),
             "without sound that can be read: no features here; the others can be used",
         ),
         (
-            n_early,
-            "before the first picture of a film: no features here; the others can be used",
-        ),
-        (
-            n_others,
-            "failed: correct their files, then the same command and --retry-failed",
+            len(failed),
+            "failed: correct their files, or their times in the table, then the same command and"
+            " --retry-failed; the others can be used",
         ),
         (
             n_together,
@@ -224,7 +190,7 @@ def next_steps(
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
     is_whole = all(state.seal and state.ok for state in states)
-    if is_whole and len(failures) == n_without and not without_video:
+    if is_whole and not failed and not clips_of[NO_VIDEO]:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,18 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
 from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import finish_waiting, seal_at
-from obygaze_features.store.reading import open_store
+from obygaze_features.store.reading import Reason, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
-from obygaze_features.store.sealing import NOT_EXTRACTED
+from obygaze_features.store.rows import (
+    FAILED,
+    NOT_EXTRACTED,
+    OK,
+    STATUSES,
+    WITHDRAWN,
+    Row,
+    RowStatus,
+)
 from obygaze_features.store.withdrawals import Withdrawals
 
 NOTHING_WITHDRAWN = Withdrawals({}, {})
@@ -42,7 +49,7 @@ class StoreState:
     Args:
         recipe: How the numbers were made.
         arrays: Its arrays.
-        rows: All rows; those that are planned and not computed have the reason `not extracted`.
+        rows: All rows; those that are planned and not computed are `not-extracted`.
         kinds: What computed the rows, or is planned to.
         manifest: The manifest whose clips the rows are.
         withdrawals: What was withdrawn and never comes back.
@@ -114,7 +121,7 @@ def read_stored(path: Path) -> StoreState | None:
 def _being_filled(filling: Filling, seal: str) -> StoreState:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
-    rows = [row._replace(status=FAILED, reason=NOT_EXTRACTED) for row in filling.rows]
+    rows = [row._replace(status=NOT_EXTRACTED) for row in filling.rows]
     withdrawals = NOTHING_WITHDRAWN
     if plan.replaces:
         before = store_before(filling.target, plan.replaces)
@@ -159,30 +166,52 @@ class StoreStatus:
         backbone: What made it.
         manifest: The manifest whose clips its rows are.
         clips: How many rows it has.
-        ok: Rows with features.
-        failed: Rows whose clip could not be extracted.
-        no_video: Rows whose clip had no video.
-        withdrawn: Rows that were withdrawn.
-        missing: Rows that are planned and not extracted yet.
+        counts: How many rows have each status. While the store is filled, those of clips that are
+            not extracted yet are `not-extracted`.
         blocks: While it is filled, how many blocks there are to compute.
         blocks_done: How many of them are finished.
         seal: Its seal; "" while it is filled.
-        failures: Why clips failed, by their ids.
+        failures: Why clips have no features, by their ids.
     """
 
     store: str
     backbone: str
     manifest: str
     clips: int
-    ok: int
-    failed: int
-    no_video: int
-    withdrawn: int
-    missing: int
+    counts: Mapping[RowStatus, int]
     blocks: int
     blocks_done: int
     seal: str
-    failures: Mapping[str, str]
+    failures: Mapping[str, Reason]
+
+    @property
+    def ok(self) -> int:
+        """How many rows have features."""
+        return self.counts[OK]
+
+    @property
+    def failed(self) -> int:
+        """How many clips could not be extracted."""
+        return self.counts[FAILED]
+
+    @property
+    def withdrawn(self) -> int:
+        """How many rows were withdrawn."""
+        return self.counts[WITHDRAWN]
+
+    @property
+    def not_extracted(self) -> int:
+        """How many rows are planned and not extracted yet."""
+        return self.counts[NOT_EXTRACTED]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code for what was extracted: others may extract the rest."""
+        exit_codes = [0]
+        for status, n_rows in self.counts.items():
+            if n_rows and status != NOT_EXTRACTED:
+                exit_codes.append(status.exit_code)
+        return max(exit_codes)
 
     @property
     def sealed(self) -> bool:
@@ -191,16 +220,20 @@ class StoreStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as one JSON document."""
-        return {**asdict(self), "sealed": self.sealed}
+        facts = {**vars(self), "sealed": self.sealed}
+        facts["failures"] = {clip: str(why) for clip, why in self.failures.items()}
+        for status, n_rows in facts.pop("counts").items():
+            facts[status.key] = n_rows
+        return facts
 
     def __str__(self) -> str:
         state = "sealed"
         if not self.sealed:
             state = f"being filled, {self.blocks_done} of {self.blocks} blocks"
-        counts = [f"{self.ok} ok"]
-        for name in ("failed", "no_video", "withdrawn", "missing"):
-            if getattr(self, name):
-                counts.append(f"{getattr(self, name)} {name.replace('_', ' ')}")
+        counts = []
+        for status, n_rows in self.counts.items():
+            if n_rows or status == OK:
+                counts.append(f"{n_rows} {status}")
         return (
             f"{Path(self.store).name} ({self.backbone}): {state};"
             f" {count(self.clips, 'clip')}: {', '.join(counts)}"
@@ -208,22 +241,22 @@ class StoreStatus:
 
     @property
     def notes(self) -> list[str]:
-        """Return why clips failed, in a line for each reason; of many, the first."""
-        clips_of: dict[str, list[str]] = {}
+        """Return why clips have no features, in a line for each reason; of many, the first."""
+        clips_of: dict[Reason, list[str]] = {}
         for clip, why in self.failures.items():
             clips_of.setdefault(why, []).append(clip)
-        lines = [f"  {few(clips, 3)}: failed: {why}" for why, clips in clips_of.items()]
+        lines = [f"  {few(clips, 3)}: {why}" for why, clips in clips_of.items()]
         return lines[:SHOWN_CLIPS]
 
     @property
     def details(self) -> list[str]:
-        """Return why each clip failed, where the notes do not name all of them."""
-        lines = [f"  {clip}: failed: {why}" for clip, why in self.failures.items()]
+        """Return why each clip has no features, where the notes do not name all of them."""
+        lines = [f"  {clip}: {why}" for clip, why in self.failures.items()]
         return [] if lines == self.notes else lines
 
     @property
     def without_details(self) -> str:
-        """Return how to see each clip that failed."""
+        """Return how to see each clip without features."""
         return f"  each of them: obygaze -v extract status {shell_word(self.store)}"
 
 
@@ -241,14 +274,12 @@ def status_at(path: Path) -> StoreStatus | None:
     if stored is None:
         return None
     rows = stored.rows
+    counts = dict.fromkeys(STATUSES, 0)
     failures = {}
-    n_missing = 0
     for row in rows:
-        if row.status == FAILED and row.reason == NOT_EXTRACTED:
-            n_missing += 1
-        elif row.status == FAILED:
-            failures[row.clip_id] = row.reason
-    statuses = [row.status for row in rows]
+        counts[row.status] += 1
+        if row.status not in (OK, WITHDRAWN, NOT_EXTRACTED):
+            failures[row.clip_id] = Reason(row.status, row.reason)
     filling = stored.filling
     n_blocks = len(filling.needed) if filling else 0
     n_left = len(filling.missing()) if filling else 0
@@ -257,11 +288,7 @@ def status_at(path: Path) -> StoreStatus | None:
         backbone=stored.recipe.title,
         manifest=stored.manifest,
         clips=len(rows),
-        ok=sum(row.is_ok for row in rows),
-        failed=len(failures),
-        no_video=statuses.count(NO_VIDEO),
-        withdrawn=statuses.count(WITHDRAWN),
-        missing=n_missing,
+        counts=counts,
         blocks=n_blocks,
         blocks_done=n_blocks - n_left,
         seal="" if filling else stored.seal,

@@ -43,7 +43,7 @@ from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
 from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
-from obygaze_features.store.rows import FAILED
+from obygaze_features.store.rows import FAILED, NO_WORDS
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.index import bounds_of, overshoot
 from obygaze_features.video.subtitles import length_of, read_embedded
@@ -112,7 +112,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
     else:
         words = _of_table(manifest, path)
     if not any(words.texts.values()):
-        reasons = {failure.reason for failure in words.failures.values()}
+        reasons = {str(failure) for failure in words.failures.values()}
         if words.texts:
             n_clips = count(len(words.texts), manifest.header.unit)
             reasons.add(f"nothing is said in {n_clips} ({words.rule})")
@@ -183,7 +183,7 @@ def _of_films(
     for film, clips in by_film(manifest).items():
         cues = cues_of_film.get(film)
         if cues is None:
-            failure = Failure(FAILED, "no-words: the film has no subtitles")
+            failure = Failure(NO_WORDS, "the film has no subtitles")
             failures.update(dict.fromkeys(_ids(clips), failure))
             continue
         spans, length_s = _spans_in_film(clips, manifest.header.video_root)
@@ -192,8 +192,8 @@ def _of_films(
         for clip in clips:
             span = spans.get(clip.clip_id)
             if span is None:
-                reason = "no-words: the place of the clip in its film is not known"
-                failures[clip.clip_id] = Failure(FAILED, reason)
+                reason = "the place of the clip in its film is not known"
+                failures[clip.clip_id] = Failure(NO_WORDS, reason)
             elif outside := _outside(length_s, *span):
                 failures[clip.clip_id] = outside
             else:
@@ -295,8 +295,7 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         try:
             embedded = read_embedded(path)
         except BadVideo as error:
-            failure = Failure(FAILED, f"{error.reason}: {error.message}")
-            failures.update(dict.fromkeys(_ids(clips), failure))
+            failures.update(dict.fromkeys(_ids(clips), Failure.of(error)))
             continue
         utterances = _utterances(embedded.cues)
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
@@ -364,8 +363,9 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
         if clip.clip_id in text_of_id:
             found[clip.clip_id] = spoken(text_of_id[clip.clip_id])
         else:
-            reason = "no-words: the table has no text of the clip"
-            failures[clip.clip_id] = Failure(FAILED, reason)
+            failures[clip.clip_id] = Failure(
+                NO_WORDS, "the table has no text of the clip"
+            )
     unused = sorted(text_of_id.keys() - found.keys())
     if not found:
         raise FixInput(

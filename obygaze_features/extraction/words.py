@@ -34,8 +34,8 @@ from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, Row, RowColumns
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
-# The reason in the row of a clip in which nothing is said.
-SILENT = "no words"
+# The remark on a clip in which nothing is said. It has features: those of no words.
+NOTHING_SAID = "no words"
 # Raise it with any change that could give other words for the same subtitles.
 DECODER_RULE = 1
 PACKAGES = ("numpy", "tokenizers", "torch", "transformers")
@@ -103,9 +103,10 @@ def extract_words(
     n_watched = len(listed) - len(clips)
     if n_watched:
         remarks.append(watched_text("read", n_watched))
-    n_silent = rows.reasons.count(SILENT)
-    if n_silent:
-        remarks.append(f"{count(n_silent, 'clip')} without words")
+    n_of_words = source.values[N_WORDS]
+    n_without_words = int(np.sum(n_of_words == 0)) - len(words.failures)
+    if n_without_words:
+        remarks.append(f"{count(n_without_words, 'clip')} without words")
     if words.unused:
         named = few(words.unused, 3)
         remarks.append(f"not in the manifest, and so not read: {named}")
@@ -114,7 +115,7 @@ def extract_words(
         seal=written.seal,
         n_clips=len(rows),
         arrays={array.name: array.shape for array in arrays},
-        failed={clip: failure.reason for clip, failure in words.failures.items()},
+        failed={clip: str(failure) for clip, failure in words.failures.items()},
         not_in_manifest=[],
         remarks=remarks,
         next_command=first_command(clips, clips.name, [written.path.name]),
@@ -138,11 +139,13 @@ def _rows_of(
             failure = words.failures[clip.clip_id]
             row = row._replace(status=failure.status, reason=failure.reason)
         else:
-            reason = words.streams.get(clip.clip_id, "") if n_words(text) else SILENT
+            remark = words.streams.get(clip.clip_id, "")
+            if not n_words(text):
+                remark = NOTHING_SAID
             video = words.videos.get(clip.clip_id, Source())
             row = row._replace(
                 status=OK,
-                reason=reason,
+                reason=remark,
                 video_bytes=video.n_bytes,
                 video_hash=video.quick_hash,
             )

@@ -27,7 +27,12 @@ from obygaze_features.core.files import (
     write_all_new,
     write_together,
 )
-from obygaze_features.core.schema_check import Violations, read_toml, record_of
+from obygaze_features.core.schema_check import (
+    Violations,
+    read_toml,
+    record_of,
+    refuse_newer,
+)
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
@@ -187,6 +192,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
             where=str(path),
             hint="choose another name",
         )
+    refuse_newer(document.tree, Header, str(path))
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":

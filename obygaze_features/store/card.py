@@ -371,7 +371,7 @@ def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:
     """Return how many rows have each status and reason, the most frequent first."""
     pairs = zip(rows.statuses, rows.reasons, strict=True)
     n_of_reason = Counter(pair for pair in pairs if pair[0] != OK)
-    reasons = []
+    reasons: list[tuple[int, str, str]] = []
     for (status, reason), n_rows in n_of_reason.most_common(SHOWN_REASONS):
         reasons.append((n_rows, status, reason or NO_REASON))
     n_others = n_of_reason.total() - sum(n_rows for n_rows, _, _ in reasons)

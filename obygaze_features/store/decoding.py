@@ -23,7 +23,7 @@ from obygaze_features.store.layout import (
     RUN_ROWS,
     Array,
 )
-from obygaze_features.store.rows import OK, STATUSES, Row
+from obygaze_features.store.rows import OK, STATUS_OF_WORD, STATUSES, Row
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -179,7 +179,7 @@ def rows_of(columns: Sequence[Sequence[str]]) -> list[Row]:
     sizes, hashes, pictures = video
     check_ids(clip_ids)
     check_films(movie_ids)
-    if not set(statuses).issubset(STATUSES):
+    if not set(statuses) <= STATUS_OF_WORD.keys():
         raise ValueError("a row has an unknown status")
     digits = "".join((*sizes, *pictures, *makers))
     if digits and not digits.isdecimal():
@@ -196,7 +196,7 @@ def rows_of(columns: Sequence[Sequence[str]]) -> list[Row]:
             movie_ids,
             start_times,
             end_times,
-            statuses,
+            map(STATUS_OF_WORD.__getitem__, statuses),
             reasons,
             n_bytes,
             hashes,
@@ -349,5 +349,5 @@ def codes_of(statuses: Iterable[str]) -> npt.NDArray[np.uint8]:
     return np.fromiter(map(_CODE_OF_STATUS.__getitem__, statuses), np.uint8)
 
 
-_CODE_OF_STATUS = {status: code for code, status in enumerate(STATUSES)}
+_CODE_OF_STATUS: dict[str, int] = {status: code for code, status in enumerate(STATUSES)}
 OK_CODE = STATUSES.index(OK)

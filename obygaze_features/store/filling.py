@@ -86,7 +86,7 @@ from obygaze_features.store.records import (
     decode_block,
     encode,
 )
-from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
 from obygaze_features.store.withdrawals import Withdrawals
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
@@ -478,8 +478,6 @@ class Filling:
         if record.plan != self.digest or set(record.files) != set(self.plan.computes):
             return False
         if [row.row for row in record.rows] != self.rows_of(block):
-            return False
-        if any(row.status not in STATUSES for row in record.rows):
             return False
         for array in self.arrays:
             file = record.files[array.name]

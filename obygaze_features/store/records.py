@@ -6,13 +6,14 @@ docs/store.md describes them in sections 2 and 7.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
-from obygaze_features.core.schema_check import Record, Sha256
+from obygaze_features.core.schema_check import Record, Sha256, refuse_newer
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
 from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (
@@ -27,7 +28,7 @@ from obygaze_features.store.layout import (
     names_of_files,
 )
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import OK, STATUSES, Row
+from obygaze_features.store.rows import OK, Row, RowStatus
 
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
@@ -156,13 +157,17 @@ class Counts(Record, frozen=True):
     failed: _Number = 0
     no_video: _Number = 0
     withdrawn: _Number = 0
+    silent: _Number = 0
+    no_words: _Number = 0
+    not_extracted: _Number = 0
 
     @property
     def by_status(self) -> dict[str, int]:
         """How many rows are ok, and have each other status that occurs."""
-        numbers = (self.ok, self.failed, self.no_video, self.withdrawn)
-        counts = dict(zip(STATUSES, numbers, strict=True))
-        return {name: n for name, n in counts.items() if n or name == OK}
+        counts: dict[str, int] = {
+            status: getattr(self, status.key) for status in RowStatus
+        }
+        return {status: n for status, n in counts.items() if n or status == OK}
 
 
 class FileMark(Record, frozen=True, array_like=True):
@@ -228,7 +233,7 @@ class BlockRow(Record, frozen=True, array_like=True):
     """A computed row of a block: its number, its status, and the video that was read."""
 
     row: int
-    status: str
+    status: RowStatus
     reason: str = ""
     video_bytes: int | None = None
     video_hash: str = ""
@@ -329,6 +334,7 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
         document = msgspec.json.decode(data, type=kind)
         json.loads(data, object_pairs_hook=_check_keys)
     except _NOT_A_DOCUMENT as error:
+        _refuse_newer(data, kind, where)
         raise _damaged(str(error), where) from error
     if not data.endswith(b"\n"):
         raise _damaged("it does not end with a line feed", where)
@@ -347,7 +353,14 @@ def decode_block(data: bytes, where: str) -> BlockRecord:
     try:
         return msgspec.json.decode(document, type=BlockRecord)
     except _NOT_A_DOCUMENT as error:
+        _refuse_newer(document, BlockRecord, where)
         raise _damaged(str(error), where) from error
+
+
+def _refuse_newer(data: bytes, kind: type, where: str) -> None:
+    """Raise Mismatch for a document with a field that this program does not know."""
+    with suppress(*_NOT_A_DOCUMENT):
+        refuse_newer(msgspec.json.decode(data), kind, where)
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -391,7 +404,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
         raise _damaged("`fingerprint` is not that of the recipe", where)
     check_joined_arrays(store.recipe, store.arrays, where)
     rows = store.rows
-    if rows.ok + rows.failed + rows.no_video + rows.withdrawn != rows.total:
+    if sum(rows.by_status.values()) != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)
     # A stranger's number of rows must not decide how long a list becomes.
     n_files = 5 + 2 * 3

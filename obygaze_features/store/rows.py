@@ -2,36 +2,78 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.layout import Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
-OK = "ok"
-FAILED = "failed"
-NO_VIDEO = "no-video"
-WITHDRAWN = "withdrawn"
-# In the order of their numbers in the array `status`.
-STATUSES = (OK, FAILED, NO_VIDEO, WITHDRAWN)
-# What is said of the rows of each status.
-_STATUS_WORDS = {
-    OK: "with features",
-    FAILED: "could not be extracted",
-    NO_VIDEO: "without a video",
-    WITHDRAWN: "withdrawn",
-}
+# When an extraction computes a row again.
+NEVER = "never"
+ALWAYS = "always"
+WITH_VIDEO = "as soon as its clip has a video, or frames that were kept"
+WHEN_ASKED = "with --retry-failed, or other times or another film"
 
 
-def words_of_status(status: str, *, is_extracted: bool) -> str:
+class RowStatus(StrEnum):
+    """What became of the clip of a row: its word, in the order of the numbers in `status`.
+
+    Attributes:
+        words: What is said of such rows.
+        exit_code: How a command ends that leaves such rows without features.
+        tried: When an extraction computes such a row again.
+    """
+
+    words: str
+    exit_code: int
+    tried: str
+
+    OK = "ok", "with features", 0, NEVER
+    FAILED = "failed", "could not be extracted", EXIT_SOME_FAILED, WHEN_ASKED
+    # The manifest names none, or its file is not there.
+    NO_VIDEO = "no-video", "without a video", EXIT_SOME_FAILED, WITH_VIDEO
+    WITHDRAWN = "withdrawn", "withdrawn", 0, NEVER
+    # A clip of which no sound can be read; silence that is heard has features.
+    SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED
+    # A clip of which it is not known what is said; one in which nothing is said has features.
+    NO_WORDS = "no-words", "without known words", EXIT_SOME_FAILED, WHEN_ASKED
+    # It was planned, and the store was sealed before.
+    NOT_EXTRACTED = "not-extracted", "not extracted", EXIT_SOME_FAILED, ALWAYS
+
+    def __new__(cls, word: str, words: str, exit_code: int, tried: str) -> Self:
+        """Return the status of a word."""
+        status = str.__new__(cls, word)
+        status._value_ = word
+        status.words = words
+        status.exit_code = exit_code
+        status.tried = tried
+        return status
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    @property
+    def key(self) -> str:
+        """The key of its number of rows, in store.json and in the status of an extraction."""
+        return self.value.replace("-", "_")
+
+
+STATUSES = tuple(RowStatus)
+STATUS_OF_WORD: dict[str, RowStatus] = {status.value: status for status in STATUSES}
+OK, FAILED, NO_VIDEO, WITHDRAWN, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
+
+
+def words_of_status(word: str, *, is_extracted: bool) -> str:
     """Return what is said of the rows of a status; imports and joins extract nothing."""
-    if status == FAILED and not is_extracted:
+    if word == FAILED and not is_extracted:
         return "without features"
-    return _STATUS_WORDS[status]
+    return STATUS_OF_WORD[word].words
 
 
 # Of a row that is not ok: another program need not say why.
@@ -50,7 +92,7 @@ class Row(NamedTuple):
         movie_id: Its film.
         start_s: The time in the video at which the clip begins, as it was asked for.
         end_s: The time in the video at which the clip ends, as it was asked for.
-        status: One of `STATUSES`.
+        status: What became of the clip.
         reason: Why the row is not ok, in one sentence; a row that is ok may have a remark.
         video_bytes: The length of the video that was read.
         video_hash: The quick hash of the video that was read, 16 hex digits.
@@ -62,7 +104,7 @@ class Row(NamedTuple):
     movie_id: str
     start_s: float | None = None
     end_s: float | None = None
-    status: str = OK
+    status: RowStatus = OK
     reason: str = ""
     video_bytes: int | None = None
     video_hash: str = ""
@@ -86,7 +128,7 @@ class RowColumns:
     movie_ids: TextColumn
     start_s: Sequence[float | None]
     end_s: Sequence[float | None]
-    statuses: Sequence[str]
+    statuses: Sequence[RowStatus]
     reasons: Sequence[str]
     video_bytes: Sequence[int | None]
     video_hashes: Sequence[str]

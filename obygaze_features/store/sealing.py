@@ -42,9 +42,8 @@ from obygaze_features.store.records import (
     common_maker,
     place_in,
 )
-from obygaze_features.store.rows import FAILED, Row, RowColumns
+from obygaze_features.store.rows import NOT_EXTRACTED, Row, RowColumns
 
-NOT_EXTRACTED = "not extracted"
 _SHOWN_CLIPS = 5
 
 
@@ -61,7 +60,7 @@ def seal(
 
     Args:
         target: The folder of the store; NAME.next is beside it.
-        seal_now: Seal what is there: other rows are failed, with the reason `not extracted`.
+        seal_now: Seal what is there: other rows have the status `not-extracted`.
         terms: Licence and citation for the card; by default those of the store that is changed.
     """
     while True:
@@ -179,7 +178,7 @@ class _Blocks:
         """Return all rows of the new store; `makers` gets what computed them."""
         rows = list(self._rows_before)
         for row in self.filling.rows[len(rows) :]:
-            rows.append(row._replace(status=FAILED, reason=NOT_EXTRACTED))
+            rows.append(row._replace(status=NOT_EXTRACTED))
         for record in self.blocks.values():
             place_of_former: dict[int | None, int] = {}
             for computed in record.rows:

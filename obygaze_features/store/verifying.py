@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -40,7 +41,7 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
-from obygaze_features.store.rows import STATUSES, words_of_status
+from obygaze_features.store.rows import words_of_status
 from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
 
@@ -292,10 +293,7 @@ def _check_tables(store: Store, report: VerifyReport) -> None:
     rows = []
     with report.collecting(ROWS_CSV):
         rows = list(store.rows)
-        counted = [0] * len(STATUSES)
-        for row in rows:
-            counted[STATUSES.index(row.status)] += 1
-        if counted != [report.counts.get(status, 0) for status in STATUSES]:
+        if Counter(row.status for row in rows) != Counter(report.counts):
             report.add(ROWS_CSV, "its rows do not have the counts in store.json")
         if len({row.clip_id for row in rows}) < len(rows):
             report.add(ROWS_CSV, "a clip is there twice")

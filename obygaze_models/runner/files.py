@@ -40,6 +40,7 @@ from obygaze_features.core.own_results import (
     check_name,
     made_by_obygaze,
 )
+from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.manifest.model import FILM_COLUMN
@@ -65,6 +66,13 @@ if TYPE_CHECKING:
 CellName = tuple[str, str, str, str]
 RUN_FORMAT = "obygaze-run/3"
 RUN_FILE = "run.json"
+# The keys of run.json.
+RUN_KEYS = (
+    *("format", "name", "identity", "sha256", "created", "created_by", "seconds"),
+    *("protocol", "protocol_sha256", "manifest", "stores", "texts", "parts", "sizes"),
+    *("files", "fits", "averaged", "rare_concepts", "remarks", "solver"),
+    *("versions", "machine"),
+)
 RUN_AGAIN = "the same obygaze run again, with --force"
 
 
@@ -395,4 +403,5 @@ def read_folder(folder: Path) -> Run:
     if about.get("sha256") != document_sha256(about):
         problem = "this is not the file that this run wrote: its sha256 is another one"
         raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
+    refuse_unknown(sorted(about.keys() - {*RUN_KEYS}), str(path))
     return Run(folder, about)

@@ -24,7 +24,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
-from obygaze_features.core.schema_check import Record, Sha256, read_json
+from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store.records import FileMark
@@ -233,6 +233,8 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     try:
         checked = msgspec.convert(document.tree, ModelDocument)
     except msgspec.ValidationError as error:
+        if content.get("sha256") == document_sha256(content):
+            refuse_newer(document.tree, ModelDocument, where)
         message = f"the saved model is not valid: {error}"
         raise Corrupt(message, where=where) from error
     if checked.sha256 != document_sha256(content):

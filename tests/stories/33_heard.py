@@ -145,14 +145,14 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     begin(ws)
     said = ws(f"extract run films {BOTH} --workers 1", code=3).text
     assert f"{SEEN} (descriptors): sealed; 56 clips: 56 ok" in said
-    assert f"{HEARD} (sound-descriptors): sealed; 56 clips: 48 ok, 8 failed" in said
+    assert f"{HEARD} (sound-descriptors): sealed; 56 clips: 48 ok, 8 silent" in said
     silent = f"{SILENT}-0, {SILENT}-1, {SILENT}-2 and 5 more"
-    assert f"{silent}: failed: no-sound: no sound in the file" in said
+    assert f"{silent}: silent: no sound in the file" in said
     assert "8 clips without sound that can be read: no features here" in said
     assert "correct their files" not in said
     assert f"next: obygaze run honest --manifest films --store {SEEN} --store" in said
     each = ws(f"-v extract status {HEARD}").text
-    assert f"{SILENT}-7: failed: no-sound" in each
+    assert f"{SILENT}-7: silent: no sound" in each
     with_sound = bytes_of_store(ws, SEEN)
     # Alone, the store of pictures has the same bytes.
     ws(f"extract run films -b descriptors --store descriptors={SEEN}.alone")

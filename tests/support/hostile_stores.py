@@ -135,7 +135,7 @@ for what, changes in {
 }.items():
     case(
         f"store.json has {what}",
-        "document|version|array|recipe|fingerprint",
+        "document|field scripts|version|array|recipe|fingerprint",
         document(lambda store, changes=changes: store.update(changes)),
     )
 

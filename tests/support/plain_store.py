@@ -34,8 +34,24 @@ ROW_COLUMNS = (
     "pictures",
     "maker",
 )
-STATUSES = ("ok", "failed", "no-video", "withdrawn")
-COUNTED = ("ok", "failed", "no_video", "withdrawn")
+STATUSES = (
+    "ok",
+    "failed",
+    "no-video",
+    "withdrawn",
+    "silent",
+    "no-words",
+    "not-extracted",
+)
+COUNTED = (
+    "ok",
+    "failed",
+    "no_video",
+    "withdrawn",
+    "silent",
+    "no_words",
+    "not_extracted",
+)
 KEY = {"name": "default", "separator": "."}
 RECIPE = {"unknown": True, "source": "made up", "told": {"backbone": "toy"}}
 

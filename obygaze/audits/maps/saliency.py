@@ -29,9 +29,9 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.clips import Failure
 from obygaze_features.store import Reason, Store, open_store
 from obygaze_features.store.making import new_store
-from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def write_saliency(
             try:
                 pictures = exact_pictures(opened_workspace, opened, clip).pictures
             except BadVideo as error:
-                yield Reason(FAILED, f"{error.reason}: {error.message}")
+                failure = Failure.of(error)
+                yield Reason(failure.status, failure.reason)
                 continue
             pixels = backbone.normalise(pictures)[None]
             yield grad_cam(backbone, pixels, vectors)[0]

@@ -23,7 +23,7 @@ from obygaze_features.store import (
 from obygaze_features.store.changing import origins_of
 from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.layout import MASK, OF_FRAMES
-from obygaze_features.store.rows import RowColumns
+from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
 from obygaze_features.store.withdrawals import changes_that_withdrew
 
 MAPS = "maps"
@@ -134,7 +134,9 @@ def write_maps(
         for row, result in zip(source.table.some(numbers), results, strict=True):
             row = row._replace(maker=None)
             if isinstance(result, Reason):
-                row = row._replace(status=result.status, reason=result.sentence)
+                row = row._replace(
+                    status=STATUS_OF_WORD[result.status], reason=result.sentence
+                )
             else:
                 values[len(rows)] = result
             rows.append(row)

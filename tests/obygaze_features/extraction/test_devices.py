@@ -166,7 +166,7 @@ def test_a_second_ctrl_c_ends_all_processes_and_keeps_what_they_finished(
         run(films, tmp_path, device=PAIR, watch=_at_first_row(press_twice))
     assert multiprocessing.active_children() == []
     state = store_status(Workspace(tmp_path).folder("stores") / STORE.name)
-    kept = state.clips - state.missing
+    kept = state.clips - state.not_extracted
     assert caught.value.__notes__[0] == f"{kept} of 40 clips are kept"
     run(films, tmp_path)
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)

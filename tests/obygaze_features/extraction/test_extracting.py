@@ -442,7 +442,7 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     video = tmp_path / "videos" / str(clip.video)
     unmount = at_row(1, lambda: video.rename(tmp_path / "elsewhere.mp4"))
     with pytest.raises(
-        FixInput, match="cannot get the further arrays: missing"
+        FixInput, match="cannot get the further arrays: no-video: no such file"
     ) as error:
         run(manifest, tmp_path, arrays=["clip", "frames"], workers=1, watch=unmount)
     assert repr(clip.clip_id) in str(error.value)
@@ -515,8 +515,8 @@ def test_half_of_a_change_is_sealed(films: Manifest, world: Path) -> None:
     # What failed before, and was not tried again, has its earlier reason.
     unchanged = [row for row in missing if row < 20]
     assert [after[row] for row in unchanged] == [before[row] for row in unchanged]
-    new = [after[row].sentence for row in missing if row >= 20]
-    assert new == ["not extracted"] * len(new)
+    new = [after[row].status for row in missing if row >= 20]
+    assert new == ["not-extracted"] * len(new)
 
 
 def test_a_change_goes_on_beside_rows_that_stay_as_they_are(

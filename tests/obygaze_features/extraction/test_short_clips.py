@@ -101,7 +101,7 @@ def test_own_models_and_windows(tmp_path: Path) -> None:
         (state,) = run(name, tmp_path, backbone)
         if name == "short":
             assert (state.ok, state.failed) == (0, 12)
-            reasons = set(state.failures.values())
+            reasons = {why.sentence for why in state.failures.values()}
             assert reasons == {
                 "too-short: 1 of 4 frames exist, and own needs all of them"
             }

@@ -106,7 +106,7 @@ def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
     assert [(row.status, row.reason) for row in store.rows] == [
         ("ok", ""),
         ("ok", "no words"),
-        *2 * [("failed", "no-words: the film has no subtitles")],
+        *2 * [("no-words", "the film has no subtitles")],
     ]
     assert store.matrix("n_words", missing="drop").values.tolist() == [6, 0]
     tower = load_text_tower(

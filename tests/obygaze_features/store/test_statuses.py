@@ -1,0 +1,102 @@
+"""What became of a clip is its status, which one table describes: in the code and on the page."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.plain_store import COUNTED, array_of, rows_of, write_plain_store
+from support.plain_store import STATUSES as WORDS
+
+from obygaze_features.extraction.clips import STATUS_OF_REASON, Failure
+from obygaze_features.extraction.stored import status_at
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.rows import FAILED, OK, STATUSES, RowStatus
+from obygaze_features.store.verifying import verify
+from obygaze_features.video.container import REASONS, BadVideo
+
+PAGE = Path(__file__).parents[3] / "docs" / "store.md"
+LINE = re.compile(r"\| `([a-z-]+)` \| (\d) \| [^|]+ \| (\d) \| ([^|]+) \|")
+
+
+def test_the_page_has_the_statuses_of_the_program() -> None:
+    on_page = LINE.findall(PAGE.read_text(encoding="utf-8"))
+    in_program = []
+    for number, status in enumerate(STATUSES):
+        facts = (status.value, str(number), str(status.exit_code))
+        in_program.append((*facts, status.tried))
+    told = [(*facts, tried.replace("`", "")) for *facts, tried in on_page]
+    assert told == in_program
+    assert [status.value for status in STATUSES] == list(WORDS)
+    assert [status.key for status in STATUSES] == list(COUNTED)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_is_its_word_wherever_it_goes(status: RowStatus) -> None:
+    word = status.value
+    assert status == word and f"{status}" == word and repr(status) == repr(word)
+    assert json.dumps([status]) == json.dumps([word])
+    assert msgspec.json.encode(status) == msgspec.json.encode(word)
+    assert msgspec.json.decode(msgspec.json.encode(word), type=RowStatus) is status
+    assert pickle.loads(pickle.dumps(status)) is status  # noqa: S301
+    assert {word: 1}[status] == 1
+
+
+def test_a_store_with_a_row_of_each_status(tmp_path: Path) -> None:
+    """Each is counted once, and only the clip that is ok has features."""
+    ids = [f"clip-{number}" for number in range(len(WORDS))]
+    given = {row: (word, "why, in words") for row, word in enumerate(WORDS) if row}
+    rows = rows_of(ids, ["film"] * len(ids), given)
+    values = np.ones((len(ids), 4), np.float32)
+    folder = tmp_path / "stores" / "s"
+    folder.parent.mkdir()
+    write_plain_store(folder, {"clip": values}, rows, arrays=[array_of("clip", values)])
+    assert verify(folder, hashes=True).problems == []
+    store = open_store(folder)
+    assert store.status().counts == dict.fromkeys(WORDS, 1)
+    assert [row.status for row in store.rows] == list(STATUSES)
+    assert all(isinstance(row.status, RowStatus) for row in store.rows)
+    assert store.matrix("clip", missing="drop").clip_ids.tolist() == ["clip-0"]
+    info = call_obygaze("-C", tmp_path, "store", "info", "s", "--json").ok().json()
+    assert info["counts"] == dict.fromkeys(WORDS, 1)
+    state = status_at(folder)
+    assert state is not None and state.counts == dict.fromkeys(WORDS, 1)
+    known = state.to_json()
+    assert [known[key] for key in COUNTED] == [1] * len(WORDS)
+    assert known["failures"]["clip-4"] == "silent: why, in words"
+    # What was withdrawn, or is planned for others, is no failure.
+    assert [*known["failures"]] == ["clip-1", "clip-2", "clip-4", "clip-5"]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_extraction_ends_with_the_exit_code_of_its_rows(
+    status: RowStatus, tmp_path: Path
+) -> None:
+    values = np.ones((2, 4), np.float32)
+    rows = rows_of(["a", "b"], ["film"] * 2, {1: (status.value, "")})
+    write_plain_store(
+        tmp_path / "s", {"clip": values}, rows, arrays=[array_of("clip", values)]
+    )
+    state = status_at(tmp_path / "s")
+    # Another process may extract what is not extracted yet.
+    is_left = status == "not-extracted"
+    assert state is not None
+    assert state.exit_code == (0 if is_left else status.exit_code)
+
+
+def test_what_is_wrong_with_a_video_decides_the_status() -> None:
+    assert STATUS_OF_REASON.keys() <= REASONS.keys()
+    for reason in REASONS:
+        failure = Failure.of(BadVideo("words", path="a.mp4", reason=reason))
+        if reason in STATUS_OF_REASON:
+            assert failure[:2] == (STATUS_OF_REASON[reason], "words")
+            assert str(failure) == f"{failure.status}: words"
+        else:
+            assert failure[:2] == (FAILED, f"{reason}: words")
+        assert failure.status != OK

@@ -1,0 +1,175 @@
+"""A document with a field that this version does not know was made by a newer obygaze."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from support.filled_stores import compute, plan, values_of
+from support.plain_store import (
+    array_of,
+    reseal,
+    rows_of,
+    with_sha256,
+    write_plain_store,
+)
+from support.run_tables import made_run, write_run_json
+from support.saved_models import write_model_json
+
+import obygaze as og
+from obygaze_features import __version__
+from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.filling import Filling
+from obygaze_models.runner.files import read_folder
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.saving import save_model
+
+Tree = dict[str, Any]
+Change = Callable[[Tree], object]
+
+
+def read_json(path: Path) -> Tree:
+    document: Tree = json.loads(path.read_bytes())
+    return document
+
+
+def sealed(folder: Path, change: Change) -> object:
+    numbers = np.ones((3, 4), np.float32)
+    entries = [array_of("clip", numbers)]
+    rows = rows_of(["a", "b", "c"], ["film"] * 3)
+    write_plain_store(folder, {"clip": numbers}, rows, arrays=entries)
+    reseal(folder, change)
+    return og.open_store(folder)
+
+
+def planned(folder: Path, change: Change) -> object:
+    path = plan(folder).folder / "plan.json"
+    document = read_json(path)
+    change(document)
+    path.chmod(0o644)
+    path.write_text(json.dumps(document) + "\n")
+    return Filling.open(folder)
+
+
+def finished(folder: Path, change: Change) -> object:
+    filling = plan(folder)
+    compute(filling, 1, values_of())
+    path = filling.folder_of(1) / "rows.json"
+    document = read_json(path)
+    del document["sha256"]
+    change(document)
+    path.chmod(0o644)
+    path.write_bytes(with_sha256(json.dumps(document, indent=1)))
+    return filling.read_block(1)
+
+
+def run_of(folder: Path, change: Change) -> object:
+    document = dict(made_run(folder, []).about)
+    change(document)
+    write_run_json(folder, document)
+    return read_folder(folder)
+
+
+def model_of(folder: Path, change: Change) -> object:
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    estimator = LogisticRegression().fit(X, [0, 1] * 10)
+    spec = FeatureSpec("toy", "clip", "float32", 4, "f" * 64)
+    training = TrainingData("films", "0" * 64, "raw", 20, 4)
+    classes = ("negative", "positive")
+    info = ModelInfo("m", "logreg", "EN_S", classes, spec, training)
+    save_model(estimator, info, folder, X)
+    document = read_json(folder / "model.json")
+    change(document)
+    write_model_json(folder, document)
+    return og.load_model(folder)
+
+
+def manifest_of(folder: Path, change: Change) -> object:
+    folder.mkdir()
+    path = folder / "films.toml"
+    write_manifest(Manifest("films", Header("Films", {}), (Clip("a", "film"),)), path)
+    document: Tree = {}
+    change(document)
+    ends = path.read_text().partition("\n")
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in document.items()]
+    path.write_text(f"{ends[0]}\n{''.join(lines)}{ends[2]}")
+    return og.read_manifest(path)
+
+
+DOCUMENTS = {
+    "store.json": sealed,
+    "plan.json": planned,
+    "rows.json": finished,
+    "run.json": run_of,
+    "model.json": model_of,
+    "films.toml": manifest_of,
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_field_of_a_newer_version_is_named(name: str, tmp_path: Path) -> None:
+    read = DOCUMENTS[name]
+    assert read(tmp_path / "plain", lambda document: None)
+    folder = tmp_path / "newer"
+    with pytest.raises(Mismatch) as caught:
+        read(folder, lambda document: document.update(colour="red"))
+    assert caught.value.exit_code == 5
+    assert caught.value.message == (
+        f"a newer obygaze made this: obygaze {__version__} does not know its field"
+        " colour"
+    )
+    assert str(caught.value.where).endswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "path"),
+    [
+        ("store.json", ("rows",), "rows.colour"),
+        ("store.json", ("arrays", 0), "arrays[0].colour"),
+        ("plan.json", ("manifest",), "manifest.colour"),
+        ("rows.json", ("maker",), "maker.colour"),
+        ("model.json", ("features",), "features.colour"),
+    ],
+)
+def test_a_field_inside_a_document_is_named_with_its_place(
+    name: str, table: tuple[str | int, ...], path: str, tmp_path: Path
+) -> None:
+    def change(document: Any) -> None:
+        for key in table:
+            document = document[key]
+        document["colour"] = "red"
+
+    with pytest.raises(
+        Mismatch, match=rf"does not know its field {path}".replace("[0]", r"\[0\]")
+    ):
+        DOCUMENTS[name](tmp_path / "newer", change)
+
+
+@pytest.mark.parametrize("name", ["store.json", "plan.json"])
+def test_a_field_that_took_the_place_of_another_is_damage(
+    name: str, tmp_path: Path
+) -> None:
+    """A newer version adds fields; it does not leave out what this one needs."""
+
+    def change(document: Tree) -> None:
+        document["colour"] = document.pop("manifest")
+
+    with pytest.raises(Corrupt, match="not a document of a store"):
+        DOCUMENTS[name](tmp_path / "damaged", change)
+
+
+def test_a_mistyped_key_of_a_header_names_the_one_that_is_meant(tmp_path: Path) -> None:
+    with pytest.raises(Mismatch, match=r"field licens \(did you mean 'licence'\?\)"):
+        manifest_of(tmp_path / "m", lambda document: document.update(licens="CC0"))
+    manifest_of(tmp_path / "w", lambda document: None)
+    path = tmp_path / "w" / "films.toml"
+    path.write_text(path.read_text().replace("dataset =", "data_set ="))
+    with pytest.raises(FixInput, match="the header of the manifest is not valid"):
+        og.read_manifest(path)
