@@ -76,8 +76,7 @@ from obygaze_features.store.records import (
     Maker,
     ManifestMark,
     Origin,
-    Replaced,
-    WithdrawnClip,
+    Tombstone,
     common_maker,
     place_in,
 )
@@ -85,8 +84,9 @@ from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
-    changes_that_withdrew,
+    made_of,
     rows_withdrawn_elsewhere,
+    tombstones_of,
 )
 
 # Rows that are in two stores are compared so many at a time.
@@ -238,7 +238,7 @@ def _written(
         recipe=recipe,
         manifest=manifest,
         makers=makers,
-        replaces=changes_that_withdrew(source.stores),
+        tombstones=tombstones_of(source.stores),
         origins=origins_of(source.stores),
         terms=terms,
     )
@@ -252,20 +252,15 @@ def _written(
 
 
 def origins_of(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores of which rows are taken, with those of which they took them.
-
-    A store that grew is named as it was before, too; what was withdrawn is said by the changes.
-    """
+    """Return the stores of which rows are taken, with those of which they took them."""
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location
         # A path names the disk and the user, and a store is given to others.
         place = location if is_url(location) else Path(location).name
-        origins[Origin(place, store.seal)] = None
-        for change in store.record.replaces:
-            if not change.withdrawn:
-                origins[Origin(place, change.seal)] = None
-        origins.update(dict.fromkeys(store.record.origins))
+        theirs = {origin.seal: origin for origin in store.record.origins}
+        for seal in made_of(store):
+            origins[theirs.get(seal, Origin(place, seal))] = None
     return list(origins)
 
 
@@ -340,6 +335,12 @@ class _Named(NamedTuple):
         if films:
             rows = np.union1d(rows, store.table.films.rows_of(films))
         return cls(films, clips, rows)
+
+    def films_and_clips(self, store: Store) -> list[tuple[str, str]]:
+        """Return each film with "", and each clip with its film, "" where this is not stated."""
+        clips = store.table.movie_ids_of(store.table.find(self.clips)).tolist()
+        named = [(film, "") for film in self.films]
+        return [*named, *zip(clips, self.clips, strict=True)]
 
 
 class _NewRows:
@@ -457,6 +458,18 @@ def _withdraw(
             raise was_first(target) from None
         raise
     today = datetime.now(UTC).date().isoformat()
+    tombstones = []
+    for movie_id, clip_id in named.films_and_clips(before):
+        tombstones.append(
+            Tombstone(
+                movie_id=movie_id,
+                clip_id=clip_id,
+                date=today,
+                reason=reason,
+                author=author,
+                seal=before.seal,
+            )
+        )
     # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
     known_films = Withdrawals.of([before]).reason_of_film
     is_new = not known_films.keys() >= set(named.films)
@@ -466,11 +479,6 @@ def _withdraw(
                 status=WITHDRAWN, reason=f"{today}: {reason}"
             )
             is_new = True
-    clips = []
-    for number in before.table.find(named.clips).tolist():
-        clips.append(WithdrawnClip(rows[number].movie_id, rows[number].clip_id))
-    films = tuple(named.films)
-    change = Replaced(before.seal, today, reason, author, films, tuple(clips))
     if is_new:
         record = before.record
         source = PickedRows(
@@ -483,7 +491,8 @@ def _withdraw(
             recipe=before.recipe,
             manifest=record.manifest,
             makers=record.makers,
-            replaces=(*record.replaces, change),
+            replaces=(*record.replaces, before.seal),
+            tombstones=(*record.tombstones, *tombstones),
             origins=record.origins,
             terms=before.terms,
             edits=before.card_edits(),
@@ -493,8 +502,7 @@ def _withdraw(
         # The same command again: it lists what is still to be removed.
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
-    changed = open_store(target)
-    copies = find_copies(changed, [change], workspace)
+    copies = find_copies(open_store(target), tombstones, workspace)
     ids = [rows[number].clip_id for number in numbers]
     return Changed.of(written, clips=ids, copies=copies)
 

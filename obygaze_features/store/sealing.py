@@ -1,7 +1,6 @@
 """Sealing: the finished blocks of a filling, and the store that it changes, become the store."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,6 @@ from obygaze_features.store.records import (
     BlockRecord,
     FileMark,
     Maker,
-    Replaced,
     common_maker,
     place_in,
 )
@@ -99,7 +97,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         recipe=Recipe.from_json(plan.recipe),
         manifest=plan.manifest,
         makers=source.makers,
-        replaces=_history_of(before),
+        replaces=(*before.record.replaces, before.seal) if before else (),
+        tombstones=before.record.tombstones if before else (),
         origins=before.record.origins if before else (),
         terms=terms,
         edits=edits,
@@ -119,14 +118,6 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     if not is_first:
         return Written(target, seal_at(target))
     return Written(target, seal_of_store, tuple(source.warnings()))
-
-
-def _history_of(before: Store | None) -> tuple[Replaced, ...]:
-    """Return the history of the new store."""
-    if before is None:
-        return ()
-    today = datetime.now(UTC).date().isoformat()
-    return (*before.record.replaces, Replaced(before.seal, today))
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:

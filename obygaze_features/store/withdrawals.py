@@ -1,7 +1,8 @@
 """Whether a clip was withdrawn: one answer for everything that makes, brings or lists rows.
 
 What is withdrawn is a film, or a clip by its film and its id. Extraction, import, merge, copies,
-`info`, `verify` and the list of what is still to be removed ask `Withdrawals`.
+`info`, `verify` and the list of what is still to be removed ask `Withdrawals`. What was made of a
+store is known by the seals of `made_of`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import Tombstone
 from obygaze_features.store.rows import NO_REASON, STATUSES, WITHDRAWN
 
 WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
@@ -49,13 +50,13 @@ class Withdrawals:
         """
         reason_of_film: dict[str, str] = {}
         reasons_of_id: dict[str, dict[str, str]] = {}
-        for change in changes_that_withdrew(stores):
-            reason = f"{change.date}: {change.reason}"
-            for film in change.films:
-                reason_of_film.setdefault(film, reason)
-            for clip in change.clips:
-                of_id = reasons_of_id.setdefault(clip.clip_id, {})
-                of_id.setdefault(clip.movie_id, reason)
+        for tombstone in tombstones_of(stores):
+            reason = tombstone.dated_reason
+            if not tombstone.clip_id:
+                reason_of_film.setdefault(tombstone.movie_id, reason)
+                continue
+            of_id = reasons_of_id.setdefault(tombstone.clip_id, {})
+            of_id.setdefault(tombstone.movie_id, reason)
         for store in stores:
             if not (store.record.rows.withdrawn and has_rows):
                 continue
@@ -66,22 +67,18 @@ class Withdrawals:
                 of_id.setdefault(row.movie_id, row.reason or NO_REASON)
         return cls(reason_of_film, reasons_of_id)
 
-    def by(self, changes: Iterable[Replaced]) -> Self:
-        """Return only what some changes have withdrawn."""
-        films: set[str] = set()
-        clips: set[tuple[str, str]] = set()
-        for change in changes:
-            films.update(change.films)
-            clips.update((clip.clip_id, clip.movie_id) for clip in change.clips)
+    def by(self, tombstones: Iterable[Tombstone]) -> Self:
+        """Return only what some tombstones name."""
+        named = {(each.movie_id, each.clip_id) for each in tombstones}
         reason_of_film = {
             film: reason
             for film, reason in self.reason_of_film.items()
-            if film in films
+            if (film, "") in named
         }
         reasons_of_id: dict[str, dict[str, str]] = {}
         for clip_id, reason_of in self.reasons_of_id.items():
             for film, reason in reason_of.items():
-                if film in films or (clip_id, film) in clips:
+                if not named.isdisjoint({(film, ""), (film, clip_id)}):
                     reasons_of_id.setdefault(clip_id, {})[film] = reason
         return type(self)(reason_of_film, reasons_of_id)
 
@@ -135,14 +132,23 @@ class Withdrawals:
         return {int(rows[place]): reason for place, reason in reasons.items()}
 
 
-def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
-    """Return the changes by which clips were withdrawn, so that none comes back later."""
-    changes: dict[Replaced, None] = {}
+def tombstones_of(stores: Iterable[Store]) -> list[Tombstone]:
+    """Return what was withdrawn from stores, each once, the earliest first."""
+    tombstones: dict[Tombstone, None] = {}
     for store in stores:
-        for change in store.record.replaces:
-            if change.withdrawn:
-                changes[change] = None
-    return sorted(changes, key=lambda change: change.date)
+        tombstones.update(dict.fromkeys(store.record.tombstones))
+    return sorted(tombstones, key=lambda tombstone: tombstone.date)
+
+
+def made_of(store: Store) -> list[str]:
+    """Return the seals of a store and of all that it was made of, for what is made of it.
+
+    Earlier stores that had rows that were withdrawn since are not among them.
+    """
+    record = store.record
+    seals = [store.seal, *record.replaces[record.n_with_withdrawn :]]
+    seals += [origin.seal for origin in record.origins]
+    return list(dict.fromkeys(seals))
 
 
 def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
@@ -154,7 +160,7 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
         # A store that cannot be read is an error where it is used.
         with suppress(ObygazeError, OSError):
             store = open_store(workspace.folder("stores") / name)
-            if changes_that_withdrew([store]):
+            if store.record.tombstones:
                 stores[name] = store
     return stores
 

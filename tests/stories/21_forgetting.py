@@ -140,7 +140,7 @@ def test_a_copy_learns_of_it(ws: Workspace) -> None:
     ws("store pull stored -o ./by-hand")
     sent = ws("store push stored lab/stored --no-licence").text
     assert "sent too: this store was changed on 20" in sent
-    assert f": {REASON} (withdrawn: {FILM})" in sent
+    assert f": {REASON}, by J. Doe (withdrawn: {FILM})" in sent
     assert "the source" not in sent
     for folder in ("stores/copy", "by-hand", "lab/stored"):
         assert files_with(ws.path(folder), X[ROWS]) == []

@@ -50,7 +50,8 @@ def test_a_clip_5_beside_a_withdrawn_clip_5_stays(workspace: Workspace) -> None:
     made = merge([stores / "pier", stores / "other"], stores / "both")
     assert made.warnings == ()
     merged = open_store(stores / "both")
-    assert merged.record.replaces == open_store(stores / "films").record.replaces
+    assert merged.record.tombstones == open_store(stores / "films").record.tombstones
+    assert merged.record.replaces == ()
     assert [row.is_ok for row in merged.rows] == [True, True]
     assert np.asarray(merged.matrix("clip"))[:, 0].tolist() == [1, 5]
 
