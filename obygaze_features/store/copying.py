@@ -163,8 +163,6 @@ def pull(
     older = _copy_at(target, store)
     card, notes = _card_of_copy(store, older)
     changes: list[str] = []
-    if older is not None:
-        changes = _changes_of_terms(older.terms, read_terms(card), "of the source")
     n_sent = 0
     n_bytes = 0
     is_there = older is not None and older.seal == store.seal
@@ -180,7 +178,7 @@ def pull(
     # The new copy may have come here before this process, which was killed then.
     if seal_before not in ("", store.seal):
         since = store.record.tombstones_since(seal_before)
-        changes = [*changes_of(since, "the source was replaced"), *changes]
+        changes = changes_of(since, "the source was replaced")
     # Each pull lists them, as the list of an earlier one may be lost.
     withdrawn = store.record.tombstones
     copies = find_copies(copy, withdrawn, here) if withdrawn else []
@@ -224,16 +222,6 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     if terms != of_source:
         card = with_terms(card, terms)
     return card, notes
-
-
-def _changes_of_terms(before: Terms, now: Terms, whose: str) -> list[str]:
-    """Return sentences on terms that are stated otherwise now."""
-    changes = []
-    for name, text, text_before in zip(now._fields, now, before, strict=True):
-        if text != text_before:
-            stated = f"{text or 'not stated'} (was {text_before or 'not stated'})"
-            changes.append(f"{name} {whose}: {stated}")
-    return changes
 
 
 def _copy_at(target: Path, store: Store) -> Store | None:
@@ -490,10 +478,8 @@ def _push(
     title = WITHDRAWING if since else f"The store {store.seal[:16]}"
     sent = {*record.files, *extra, STORE_JSON}
     published_there = [name for name in PUBLISHED_FILES if name in names_there]
-    notes = (
-        [] if there is None else _changes_of_terms(there.terms, store.terms, "there")
-    )
-    if there is not None and not (is_replaced or notes or extra):
+    notes = []
+    if there is not None and not (is_replaced or extra) and there.terms == store.terms:
         # They are of this store, and state its terms.
         sent.update(published_there)
     removed = [name for name in published_there if name not in sent]
