@@ -29,7 +29,7 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
 from obygaze_features.store.withdrawals import Withdrawals
 
-NOTHING_WITHDRAWN = Withdrawals({}, {})
+NOTHING_WITHDRAWN = Withdrawals({})
 
 # The failed clips that are listed without -v.
 SHOWN_CLIPS = 20

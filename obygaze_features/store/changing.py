@@ -519,8 +519,8 @@ def _withdraw(
             )
         )
     # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
-    known_films = Withdrawals.of([before]).reason_of_film
-    is_new = not known_films.keys() >= set(named.films)
+    known_films = set(Withdrawals.of([before]).films)
+    is_new = not known_films >= set(named.films)
     for number in numbers:
         if rows[number].status != WITHDRAWN:
             rows[number] = rows[number]._replace(

@@ -27,18 +27,17 @@ class Withdrawals:
     """The films and the clips that stores list as withdrawn, with the reasons after their dates.
 
     Args:
-        reason_of_film: Of each film that was withdrawn as a whole, why.
-        reasons_of_id: Of each id of a withdrawn clip, why, by the film of the clip; "" where its
-            film is not stated.
+        reason_of: Of each withdrawn clip, by its film and its id, why. The film is "" where it is
+            not stated, and the id is "" for a film that was withdrawn as a whole.
     """
 
-    def __init__(
-        self,
-        reason_of_film: Mapping[str, str],
-        reasons_of_id: Mapping[str, Mapping[str, str]],
-    ) -> None:
-        self.reason_of_film = reason_of_film
-        self.reasons_of_id = reasons_of_id
+    def __init__(self, reason_of: Mapping[tuple[str, str], str]) -> None:
+        self.reason_of = reason_of
+        self.films = [film for film, clip_id in reason_of if not clip_id]
+        self._films_of_id: dict[str, list[str]] = {}
+        for film, clip_id in reason_of:
+            if clip_id:
+                self._films_of_id.setdefault(clip_id, []).append(film)
 
     @classmethod
     def of(cls, stores: Sequence[Store], *, has_rows: bool = True) -> Self:
@@ -48,42 +47,30 @@ class Withdrawals:
             stores: The stores.
             has_rows: Whether their rows can be read.
         """
-        reason_of_film: dict[str, str] = {}
-        reasons_of_id: dict[str, dict[str, str]] = {}
-        for tombstone in tombstones_of(stores):
-            reason = tombstone.dated_reason
-            if not tombstone.clip_id:
-                reason_of_film.setdefault(tombstone.movie_id, reason)
-                continue
-            of_id = reasons_of_id.setdefault(tombstone.clip_id, {})
-            of_id.setdefault(tombstone.movie_id, reason)
+        reason_of: dict[tuple[str, str], str] = {}
+        for each in tombstones_of(stores):
+            reason_of.setdefault((each.movie_id, each.clip_id), each.dated_reason)
         for store in stores:
             if not (store.record.rows.withdrawn and has_rows):
                 continue
             # The clips of a film that was withdrawn as a whole are only here.
             is_withdrawn = store.table.codes == WITHDRAWN_CODE
             for row in store.table.some(np.flatnonzero(is_withdrawn)):
-                of_id = reasons_of_id.setdefault(row.clip_id, {})
-                of_id.setdefault(row.movie_id, row.reason or NO_REASON)
-        return cls(reason_of_film, reasons_of_id)
+                names = (row.movie_id, row.clip_id)
+                reason_of.setdefault(names, row.reason or NO_REASON)
+        return cls(reason_of)
 
     def by(self, tombstones: Iterable[Tombstone]) -> Self:
         """Return only what some tombstones name."""
         named = {(each.movie_id, each.clip_id) for each in tombstones}
-        reason_of_film = {
-            film: reason
-            for film, reason in self.reason_of_film.items()
-            if (film, "") in named
-        }
-        reasons_of_id: dict[str, dict[str, str]] = {}
-        for clip_id, reason_of in self.reasons_of_id.items():
-            for film, reason in reason_of.items():
-                if not named.isdisjoint({(film, ""), (film, clip_id)}):
-                    reasons_of_id.setdefault(clip_id, {})[film] = reason
-        return type(self)(reason_of_film, reasons_of_id)
+        reason_of = {}
+        for (film, clip_id), reason in self.reason_of.items():
+            if (film, "") in named or (film, clip_id) in named:
+                reason_of[film, clip_id] = reason
+        return type(self)(reason_of)
 
     def __bool__(self) -> bool:
-        return bool(self.reason_of_film or self.reasons_of_id)
+        return bool(self.reason_of)
 
     def reason(self, clip_id: str, movie_id: str) -> str:
         """Return why a clip was withdrawn, after the date; "" if it was not.
@@ -95,10 +82,10 @@ class Withdrawals:
             clip_id: The id; "" asks for the film alone.
             movie_id: The film; "" if it is not stated.
         """
-        for film, reason in self.reasons_of_id.get(clip_id, {}).items():
+        for film in self._films_of_id.get(clip_id, ()):
             if film == movie_id or not (film and movie_id):
-                return reason
-        return self.reason_of_film.get(movie_id, "") if movie_id else ""
+                return self.reason_of[film, clip_id]
+        return self.reason_of.get((movie_id, ""), "") if movie_id else ""
 
     def reasons(
         self, clip_ids: Iterable[str], movie_ids: Iterable[str]
@@ -123,8 +110,8 @@ class Withdrawals:
             code: The number of the status of the rows that are asked for.
         """
         table = store.table
-        films = self.reason_of_film.keys() & table.films.runs_of_film.keys()
-        with_ids = table.find(list(self.reasons_of_id))
+        films = table.films.runs_of_film.keys() & set(self.films)
+        with_ids = table.find(list(self._films_of_id))
         rows = np.union1d(with_ids[with_ids >= 0], table.films.rows_of(films))
         rows = rows[table.codes_of(rows) == code]
         clip_ids = table.clip_ids_of(rows).tolist()
