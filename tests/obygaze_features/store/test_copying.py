@@ -192,7 +192,7 @@ def test_a_pull_onto_an_older_copy(
     assert [copy.command for copy in made.copies] == [f"rm -r {before}"]
     assert not has_planted(home / "copy")
     # The source does not take the place of what is later.
-    with pytest.raises(AlreadyThere, match="later than this one"):
+    with pytest.raises(AlreadyThere, match="has replaced this one"):
         pull(before, home / "copy")
 
 
