@@ -81,7 +81,7 @@ from obygaze_features.store.records import (
     place_in,
 )
 from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
-from obygaze_features.store.sealing import file_of_store
+from obygaze_features.store.sealing import file_of_store, history_after
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     made_of,
@@ -289,22 +289,21 @@ def _change(
     if progress is not None:
         progress.expect(len(source.rows) * len(arrays))
         source.progress = progress
-    history: dict[str, Any] = {"origins": origins_of(source.stores)}
     if before is not None:
+        history = history_after(before) | {"changes": before.seal}
+    else:
         history = {
-            "replaces": [*before.record.replaces, before.seal],
-            "origins": before.record.origins,
-            "edits": before.card_edits(),
-            "changes": before.seal,
+            "tombstones": tombstones_of(source.stores),
+            "origins": origins_of(source.stores),
         }
+    history["tombstones"] = [*history["tombstones"], *tombstones]
     written = write_store(
         target,
         source,
         arrays=arrays,
         recipe=recipe,
-        manifest=_common_manifest(source.stores, source.columns()),
+        manifest=_common_manifest(source),
         makers=source.makers,
-        tombstones=[*tombstones_of(source.stores), *tombstones],
         terms=terms,
         **history,
     )
@@ -649,7 +648,9 @@ def _common_arrays(stores: Sequence[Store]) -> list[Array]:
     the default of all of them stays first.
     """
     arrays = list(stores[0].record.arrays)
-    orders = {tuple(array.name for array in each.record.arrays) for each in stores}
+    orders = set()
+    for store in stores:
+        orders.add(tuple(array.name for array in store.record.arrays))
     if len(orders) > 1:
         defaults = {store.default_array for store in stores}
         arrays.sort(key=lambda array: ({array.name} != defaults, array.name))
@@ -809,14 +810,14 @@ def _check_equal(
                         )
 
 
-def _common_manifest(stores: Sequence[Store], rows: RowColumns) -> ManifestMark:
+def _common_manifest(source: "PickedRows | JoinedRows") -> ManifestMark:
     """Return the manifest of all stores, or that of the new rows, "" if there are several."""
-    manifests = {store.record.manifest for store in stores}
+    manifests = {store.record.manifest for store in source.stores}
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
     name = names.pop() if len(names) == 1 else ""
-    return ManifestMark(name, rows.clips_sha256)
+    return ManifestMark(name, source.columns().clips_sha256)
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from obygaze_features.store.filling import (
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
-    NO_EDITS,
     NO_TERMS,
     Contents,
     FinishedFile,
@@ -84,11 +84,11 @@ def seal(
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
-    edits = NO_EDITS
+    history: dict[str, Any] = {}
     if filling.plan.replaces:
         before = store_before(target, filling.plan.replaces)
         terms = terms.or_else(before.terms)
-        edits = before.card_edits()
+        history = history_after(before)
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
@@ -97,11 +97,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         recipe=Recipe.from_json(plan.recipe),
         manifest=plan.manifest,
         makers=source.makers,
-        replaces=(*before.record.replaces, before.seal) if before else (),
-        tombstones=before.record.tombstones if before else (),
-        origins=before.record.origins if before else (),
         terms=terms,
-        edits=edits,
+        **history,
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -118,6 +115,17 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     if not is_first:
         return Written(target, seal_at(target))
     return Written(target, seal_of_store, tuple(source.warnings()))
+
+
+def history_after(before: Store) -> dict[str, Any]:
+    """Return what a store keeps of the one whose place it takes, as arguments of `Contents`."""
+    record = before.record
+    return {
+        "replaces": (*record.replaces, before.seal),
+        "tombstones": record.tombstones,
+        "origins": record.origins,
+        "edits": before.card_edits(),
+    }
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
