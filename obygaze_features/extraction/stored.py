@@ -36,7 +36,7 @@ from obygaze_features.store.rows import (
 )
 from obygaze_features.store.withdrawals import Withdrawals
 
-NOTHING_WITHDRAWN = Withdrawals({}, {})
+NOTHING_WITHDRAWN = Withdrawals({})
 
 # The failed clips that are listed without -v.
 SHOWN_CLIPS = 20

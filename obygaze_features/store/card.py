@@ -28,7 +28,7 @@ from obygaze_features.store.joining import (
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
-from obygaze_features.store.records import Maker, StoreRecord
+from obygaze_features.store.records import Maker, StoreRecord, history_of
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
 
 HERE = "obygaze_features.store"
@@ -359,7 +359,7 @@ def card_of_store(
         makers=list(map(maker_text, record.makers)),
         reasons=reasons,
         citation=SafeText(citation_text(terms)),
-        replaces=record.replaces,
+        history=history_of(record),
         seal=seal,
         parquet=PUBLISHED_TABLE if has_table else "",
     )

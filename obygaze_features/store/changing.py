@@ -4,8 +4,8 @@ A subset, a merger, a join of vectors side by side, a store without withdrawn cl
 """
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
 from obygaze_features.core.console import Progress, Quiet, count, few, human
@@ -58,6 +57,7 @@ from obygaze_features.store.layout import (
     N_WORDS,
     TIMES_OF_WINDOWS,
     Array,
+    default_array,
     with_companions,
 )
 from obygaze_features.store.making import (
@@ -76,17 +76,17 @@ from obygaze_features.store.records import (
     Maker,
     ManifestMark,
     Origin,
-    Replaced,
-    WithdrawnClip,
+    Tombstone,
     common_maker,
     place_in,
 )
 from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
-from obygaze_features.store.sealing import file_of_store
+from obygaze_features.store.sealing import file_of_store, history_after
 from obygaze_features.store.withdrawals import (
     Withdrawals,
-    changes_that_withdrew,
+    made_of,
     rows_withdrawn_elsewhere,
+    tombstones_of,
 )
 
 # Rows that are in two stores are compared so many at a time.
@@ -196,91 +196,136 @@ def subset(
     if arrays:
         named = [opened.array(name) for name in dict.fromkeys(each_name(arrays))]
         chosen = with_companions(named, opened.record.arrays)
-    source = PickedRows.of(opened, rows)
-    if all(row.status == WITHDRAWN for row in source.rows):
-        first = source.rows[0]
+    picked = []
+    for row, number in zip(opened.table.some(rows), rows.tolist(), strict=True):
+        picked.append(SourceRow(row, 0, number))
+    if all(each.row.status == WITHDRAWN for each in picked):
+        first = picked[0].row
         raise FixInput(
             f"no clip of the subset has features: {first.clip_id!r} was withdrawn on"
             f" {first.reason}",
             where=opened.location,
         )
-    source.show(progress, chosen)
-    source.rows, makers = _with_own_makers(source.stores, source)
-    return _written(
+    return _change(
         target,
-        source,
+        PickedRows([opened], picked),
         here,
         arrays=chosen,
         recipe=opened.recipe,
-        manifest=opened.record.manifest,
-        makers=makers,
         terms=opened.terms,
+        progress=progress,
     )
 
 
-def _written(
+# --- One change for all ---
+
+
+class _Asked(NamedTuple):
+    """What a change asks of its sources before it reads their numbers; each answer may refuse it.
+
+    Args:
+        noun: What its sources are called.
+        hint: What to do where one of them is named twice.
+        requirements: What is asked of all sources together; some return what a person should know.
+    """
+
+    noun: str
+    hint: str
+    requirements: Sequence[Callable[[Sequence[Store]], Sequence[str] | None]]
+
+
+def _require_sources(
+    change: str, stores: Sequence[Store], keys: Sequence[Hashable]
+) -> list[str]:
+    """Return remarks on the sources of a change, each with a key of its own, or refuse them."""
+    asked = _ASKED[change]
+    if len(stores) < 2:
+        raise FixUsage(
+            f"a {change} needs at least two {asked.noun}s",
+            hint=f"obygaze store {change} --help",
+        )
+    location_of_key: dict[Hashable, str] = {}
+    for key, store in zip(keys, stores, strict=True):
+        if key in location_of_key:
+            raise FixUsage(
+                f"this is the same {asked.noun} as {location_of_key[key]}",
+                where=store.location,
+                hint=asked.hint,
+            )
+        location_of_key[key] = store.location
+    remarks: list[str] = []
+    for require in asked.requirements:
+        remarks += require(stores) or ()
+    return remarks
+
+
+def _change(
     target: Path,
     source: "PickedRows | JoinedRows",
     workspace: Workspace,
     *,
     arrays: Sequence[Array],
     recipe: Recipe,
-    manifest: ManifestMark,
-    makers: Sequence[Maker],
     terms: Terms,
-    warnings: Iterable[str] = (),
+    progress: Progress | None = None,
+    remarks: Iterable[str] = (),
+    before: Store | None = None,
+    tombstones: Sequence[Tombstone] = (),
 ) -> Changed:
-    """Write a new store of rows of others; warn of clips withdrawn from stores of the workspace."""
+    """Write a store of rows of other stores; what was withdrawn from these stays so.
+
+    Args:
+        target: The folder of the store.
+        source: The rows.
+        workspace: The workspace, whose stores are asked for further withdrawals.
+        arrays: The arrays of the new store.
+        recipe: How its features were made.
+        terms: Its licence, and what to cite.
+        progress: A bar that counts the rows of all arrays.
+        remarks: What a person should know of the rows.
+        before: The store whose place it takes.
+        tombstones: What is withdrawn by this change.
+    """
+    if progress is not None:
+        progress.expect(len(source.rows) * len(arrays))
+        source.progress = progress
+    if before is not None:
+        history = history_after(before) | {"changes": before.seal}
+    else:
+        history = {
+            "tombstones": tombstones_of(source.stores),
+            "origins": origins_of(source.stores),
+        }
+    history["tombstones"] = [*history["tombstones"], *tombstones]
     written = write_store(
         target,
         source,
         arrays=arrays,
         recipe=recipe,
-        manifest=manifest,
-        makers=makers,
-        replaces=changes_that_withdrew(source.stores),
-        origins=origins_of(source.stores),
+        manifest=_common_manifest(source),
+        makers=source.makers,
         terms=terms,
+        **history,
     )
-    sentences = [
-        *written.warnings,
-        *warnings,
-        *rows_withdrawn_elsewhere(open_store(target), workspace, "in this new store"),
-    ]
-    written = written._replace(warnings=tuple(sentences))
-    return Changed.of(written)
+    warnings = [*written.warnings, *remarks]
+    if before is None:
+        warnings += rows_withdrawn_elsewhere(
+            open_store(target), workspace, "in this new store"
+        )
+    return Changed.of(written._replace(warnings=tuple(warnings)))
 
 
 def origins_of(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores of which rows are taken, with those of which they took them.
-
-    A store that grew is named as it was before, too; what was withdrawn is said by the changes.
-    """
+    """Return the stores of which rows are taken, with those of which they took them."""
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location
         # A path names the disk and the user, and a store is given to others.
         place = location if is_url(location) else Path(location).name
-        origins[Origin(place, store.seal)] = None
-        for change in store.record.replaces:
-            if not change.withdrawn:
-                origins[Origin(place, change.seal)] = None
-        origins.update(dict.fromkeys(store.record.origins))
+        theirs = {origin.seal: origin for origin in store.record.origins}
+        for seal in made_of(store):
+            origins[theirs.get(seal, Origin(place, seal))] = None
     return list(origins)
-
-
-def _with_own_makers(
-    stores: Sequence[Store], source: "PickedRows"
-) -> tuple[list[Row], list[Maker]]:
-    """Return the rows of a new store, which name their makers anew, and the makers of its rows."""
-    makers: list[Maker] = []
-    rows = []
-    for place, row in zip(source.places.tolist(), source.rows, strict=True):
-        maker = stores[place].maker_of(row)
-        if maker is not None:
-            row = row._replace(maker=place_in(makers, maker))
-        rows.append(row)
-    return rows, makers
 
 
 def _chosen_rows(
@@ -341,52 +386,55 @@ class _Named(NamedTuple):
             rows = np.union1d(rows, store.table.films.rows_of(films))
         return cls(films, clips, rows)
 
+    def films_and_clips(self, store: Store) -> list[tuple[str, str]]:
+        """Return each film with "", and each clip with its film, "" where this is not stated."""
+        clips = store.table.movie_ids_of(store.table.find(self.clips)).tolist()
+        named = [(film, "") for film in self.films]
+        return [*named, *zip(clips, self.clips, strict=True)]
+
+
+class SourceRow(NamedTuple):
+    """A row of a new store as one of its sources has it: the row, this store, its number there."""
+
+    row: Row
+    place: int
+    number: int
+
 
 class _NewRows:
-    """The rows of a new store, and a progress bar that counts those of all arrays."""
+    """The rows of a new store, what made them, and a bar that counts the rows of all arrays."""
 
     rows: Sequence[Row]
+    stores: Sequence[Store]
+    makers: list[Maker]
     progress: Progress = Quiet()
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store."""
         return RowColumns.of(self.rows)
 
-    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
-        """Let a progress bar count the rows of some arrays while they are written."""
-        if progress is not None:
-            progress.expect(len(self.rows) * len(arrays))
-            self.progress = progress
-
 
 class PickedRows(_NewRows):
     """Rows of open stores, as a `LinkingSource`: files that stay as they are get a second name.
 
     Args:
-        rows: The rows of the new store.
         stores: The stores.
-        places: For each row, the number of its store.
-        numbers: For each row, its number in this store.
+        picked: For each row of the new store, the row of one of them.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        stores: Sequence[Store],
-        places: npt.NDArray[np.int64],
-        numbers: Rows,
-    ) -> None:
-        self.rows = rows
+    def __init__(self, stores: Sequence[Store], picked: Sequence[SourceRow]) -> None:
         self.stores = stores
-        self.places = places
-        self.numbers = numbers
+        self.places = np.array([each.place for each in picked], np.int64)
+        self.numbers = np.array([each.number for each in picked], np.int64)
+        self.makers = []
+        rows = []
+        for row, place, _ in picked:
+            maker = stores[place].maker_of(row)
+            if maker is not None:
+                row = row._replace(maker=place_in(self.makers, maker))
+            rows.append(row)
+        self.rows = rows
         self._is_ok = np.array([row.is_ok for row in rows], dtype=bool)
-
-    @classmethod
-    def of(cls, store: Store, numbers: Rows) -> Self:
-        """Return some rows of one store."""
-        rows = store.table.some(numbers)
-        return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array; only those that are ok are read."""
@@ -457,46 +505,46 @@ def _withdraw(
             raise was_first(target) from None
         raise
     today = datetime.now(UTC).date().isoformat()
+    tombstones = []
+    for movie_id, clip_id in named.films_and_clips(before):
+        tombstones.append(
+            Tombstone(
+                movie_id=movie_id,
+                clip_id=clip_id,
+                date=today,
+                reason=reason,
+                author=author,
+                seal=before.seal,
+            )
+        )
     # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
-    known_films = Withdrawals.of([before]).reason_of_film
-    is_new = not known_films.keys() >= set(named.films)
+    known_films = set(Withdrawals.of([before]).films)
+    is_new = not known_films >= set(named.films)
     for number in numbers:
         if rows[number].status != WITHDRAWN:
             rows[number] = rows[number]._replace(
                 status=WITHDRAWN, reason=f"{today}: {reason}"
             )
             is_new = True
-    clips = []
-    for number in before.table.find(named.clips).tolist():
-        clips.append(WithdrawnClip(rows[number].movie_id, rows[number].clip_id))
-    films = tuple(named.films)
-    change = Replaced(before.seal, today, reason, author, films, tuple(clips))
     if is_new:
-        record = before.record
-        source = PickedRows(
-            rows, [before], np.zeros(len(rows), np.int64), np.arange(len(rows))
-        )
-        written = write_store(
+        picked = [SourceRow(row, 0, number) for number, row in enumerate(rows)]
+        changed = _change(
             target,
-            source,
-            arrays=record.arrays,
+            PickedRows([before], picked),
+            workspace,
+            arrays=before.record.arrays,
             recipe=before.recipe,
-            manifest=record.manifest,
-            makers=record.makers,
-            replaces=(*record.replaces, change),
-            origins=record.origins,
             terms=before.terms,
-            edits=before.card_edits(),
-            changes=before.seal,
+            before=before,
+            tombstones=tombstones,
         )
     else:
         # The same command again: it lists what is still to be removed.
         warnings = ("these clips were withdrawn before",)
-        written = Written(target, before.seal, warnings)
-    changed = open_store(target)
-    copies = find_copies(changed, [change], workspace)
+        changed = Changed.of(Written(target, before.seal, warnings))
+    copies = find_copies(open_store(target), tombstones, workspace)
     ids = [rows[number].clip_id for number in numbers]
-    return Changed.of(written, clips=ids, copies=copies)
+    return replace(changed, clips=ids, copies=copies)
 
 
 def _folder_of(store: StoreName, workspace: Workspace) -> Path:
@@ -534,52 +582,32 @@ def merge(
     here = Workspace.of(workspace)
     target = new_store(here, path)
     opened = [open_store(store, workspace=workspace) for store in stores]
-    if len(opened) < 2:
-        raise FixUsage(
-            "a merger needs at least two stores", hint="obygaze store merge --help"
-        )
-    _require_once(
-        [(store.seal, store) for store in opened], "store", "name each store once"
-    )
+    remarks = _require_sources("merge", opened, [store.seal for store in opened])
     arrays = _common_arrays(opened)
     terms = _common_terms(opened, licence)
-    _check_kinds(opened)
-    clips, sentences = _clips_of(opened)
-    source = _merged_rows(opened, clips, arrays)
-    source.show(progress, arrays)
-    source.rows, makers = _with_own_makers(opened, source)
-    return _written(
+    clips, lost = _clips_of(opened)
+    remarks += lost
+    default = default_array(arrays)
+    if {store.default_array for store in opened} != {default}:
+        remarks.append(
+            f"the stores have their arrays in different orders: {default} is the default array"
+            " of the new store"
+        )
+    return _change(
         target,
-        source,
+        PickedRows(opened, _merged_rows(opened, clips, arrays)),
         here,
         arrays=arrays,
         recipe=opened[0].recipe,
-        manifest=_common_manifest(opened, source.columns()),
-        makers=makers,
         terms=terms,
-        warnings=sentences,
+        progress=progress,
+        remarks=remarks,
     )
 
 
-def _require_once(
-    named: Iterable[tuple[Hashable, Store]], noun: str, hint: str
-) -> None:
-    """Raise an error for a store or a part of a store that is there twice, by its key."""
-    location_of_key: dict[Hashable, str] = {}
-    for key, store in named:
-        if key in location_of_key:
-            raise FixUsage(
-                f"this is the same {noun} as {location_of_key[key]}",
-                where=store.location,
-                hint=hint,
-            )
-        location_of_key[key] = store.location
-
-
-def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
-    """Return the arrays of the new store; an error unless recipes and arrays are equal."""
+def _require_one_recipe(stores: Sequence[Store]) -> None:
+    """Raise an error unless stores have one recipe."""
     first = stores[0]
-    arrays = list(first.record.arrays)
     for store in stores[1:]:
         hint = "only stores of one recipe are merged: obygaze store info STORE"
         if first.recipe.is_unknown and store.recipe.is_unknown:
@@ -593,22 +621,45 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
             message=f"this store and {first.location} have different recipes",
             hint=hint,
         )
-        if {array.name for array in arrays} != {a.name for a in store.record.arrays}:
+
+
+def _require_equal_arrays(stores: Sequence[Store]) -> None:
+    """Raise an error unless stores have equal arrays, but for the rows of a file."""
+    first = stores[0]
+    array_of_name = {array.name: array for array in first.record.arrays}
+    for store in stores[1:]:
+        if array_of_name.keys() != {array.name for array in store.record.arrays}:
             raise Mismatch(
                 f"the arrays are not those of {first.location}", where=store.location
             )
-        for place, array in enumerate(arrays):
-            other = store.array(array.name)
-            if _numbers_of(array) != _numbers_of(other):
+        for array in store.record.arrays:
+            if _numbers_of(array) != _numbers_of(array_of_name[array.name]):
                 raise Mismatch(
                     f"the array {array.name} has another type or shape than in"
                     f" {first.location}",
                     where=store.location,
                 )
-            # A file has at least one block of the filling of each store.
-            file_rows = max(array.file_rows, other.file_rows)
-            arrays[place] = msgspec.structs.replace(array, file_rows=file_rows)
-    return arrays
+
+
+def _common_arrays(stores: Sequence[Store]) -> list[Array]:
+    """Return the arrays of a merged store, which do not depend on the order of its sources.
+
+    Arrays that the stores have in different orders are sorted by their names; an array that is
+    the default of all of them stays first.
+    """
+    arrays = list(stores[0].record.arrays)
+    orders = set()
+    for store in stores:
+        orders.add(tuple(array.name for array in store.record.arrays))
+    if len(orders) > 1:
+        defaults = {store.default_array for store in stores}
+        arrays.sort(key=lambda array: ({array.name} != defaults, array.name))
+    common = []
+    for array in arrays:
+        # A file has at least one block of the filling of each store.
+        file_rows = max(store.array(array.name).file_rows for store in stores)
+        common.append(msgspec.structs.replace(array, file_rows=file_rows))
+    return common
 
 
 def _numbers_of(array: Array) -> tuple[object, ...]:
@@ -616,7 +667,7 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
     return (array.dtype, array.shape, array.dims, array.chunk_rows)
 
 
-def _check_kinds(stores: Sequence[Store]) -> None:
+def _require_equal_kinds(stores: Sequence[Store]) -> None:
     """Raise an error unless the same programs, devices and precisions made all stores."""
     first = _kinds_of(stores[0])
     for store in stores[1:]:
@@ -640,24 +691,15 @@ def _kinds_of(store: Store) -> set[Kind]:
     return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
-class _Merged(NamedTuple):
-    """A row of a clip of several stores: the row as one of them has it, and which store that is."""
-
-    row: Row
-    place: int
-    number: int
-
-
 def _clips_of(
     stores: Sequence[Store],
-) -> tuple[dict[str, list[_Merged]], list[str]]:
+) -> tuple[dict[str, list[SourceRow]], list[str]]:
     """Return the rows that stores have of each clip, and what a person should know of them.
 
     A row of a clip that one of the stores lists as withdrawn is withdrawn.
     """
-    sentences = _require_same_clips(stores)
     withdrawals = Withdrawals.of(stores)
-    rows_of_clip: dict[str, list[_Merged]] = {}
+    rows_of_clip: dict[str, list[SourceRow]] = {}
     had_features: dict[str, None] = {}
     for place, store in enumerate(stores):
         for number, row in enumerate(store.rows):
@@ -668,14 +710,13 @@ def _clips_of(
                 had_features[row.clip_id] = None
             if reason:
                 row = row._replace(status=WITHDRAWN, reason=reason)
-            known.append(_Merged(row, place, number))
+            known.append(SourceRow(row, place, number))
     lost = []
     for clip in had_features:
         if not any(each.row.is_ok for each in rows_of_clip[clip]):
             lost.append(clip)
     words = "with features in one of the stores, withdrawn in the new one"
-    sentences += _sentences({words: lost})
-    return rows_of_clip, sentences
+    return rows_of_clip, _sentences({words: lost})
 
 
 def _require_same_clips(stores: Sequence[Store]) -> list[str]:
@@ -715,11 +756,11 @@ def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _merged_rows(
     stores: Sequence[Store],
-    clips: Mapping[str, Sequence[_Merged]],
+    clips: Mapping[str, Sequence[SourceRow]],
     arrays: Sequence[Array],
-) -> PickedRows:
+) -> list[SourceRow]:
     """Return the rows of all stores, each clip once."""
-    merged: list[_Merged] = []
+    merged: list[SourceRow] = []
     pairs = []
     for rows in clips.values():
         best = next((each for each in rows if each.row.is_ok), rows[0])
@@ -727,17 +768,11 @@ def _merged_rows(
             if other.row.is_ok and other is not best:
                 pairs.append((len(merged), other.place, other.number))
         merged.append(best._replace(row=_completed(best.row, rows)))
-    source = PickedRows(
-        [each.row for each in merged],
-        stores,
-        np.array([each.place for each in merged], np.int64),
-        np.array([each.number for each in merged], np.int64),
-    )
-    _check_equal(source, pairs, arrays)
-    return source
+    _check_equal(PickedRows(stores, merged), pairs, arrays)
+    return merged
 
 
-def _completed(row: Row, rows: Sequence[_Merged]) -> Row:
+def _completed(row: Row, rows: Sequence[SourceRow]) -> Row:
     """Return a row with the film and the times of its clip, where only other rows have them.
 
     Without them, the store would take another clip of this id for this one.
@@ -775,14 +810,14 @@ def _check_equal(
                         )
 
 
-def _common_manifest(stores: Sequence[Store], rows: RowColumns) -> ManifestMark:
+def _common_manifest(source: "PickedRows | JoinedRows") -> ManifestMark:
     """Return the manifest of all stores, or that of the new rows, "" if there are several."""
-    manifests = {store.record.manifest for store in stores}
+    manifests = {store.record.manifest for store in source.stores}
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
     name = names.pop() if len(names) == 1 else ""
-    return ManifestMark(name, rows.clips_sha256)
+    return ManifestMark(name, source.columns().clips_sha256)
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
@@ -820,22 +855,14 @@ def join(
     here = Workspace.of(workspace)
     target = new_store(here, path)
     named = [_NamedPart.of(store, here) for store in stores]
-    if len(named) < 2:
-        raise FixUsage(
-            "a join needs at least two parts", hint="obygaze store join --help"
-        )
-    _require_once(
-        [((part.fingerprint, part.array), store) for store, part in named],
-        "part",
-        "name each array of a recipe once; for the clips of two stores of one recipe: obygaze"
-        " store merge --help",
-    )
     order = canonical_order([one.part for one in named])
     opened = [named[place].store for place in order]
     parts = [named[place].part for place in order]
-    windows = _common_windows(opened)
+    keys = [(one.fingerprint, one.array) for one in parts]
+    remarks = _require_sources("join", opened, keys)
     terms = _common_terms(opened, licence)
-    clips, sentences = _clips_of(opened)
+    clips, lost = _clips_of(opened)
+    remarks += lost
     source = JoinedRows(opened, parts, clips)
     width = sum(part.width for part in parts)
     arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
@@ -848,32 +875,28 @@ def join(
     elif have_words and are_of_words(parts):
         # Where all parts are silent, equal vectors are no copies.
         arrays.append(words)
-    source.show(progress, arrays)
-    return _written(
+    return _change(
         target,
         source,
         here,
         arrays=arrays,
-        recipe=Recipe.from_json(recipe_of_parts(parts, windows)),
-        manifest=_common_manifest(opened, source.columns()),
-        makers=source.makers,
+        recipe=Recipe.from_json(recipe_of_parts(parts, opened[0].recipe.windows)),
         terms=terms,
-        warnings=[*sentences, *source.sentences()],
+        progress=progress,
+        remarks=[*remarks, *source.sentences()],
     )
 
 
-def _common_windows(stores: Sequence[Store]) -> Mapping[str, Any]:
-    """Return how films were cut for all stores; empty if all have clips, an error otherwise."""
-    windows = stores[0].recipe.windows
+def _require_one_cut(stores: Sequence[Store]) -> None:
+    """Raise an error unless all stores have clips, or windows that were cut in one way."""
     for store in stores[1:]:
-        if store.recipe.windows != windows:
+        if store.recipe.windows != stores[0].recipe.windows:
             raise Mismatch(
                 f"the recipes of this store and of {stores[0].location} do not say that both have"
                 " clips, or windows that were cut in the same way",
                 where=store.location,
                 hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
             )
-    return windows
 
 
 class _NamedPart(NamedTuple):
@@ -921,13 +944,13 @@ class JoinedRows(_NewRows):
         self,
         stores: Sequence[Store],
         parts: Sequence[JoinedPart],
-        clips: Mapping[str, Sequence[_Merged]],
+        clips: Mapping[str, Sequence[SourceRow]],
     ) -> None:
         self.stores = stores
         self.parts = parts
         self.names = part_names(parts)
         self.rows: list[Row] = []
-        self.makers: list[Maker] = []
+        self.makers = []
         # The clips of which others have features, and this part has none.
         self.without: list[list[str]] = [[] for _ in stores]
         # The clips whose video was another file for one part than for another.
@@ -947,7 +970,7 @@ class JoinedRows(_NewRows):
                 hint="stores of the same clips: obygaze store info STORE --clips",
             )
 
-    def _row_of(self, rows: Sequence[_Merged]) -> Row:
+    def _row_of(self, rows: Sequence[SourceRow]) -> Row:
         """Return the new row of a clip."""
         row = _completed(rows[0].row, rows)._replace(
             video_bytes=_only([each.row.video_bytes for each in rows]),
@@ -1020,3 +1043,23 @@ def _only(values: Sequence[Any]) -> Any:
     """Return the value of all that are known; None if none is, or if they differ."""
     known = {value for value in values if value is not None}
     return known.pop() if len(known) == 1 else None
+
+
+_ASKED = {
+    "merge": _Asked(
+        "store",
+        "name each store once",
+        (
+            _require_one_recipe,
+            _require_equal_arrays,
+            _require_equal_kinds,
+            _require_same_clips,
+        ),
+    ),
+    "join": _Asked(
+        "part",
+        "name each array of a recipe once; for the clips of two stores of one recipe: obygaze"
+        " store merge --help",
+        (_require_one_cut, _require_same_clips),
+    ),
+}

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,8 @@ from obygaze_features.store.publishing import (
 from obygaze_features.store.reading import Store, name_of, open_store
 from obygaze_features.store.records import (
     FileMark,
-    Replaced,
+    Tombstone,
+    changes_of,
     seal_of,
 )
 from obygaze_features.store.targets import (
@@ -95,16 +95,8 @@ from obygaze_features.store.targets import (
     open_target,
     write_pieces,
 )
-from obygaze_features.store.verifying import (
-    changes_of,
-    compare_with_source,
-    has_replaced,
-    verify,
-)
-from obygaze_features.store.withdrawals import (
-    changes_that_withdrew,
-    rows_withdrawn_elsewhere,
-)
+from obygaze_features.store.verifying import has_replaced, verify
+from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 _ATTEMPTS = 5
 
@@ -171,8 +163,6 @@ def pull(
     older = _copy_at(target, store)
     card, notes = _card_of_copy(store, older)
     changes: list[str] = []
-    if older is not None:
-        changes = _changes_of_terms(older.terms, read_terms(card), "of the source")
     n_sent = 0
     n_bytes = 0
     is_there = older is not None and older.seal == store.seal
@@ -185,22 +175,22 @@ def pull(
     # The source may have been replaced since it was copied.
     copy = open_store(target)
     notes += rows_withdrawn_elsewhere(copy, here, "in this copy")
-    since: Sequence[Replaced] = ()
     # The new copy may have come here before this process, which was killed then.
     if seal_before not in ("", store.seal):
-        since = store.record.changes_since(seal_before)
+        since = store.record.tombstones_since(seal_before)
+        changes = changes_of(since, "the source was replaced")
     # Each pull lists them, as the list of an earlier one may be lost.
-    withdrawn = changes_that_withdrew([store])
+    withdrawn = store.record.tombstones
     copies = find_copies(copy, withdrawn, here) if withdrawn else []
     return Copied(
         place=str(target),
         seal=store.seal,
         n_sent=n_sent,
         n_bytes_transferred=n_bytes,
-        changes=[*changes_of(since), *changes],
+        changes=changes,
         notes=notes,
         copies=copies,
-        withdrawn=tuple(dict.fromkeys(chain(*(one.withdrawn for one in withdrawn)))),
+        withdrawn=tuple(dict.fromkeys(each.name for each in withdrawn)),
     )
 
 
@@ -234,16 +224,6 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     return card, notes
 
 
-def _changes_of_terms(before: Terms, now: Terms, whose: str) -> list[str]:
-    """Return sentences on terms that are stated otherwise now."""
-    changes = []
-    for name, text, text_before in zip(now._fields, now, before, strict=True):
-        if text != text_before:
-            stated = f"{text or 'not stated'} (was {text_before or 'not stated'})"
-            changes.append(f"{name} {whose}: {stated}")
-    return changes
-
-
 def _copy_at(target: Path, store: Store) -> Store | None:
     """Return the older copy at a target; an error if anything else is there."""
     has_store = bool(seal_at(target))
@@ -260,10 +240,7 @@ def _copy_at(target: Path, store: Store) -> Store | None:
             return copy
         taken = "another store has this name"
         if has_replaced(copy, store):
-            taken = "the store here is later than this one, which it replaces"
-        else:
-            with suppress(Mismatch):
-                taken += f": {compare_with_source(copy, store).sentence}"
+            taken = "the store here has replaced this one"
     raise AlreadyThere(taken, where=str(target), hint=OTHER_NAME)
 
 
@@ -497,16 +474,12 @@ def _push(
     names_there = target.names()
     there = _check_target(target, store, names_there)
     is_replaced = there is not None and there.seal != store.seal
-    changes = _changes_since_target(store, there, names_there)
-    title = f"The store {store.seal[:16]}"
-    if any(change.withdrawn for change in changes):
-        title = WITHDRAWING
+    since = _withdrawn_since_target(store, there, names_there)
+    title = WITHDRAWING if since else f"The store {store.seal[:16]}"
     sent = {*record.files, *extra, STORE_JSON}
     published_there = [name for name in PUBLISHED_FILES if name in names_there]
-    notes = (
-        [] if there is None else _changes_of_terms(there.terms, store.terms, "there")
-    )
-    if there is not None and not (is_replaced or notes or extra):
+    notes = []
+    if there is not None and not (is_replaced or extra) and there.terms == store.terms:
         # They are of this store, and state its terms.
         sent.update(published_there)
     removed = [name for name in published_there if name not in sent]
@@ -559,7 +532,10 @@ def _push(
             target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
         target.finish(title)
-    if changes_that_withdrew([store]):
+    changes = []
+    if is_replaced:
+        changes = changes_of(since, "sent too: this store was changed")
+    if record.tombstones:
         note_on_versions = target.forget()
         if note_on_versions:
             notes.append(f"clips were withdrawn from this store: {note_on_versions}")
@@ -568,20 +544,20 @@ def _push(
         store.seal,
         n_sent,
         n_bytes,
-        changes_of(changes if is_replaced else (), "sent too: this store was changed"),
+        changes,
         tuple(notes),
     )
 
 
-def _changes_since_target(
+def _withdrawn_since_target(
     store: Store, there: Store | None, names_there: Sequence[str]
-) -> Sequence[Replaced]:
-    """Return the changes since the store at a target; of a part of one, any may have come since."""
+) -> Sequence[Tombstone]:
+    """Return what was withdrawn since the store at a target; all of it if only a part is there."""
     if there is not None:
         is_same = there.seal == store.seal
-        return () if is_same else store.record.changes_since(there.seal)
+        return () if is_same else store.record.tombstones_since(there.seal)
     is_begun = not store.record.files.keys().isdisjoint(names_there)
-    return store.record.replaces if is_begun else ()
+    return store.record.tombstones if is_begun else ()
 
 
 def _card_to_send(

@@ -30,7 +30,7 @@ from obygaze_features.store.reading import (
     name_of,
     open_store,
 )
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import history_of
 from obygaze_features.store.rows import WITHDRAWN, words_of_status
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
@@ -71,7 +71,8 @@ def facts_of_store(store: Store) -> dict[str, Any]:
         "feature_arrays": list(store.feature_arrays),
         "default_array": store.default_array,
         "makers": msgspec.to_builtins(record.makers),
-        "replaces": msgspec.to_builtins(record.replaces),
+        "replaces": list(record.replaces),
+        "tombstones": msgspec.to_builtins(record.tombstones),
         "origins": msgspec.to_builtins(record.origins),
         "n_bytes": record.n_bytes,
         "licence": terms.licence,
@@ -108,7 +109,7 @@ def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store),
         *_lines_of_origins(store, title_of_seal),
-        *map(_change_text, store.record.replaces),
+        *history_of(store.record),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
         f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
@@ -163,25 +164,13 @@ def _titles_of_parts(store: Store, workspace: Workspace) -> dict[str, str]:
         # A store that cannot be read is no part.
         with suppress(ObygazeError, OSError):
             other = open_store(workspace.folder("stores") / name)
-            seals = [other.seal, *(entry.seal for entry in other.record.replaces)]
+            seals = [other.seal, *other.record.replaces]
             of_store = []
             for part, title in zip(parts, names, strict=True):
                 if part.is_of(other.recipe):
                     of_store.append(title)
             titles.update(dict.fromkeys(seals, listed(of_store)))
     return titles
-
-
-def _change_text(entry: Replaced) -> str:
-    """Return a change of a store as one line."""
-    line = f"{entry.date}: replaced the store with the seal {entry.seal}"
-    if entry.reason:
-        line += f": {entry.reason}"
-    if entry.author:
-        line += f", by {entry.author}"
-    if entry.withdrawn:
-        line += f" (withdrawn: {', '.join(entry.withdrawn)})"
-    return line
 
 
 def _lines_of_absent(store: Store) -> list[str]:

@@ -70,7 +70,7 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import OK, WITHDRAWN, Row, words_of_status
-from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
+from obygaze_features.store.withdrawals import made_of, rows_withdrawn_elsewhere
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
@@ -241,6 +241,7 @@ class Export:
         facts = {
             "program": f"obygaze {__version__}",
             "seal": self.store.seal,
+            "made_of": made_of(self.store),
             "manifest": {
                 "name": record.manifest.name,
                 "sha256": record.manifest.sha256,
@@ -281,7 +282,7 @@ class Export:
             left_out.append("which videos were read")
         if record.makers:
             left_out.append("what computed the clips")
-        if record.replaces:
+        if record.replaces or record.tombstones:
             left_out.append("the history of the store")
         return left_out
 

@@ -735,7 +735,7 @@ def is_sealed(filling: Filling) -> bool:
         # Another command may have changed the same store in another way.
         names = {array.name for array in store.arrays}
         has_all = names >= set(plan.computes) and store.rows.total >= plan.rows
-        return has_all and any(e.seal == plan.replaces for e in store.replaces)
+        return has_all and plan.replaces in store.replaces
     return (store.fingerprint, store.manifest, store.arrays) == (
         plan.fingerprint,
         plan.manifest,

@@ -1,73 +1,57 @@
 """Find what else of a workspace has withdrawn clips, or was made of a store that had them.
 
-Stores are asked for their rows. Exports, runs, models and reports name the stores of which they
-were made by their seals. The list may have too much: a run may have been made of other clips of a
-store. Whoever reads it decides. A withdrawal never takes more than its clips.
+Stores are asked for their rows. Exports, runs and models are known by `made_of`: the seals of the
+store of which they were made, and of all that it was made of. The list may have too much: a run
+may have been made of other clips of a store. Whoever reads it decides. A withdrawal never takes
+more than its clips.
 """
 
 import os
 import shlex
-import warnings
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from obygaze_features.core import own_results
-from obygaze_features.core.errors import ObygazeError, ObygazeWarning
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import parse_json
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.own_results import REPORT_ENDINGS, added_to
-from obygaze_features.core.tables import read_table
+from obygaze_features.core.own_results import added_to
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.exporting import EXPORTED_TABLE
 from obygaze_features.store.formats import EXPORT_ENDINGS, format_of_ending
 from obygaze_features.store.importing.reader import (
-    FILM_KEY,
     FOREIGN_DAMAGE,
-    ID_KEY,
     ExportOrigin,
     read_export_origin,
 )
-from obygaze_features.store.layout import (
-    BEFORE,
-    BLOCKS,
-    CARD,
-    CLIPS_CSV,
-    FILMS_CSV,
-    NEXT,
-    PLAN_JSON,
-    ROWS_CSV,
-    STORE_JSON,
-    ZARR,
-)
-from obygaze_features.store.placing import next_of, seal_at
+from obygaze_features.store.layout import BEFORE, CARD, NEXT, PLAN_JSON, STORE_JSON
+from obygaze_features.store.placing import next_of
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import StoreRecord, Tombstone
 from obygaze_features.store.withdrawals import WITHDRAWN_CODE, Withdrawals
 
-# Tables of a store, or of one that is being made, in which the ids stand.
-_TABLES = (ROWS_CSV, CLIPS_CSV, FILMS_CSV)
-_OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
-_SKIPPED = (".git", "__pycache__")
 # The file that marks an environment of Python, whose thousands of folders have no features.
 _ENVIRONMENT = "pyvenv.cfg"
 EARLIER = "store that was replaced"
 STORE = "store"
 EXPORT = "file of features"
-REPORT = "report"
 RUN = "run"
 MODEL = "model"
+UNFINISHED = "what an interrupted command has left"
 MODEL_JSON = "model.json"
 # The file that says what a folder is, and of which stores it was made.
-_DOCUMENT_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON}
+_KIND_OF_DOCUMENT = {STORE_JSON: STORE, "run.json": RUN, MODEL_JSON: MODEL}
 UNREADABLE = "it cannot be read: look at it"
 NO_SEAL = "nothing says that obygaze wrote all of it: look at it"
 NOT_SEARCHED = (
-    "what does not name the seal of its store was not searched: exported pages, tables (of scores,"
-    " of a search), files from which a store was imported, archives (.zip, .tar), and what was"
-    " pushed or copied elsewhere; look at yours"
+    "only finished stores and what says of which store it was made (exports to .npz, .h5 and"
+    " .parquet, runs, models) were searched, in this workspace: look yourself at other files (.npy,"
+    " .pth, .csv, reports, exported pages), unfinished extractions, and what was pushed or copied"
+    " elsewhere"
 )
 OF_ANOTHER_PLACE = (
     "a store that you pulled from elsewhere is pulled again instead, where its owner has withdrawn"
@@ -133,7 +117,7 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
 
 
 def find_copies(
-    store: Store, changes: Sequence[Replaced], workspace: Workspace
+    store: Store, tombstones: Sequence[Tombstone], workspace: Workspace
 ) -> list[Copy]:
     """Return what else of a workspace has clips that were withdrawn from a store.
 
@@ -142,29 +126,23 @@ def find_copies(
 
     Args:
         store: The store from which they were withdrawn.
-        changes: What was withdrawn: the films and clips that these changes name.
+        tombstones: What was withdrawn.
         workspace: The workspace.
     """
-    withdrawals = Withdrawals.of([store]).by(changes)
-    authors = {change.author for change in changes}
+    withdrawals = Withdrawals.of([store]).by(tombstones)
+    authors = {tombstone.author for tombstone in tombstones}
     author = authors.pop() if len(authors) == 1 else ""
     home = Path(store.location)
-    copies = []
-    seen = {home.resolve()}
-    for hidden in (*hidden_of(home), *hidden_of(next_of(home))):
-        # Killed while it was built or removed: nobody knows any more what it has.
-        if hidden.state != "running" and hidden.n_bytes:
-            copies.append(Copy(hidden.path, "what an interrupted command has left"))
-        seen.add(hidden.path.resolve())
-    roots = {workspace.root.resolve(): workspace.root}
-    roots.setdefault(home.parent.resolve(), home.parent)
+    copies = _unfinished_of(home)
+    seen = {home.resolve(), *(copy.path.resolve() for copy in copies)}
     results = []
-    # A result that names one of them was made of a store that had the clips.
-    seals = _seals_with_clips(store)
+    # What names one of them was made of a store that had the clips.
+    seals = _seals_with_withdrawn(store.record)
     seals.update(origin.seal for origin in store.record.origins)
-    seals_without_clips = {store.seal}
-    for root in roots.values():
-        for path, kind in _candidates(root):
+    seals_without = {store.seal}
+    roots = [workspace.root, *map(workspace.folder, ("stores", "runs", "models"))]
+    for root in (*roots, home.parent):
+        for path, kind in _documents(root):
             place = path.resolve()
             if place in seen:
                 continue
@@ -172,19 +150,30 @@ def find_copies(
             if kind != STORE:
                 results.append((path, kind))
                 continue
-            copy = _copy_of_store(path, withdrawals, author)
-            seals |= _seals_before(path, withdrawals)
-            if copy is None:
-                seals_without_clips.add(seal_at(path))
+            kind = EARLIER if BEFORE in path.name else STORE
+            try:
+                other = open_store(path)
+                reasons = withdrawals.rows_in(other)
+                was_withdrawn = bool(withdrawals.rows_in(other, WITHDRAWN_CODE))
+            except (ObygazeError, OSError):
+                copies.append(Copy(path, kind, remark=UNREADABLE))
                 continue
-            if not copy.remark:
-                seals.add(seal_at(path))
-            if not (copy.remark or copy.withdrawal) and _holds_more(path):
-                copy = copy._replace(remark=NO_SEAL)
-            copies.append(copy)
-    seals -= {"", *seals_without_clips}
+            if was_withdrawn:
+                seals |= _seals_with_withdrawn(other.record)
+            if reasons:
+                seals |= {other.seal, *other.record.replaces}
+                copies.append(
+                    _copy_of_store(other, path, kind, withdrawals, reasons, author)
+                )
+            else:
+                seals_without.add(other.seal)
     for path, kind in results:
-        if _names_a_seal(path, kind, seals):
+        wanted = seals - seals_without
+        # A store that was asked and has none of the rows answers for all that it was made of.
+        if any(
+            made[0] not in seals_without and not wanted.isdisjoint(made)
+            for made in seals_of_result(path, kind)
+        ):
             remark = "" if _wrote_all_of(path, kind) else NO_SEAL
             copies.append(Copy(path, kind, remark=remark))
     earlier = f"{home.name}{BEFORE}"
@@ -193,121 +182,61 @@ def find_copies(
     )
 
 
-def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what may have features of clips, or say of which store it was made, with its kind."""
+def _unfinished_of(home: Path) -> list[Copy]:
+    """Return what killed commands have left of a store: nobody knows any more what it has."""
+    copies = []
+    for hidden in (*hidden_of(home), *hidden_of(next_of(home))):
+        if hidden.state != "running" and hidden.n_bytes:
+            copies.append(Copy(hidden.path, UNFINISHED))
+    return copies
+
+
+def _documents(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the stores, runs, models and exports in a folder, as the names of files tell them."""
     for folder, folders, files in os.walk(root):
         path = Path(folder)
-        folders[:] = [name for name in folders if name not in _SKIPPED]
-        if _ENVIRONMENT in files:
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        kinds = [kind for name, kind in _KIND_OF_DOCUMENT.items() if name in files]
+        if kinds:
+            yield path, kinds[0]
+        if kinds or _ENVIRONMENT in files or PLAN_JSON in files:
             folders.clear()
-            continue
-        if _is_store(path):
-            folders.clear()
-            yield path, STORE
             continue
         for name in folders:
             # A store on another disk; `os.walk` does not follow links.
-            if (path / name).is_symlink() and _is_store(path / name):
+            is_link = (path / name).is_symlink()
+            if is_link and (path / name / STORE_JSON).is_file():
                 yield path / name, STORE
         if (path / EXPORTED_TABLE).is_file():
             folders.remove(Path(EXPORTED_TABLE).parts[0])
             yield path, EXPORT
-        kinds = [kind for kind, name in _DOCUMENT_OF_FOLDER.items() if name in files]
-        if kinds:
-            yield path, kinds[0]
-            continue
         for name in files:
             if name.endswith(EXPORT_ENDINGS):
                 yield path / name, EXPORT
-            elif name.lower().endswith(REPORT_ENDINGS):
-                yield path / name, REPORT
 
 
-def _is_store(folder: Path) -> bool:
-    """Return whether a folder is a store, or one that is being made, or what is left of one.
-
-    A folder of a user may have a table films.csv, too.
-    """
-    is_ours = any((folder / name).exists() for name in _OURS)
-    return is_ours and any((folder / name).is_file() for name in _TABLES)
+def _seals_with_withdrawn(record: StoreRecord) -> set[str]:
+    """Return the seals of earlier stores that had something that was withdrawn since."""
+    of_sources = {tombstone.seal for tombstone in record.tombstones}
+    return {*record.replaces[: record.n_with_withdrawn], *of_sources}
 
 
 # --- Stores ---
 
 
-def _copy_of_store(path: Path, withdrawals: Withdrawals, author: str) -> Copy | None:
-    """Return a store, or one that is being made, if it has features of withdrawn clips.
-
-    The author is who withdrew them; "" if it is not known.
-    """
-    kind = EARLIER if BEFORE in path.name else STORE
-    if (path / STORE_JSON).is_file():
-        with suppress(ObygazeError, OSError):
-            return _copy_of_finished(open_store(path), path, kind, withdrawals, author)
-    # It is not finished, or damaged: what its table names, it may have.
-    try:
-        is_named = _names_some(path, withdrawals)
-    except (*FOREIGN_DAMAGE, ObygazeError):
-        # Another process may move or remove it at this moment.
-        return Copy(path, kind, remark=UNREADABLE)
-    if not is_named:
-        return None
-    is_ours = (path / STORE_JSON).is_file() or (path / PLAN_JSON).is_file()
-    return Copy(path, kind, remark="" if is_ours else NO_SEAL)
-
-
-def _names_some(store: Path, withdrawals: Withdrawals) -> bool:
-    """Return whether the first table in the folder of a store names withdrawn clips."""
-    tables = [store / name for name in _TABLES if (store / name).is_file()]
-    if not tables:
-        raise FileNotFoundError(store)
-    with warnings.catch_warnings():
-        # How it was read is no part of the answer.
-        warnings.simplefilter("ignore", ObygazeWarning)
-        rows = read_table(tables[0], required=[ID_KEY]).rows
-    films = [row.cells.get(FILM_KEY, "") for row in rows]
-    return bool(withdrawals.reasons([row.cells[ID_KEY] for row in rows], films))
-
-
-def _seals_with_clips(store: Store) -> set[str]:
-    """Return the seals of the earlier stores that a store replaced, up to its last withdrawal."""
-    seals: set[str] = set()
-    of_earlier: list[str] = []
-    for entry in store.record.replaces:
-        of_earlier.append(entry.seal)
-        if entry.withdrawn:
-            seals.update(of_earlier)
-    return seals
-
-
-def _seals_before(path: Path, withdrawals: Withdrawals) -> set[str]:
-    """Return the seals of what another store was before the same clips were withdrawn from it."""
-    with suppress(ObygazeError, OSError):
-        store = open_store(path)
-        if store.record.rows.withdrawn and withdrawals.rows_in(store, WITHDRAWN_CODE):
-            return _seals_with_clips(store)
-    return set()
-
-
-def _holds_more(path: Path) -> bool:
-    """Return whether a finished store holds a file that obygaze did not write."""
-    with suppress(ObygazeError, OSError):
-        names = {*open_store(path).record.files, STORE_JSON, CARD}
-        return bool(added_to(path, names))
-    return False
-
-
-def _copy_of_finished(
-    store: Store, path: Path, kind: str, withdrawals: Withdrawals, author: str
-) -> Copy | None:
-    reasons = withdrawals.rows_in(store)
-    if not reasons:
-        return None
-    is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
-    if is_unchanging or path.is_symlink() or path.name.startswith("."):
-        return Copy(path, kind)
-    if len(reasons) == store.record.rows.ok:
-        return Copy(path, kind)
+def _copy_of_store(
+    store: Store,
+    path: Path,
+    kind: str,
+    withdrawals: Withdrawals,
+    reasons: dict[int, str],
+    author: str,
+) -> Copy:
+    """Return a store that has features of withdrawn clips, with the line that takes them out."""
+    is_unchanging = kind == EARLIER or path.name.endswith(NEXT) or path.is_symlink()
+    if is_unchanging or len(reasons) == store.record.rows.ok:
+        names = {*store.record.files, STORE_JSON, CARD}
+        return Copy(path, kind, remark=NO_SEAL if added_to(path, names) else "")
     names_of_reason: dict[str, dict[str, None]] = {}
     rows = np.array([*reasons], dtype=np.int64)
     clip_ids = store.table.clip_ids_of(rows).tolist()
@@ -320,10 +249,10 @@ def _copy_of_finished(
         name = film if of_film else clip_id
         names_of_reason.setdefault(reason, {})[name] = None
     lines = []
-    for reason, names in names_of_reason.items():
+    for reason, named in names_of_reason.items():
         # A word without a slash would be the name of a store of the workspace.
         words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
-        for name in names:
+        for name in named:
             words += ["--without", name]
         words += ["--reason", reason or "withdrawn"]
         words += ["--author", author] if author else []
@@ -334,16 +263,28 @@ def _copy_of_finished(
 # --- What was made of stores ---
 
 
-def _names_a_seal(path: Path, kind: str, seals: Set[str]) -> bool:
-    """Return whether an export, a report, a run or a model says that it was made of some stores."""
+def seals_of_result(path: Path, kind: str) -> list[list[str]]:
+    """Return the lists `made_of` of an export, a run or a model, one for each of its stores."""
     if kind == EXPORT:
-        origin = read_origin(_table_of_export(path))
-        return origin is not None and origin.seal in seals
-    name = _DOCUMENT_OF_FOLDER.get(kind)
-    document = b""
-    with suppress(OSError):
-        document = (path / name if name else path).read_bytes()
-    return any(seal.encode() in document for seal in seals)
+        origin = read_origin(path / EXPORTED_TABLE if path.is_dir() else path)
+        return [list(origin.made_of)] if origin is not None and origin.made_of else []
+    (name,) = [name for name, each in _KIND_OF_DOCUMENT.items() if each == kind]
+    with suppress(OSError, ValueError):
+        return list(_lists_of_seals(parse_json((path / name).read_bytes())))
+    return []
+
+
+def _lists_of_seals(value: Any) -> Iterator[list[str]]:
+    """Yield all lists called `made_of` in a document."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _lists_of_seals(item)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "made_of" and isinstance(item, list) and item:
+                yield [str(seal) for seal in item]
+            else:
+                yield from _lists_of_seals(item)
 
 
 def read_origin(path: Path) -> ExportOrigin | None:
@@ -356,16 +297,10 @@ def read_origin(path: Path) -> ExportOrigin | None:
     return read_export_origin(text)
 
 
-def _table_of_export(path: Path) -> Path:
-    return path / EXPORTED_TABLE if path.is_dir() else path
-
-
 def _wrote_all_of(path: Path, kind: str) -> bool:
     """Return whether obygaze wrote all of a file or folder that names a seal."""
     if kind == EXPORT:
         return not added_to(path, (EXPORTED_TABLE, CARD))
     if kind == RUN:
         return not own_results.RUN.refusal(path)
-    if kind == REPORT:
-        return not own_results.REPORT.refusal(path)
     return not own_results.MODEL.refusal(path)

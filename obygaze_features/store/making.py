@@ -80,8 +80,8 @@ from obygaze_features.store.records import (
     Maker,
     ManifestMark,
     Origin,
-    Replaced,
     StoreRecord,
+    Tombstone,
     encode,
     seal_of,
 )
@@ -123,7 +123,8 @@ class Contents(NamedTuple):
     recipe: Recipe
     manifest: ManifestMark
     makers: Sequence[Maker] = ()
-    replaces: Sequence[Replaced] = ()
+    replaces: Sequence[str] = ()
+    tombstones: Sequence[Tombstone] = ()
     origins: Sequence[Origin] = ()
     terms: Terms = NO_TERMS
     edits: Edits = NO_EDITS
@@ -153,7 +154,8 @@ def write_store(
     recipe: Recipe,
     manifest: ManifestMark,
     makers: Sequence[Maker] = (),
-    replaces: Sequence[Replaced] = (),
+    replaces: Sequence[str] = (),
+    tombstones: Sequence[Tombstone] = (),
     origins: Sequence[Origin] = (),
     terms: Terms = NO_TERMS,
     edits: Edits = NO_EDITS,
@@ -168,7 +170,8 @@ def write_store(
         recipe: How the numbers were made.
         manifest: The manifest whose clips the rows are.
         makers: What computed the rows; a row names its maker by the place in this list.
-        replaces: The history of the store, oldest change first.
+        replaces: The seals of the stores whose place it takes, the oldest first.
+        tombstones: What was withdrawn from them, and from the stores of which rows were taken.
         origins: The stores of which rows were taken.
         terms: Licence and citation, for the card.
         edits: What a person edited in the card of the store whose place the new store takes.
@@ -183,7 +186,7 @@ def write_store(
         check_free(target)
         target.parent.mkdir(parents=True, exist_ok=True)
     contents = Contents(
-        arrays, recipe, manifest, makers, replaces, origins, terms, edits
+        arrays, recipe, manifest, makers, replaces, tombstones, origins, terms, edits
     )
     hidden = make_hidden(target)
     try:
@@ -299,6 +302,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         rows=Counts(len(rows), *np.bincount(codes, minlength=len(STATUSES)).tolist()),
         makers=tuple(contents.makers),
         replaces=tuple(contents.replaces),
+        tombstones=tuple(contents.tombstones),
         origins=tuple(contents.origins),
         files={name: marks[name] for name in names_of_files(arrays, len(rows))},
     )
@@ -352,7 +356,7 @@ def _check_texts(contents: Contents, where: str) -> None:
     A name of a file or a word of the command line may have bytes of another encoding.
     """
     try:
-        msgspec.json.encode((contents.makers, contents.replaces, contents.origins))
+        msgspec.json.encode((contents.makers, contents.tombstones, contents.origins))
     except UnicodeEncodeError as error:
         raise FixUsage(
             f"{error.object!r} is not in UTF-8, and would be a text of the store",

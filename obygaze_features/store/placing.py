@@ -292,6 +292,6 @@ def finish_waiting(target: Path) -> None:
     if seal == seal_of(data):
         # Another process had made the same store, and this one was killed.
         remove_tree(waiting)
-    elif any(change.seal == seal for change in store.replaces):
+    elif seal in store.replaces:
         # A copy may have missed the stores in between.
         replace_store(waiting, target, seal)

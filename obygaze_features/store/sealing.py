@@ -1,8 +1,8 @@
 """Sealing: the finished blocks of a filling, and the store that it changes, become the store."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from obygaze_features.store.filling import (
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
-    NO_EDITS,
     NO_TERMS,
     Contents,
     FinishedFile,
@@ -38,7 +37,6 @@ from obygaze_features.store.records import (
     BlockRecord,
     FileMark,
     Maker,
-    Replaced,
     common_maker,
     place_in,
 )
@@ -85,11 +83,11 @@ def seal(
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
-    edits = NO_EDITS
+    history: dict[str, Any] = {}
     if filling.plan.replaces:
         before = store_before(target, filling.plan.replaces)
         terms = terms.or_else(before.terms)
-        edits = before.card_edits()
+        history = history_after(before)
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
@@ -98,10 +96,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         recipe=Recipe.from_json(plan.recipe),
         manifest=plan.manifest,
         makers=source.makers,
-        replaces=_history_of(before),
-        origins=before.record.origins if before else (),
         terms=terms,
-        edits=edits,
+        **history,
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -120,12 +116,15 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     return Written(target, seal_of_store, tuple(source.warnings()))
 
 
-def _history_of(before: Store | None) -> tuple[Replaced, ...]:
-    """Return the history of the new store."""
-    if before is None:
-        return ()
-    today = datetime.now(UTC).date().isoformat()
-    return (*before.record.replaces, Replaced(before.seal, today))
+def history_after(before: Store) -> dict[str, Any]:
+    """Return what a store keeps of the one whose place it takes, as arguments of `Contents`."""
+    record = before.record
+    return {
+        "replaces": (*record.replaces, before.seal),
+        "tombstones": record.tombstones,
+        "origins": record.origins,
+        "edits": before.card_edits(),
+    }
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:

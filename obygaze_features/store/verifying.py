@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -40,10 +40,14 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import changes_of
 from obygaze_features.store.rows import words_of_status
 from obygaze_features.store.text_columns import TextColumn
-from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
+from obygaze_features.store.withdrawals import (
+    Withdrawals,
+    made_of,
+    rows_withdrawn_elsewhere,
+)
 
 LENGTHS = "lengths"
 HASHES = "hashes"
@@ -372,87 +376,35 @@ def compare_with_source(
     compared = open_store(source, workspace=workspace)
     if copy.seal == compared.seal:
         return CopyAndSource("the same store as its source")
-    ours = copy.record
-    theirs = compared.record
-    if has_replaced(copy, compared):
-        since = ours.changes_since(compared.seal)
-        n_clips = len(Withdrawals.of([copy]).by(since).rows_in(compared))
-        sentence = "a later store than its source, which it replaces"
-        if n_clips:
-            sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
-        return CopyAndSource(sentence)
-    changed_here = {entry.seal for entry in ours.replaces}
-    origins = {origin.seal for origin in ours.origins}
-    # A part has what was withdrawn from its sources among its changes.
-    known = changed_here | origins
-    sentence_of_seal: dict[str, str] = {}
-    for entry in theirs.replaces:
-        if entry in ours.replaces:
-            # Both have this change.
-            continue
-        if entry.seal == copy.seal:
-            sentence = "that store has rows of one which replaced it"
-            if has_replaced(compared, copy):
-                sentence = "its source was replaced since (obygaze store pull)"
-            sentence_of_seal = {entry.seal: sentence}
-        elif entry.seal in changed_here and _kept(copy) == _kept(compared):
-            # Up to the last of these stores, both have one history.
-            sentence = "it was changed here, and its source was replaced since"
-            sentence_of_seal = {entry.seal: sentence}
-        elif entry.seal in known:
-            sentence = "rows of it are from a store that was replaced since"
-            sentence_of_seal[entry.seal] = sentence
-    if sentence_of_seal:
-        # The first of these stores lacks the most changes.
-        seal, sentence = next(iter(sentence_of_seal.items()))
-        since = theirs.changes_since(seal)
-        n_clips = len(Withdrawals.of([compared]).by(since).rows_in(copy))
-        if n_clips:
-            sentence += f": {count(n_clips, 'clip')} withdrawn since"
-        elif seal in origins and all(entry.withdrawn for entry in since):
-            # A part has obeyed, and cannot do more.
-            return CopyAndSource(f"{sentence}: it no longer has what was withdrawn")
-        return CopyAndSource(sentence, changes_of(since))
-    if compared.seal in origins:
+    seals = {*made_of(copy), *copy.record.replaces}
+    seals.update(tombstone.seal for tombstone in copy.record.tombstones)
+    replaced = compared.record.replaces
+    if copy.seal in replaced:
+        sentence = "its source was replaced since (obygaze store pull)"
+    elif not seals.isdisjoint(replaced):
+        sentence = "rows of it are from a store that was replaced since"
+    elif compared.seal in seals:
         return CopyAndSource(
             "rows of it are from this store; their numbers were not compared"
         )
-    raise Mismatch(
-        "this is not a copy of that store, or of one that it replaced",
-        where=copy.location,
-        hint=f"obygaze store info {shell_word(compared.location)}",
-    )
+    else:
+        raise Mismatch(
+            "this is not a copy of that store, or of one that it replaced",
+            where=copy.location,
+            hint=f"obygaze store info {shell_word(compared.location)}",
+        )
+    # The first of the stores that both come from lacks the most changes.
+    first = next(seal for seal in replaced if seal in seals)
+    since = compared.record.tombstones_since(first)
+    n_clips = len(Withdrawals.of([compared]).rows_in(copy))
+    if n_clips:
+        sentence += f": {count(n_clips, 'clip')} withdrawn since"
+    elif since and copy.seal not in replaced:
+        # A part has obeyed, and cannot do more.
+        return CopyAndSource(f"{sentence}: it no longer has what was withdrawn")
+    return CopyAndSource(sentence, changes_of(since, "the source was replaced"))
 
 
 def has_replaced(later: Store, earlier: Store) -> bool:
-    """Return whether a store has taken the place of an earlier one, so that its rows come first.
-
-    A part or a merger lists what was withdrawn from its sources too, and so does another import of
-    the same files; but changes keep what these have otherwise.
-    """
-    seals = [entry.seal for entry in later.record.replaces]
-    return earlier.seal in seals and _kept(later) == _kept(earlier)
-
-
-def _kept(store: Store) -> tuple[object, ...]:
-    """Return what changes of a store keep; clips and arrays are never added to an import."""
-    record = store.record
-    kept = (record.origins, record.fingerprint)
-    if not store.recipe.is_unknown:
-        return kept
-    return (*kept, record.manifest, record.arrays, record.rows.total)
-
-
-def changes_of(
-    entries: Iterable[Replaced], what: str = "the source was replaced"
-) -> list[str]:
-    """Return one line for each change of a store: when, why, what was withdrawn."""
-    lines = []
-    for entry in entries:
-        line = f"{what} on {entry.date}"
-        if entry.reason:
-            line += f": {entry.reason}"
-        if entry.withdrawn:
-            line += f" (withdrawn: {', '.join(entry.withdrawn[:20])})"
-        lines.append(line)
-    return lines
+    """Return whether a store has taken the place of an earlier one."""
+    return earlier.seal in later.record.replaces

@@ -1,7 +1,8 @@
 """Whether a clip was withdrawn: one answer for everything that makes, brings or lists rows.
 
 What is withdrawn is a film, or a clip by its film and its id. Extraction, import, merge, copies,
-`info`, `verify` and the list of what is still to be removed ask `Withdrawals`.
+`info`, `verify` and the list of what is still to be removed ask `Withdrawals`. What was made of a
+store is known by the seals of `made_of`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import Tombstone
 from obygaze_features.store.rows import NO_REASON, STATUSES, WITHDRAWN
 
 WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
@@ -26,18 +27,17 @@ class Withdrawals:
     """The films and the clips that stores list as withdrawn, with the reasons after their dates.
 
     Args:
-        reason_of_film: Of each film that was withdrawn as a whole, why.
-        reasons_of_id: Of each id of a withdrawn clip, why, by the film of the clip; "" where its
-            film is not stated.
+        reason_of: Of each withdrawn clip, by its film and its id, why. The film is "" where it is
+            not stated, and the id is "" for a film that was withdrawn as a whole.
     """
 
-    def __init__(
-        self,
-        reason_of_film: Mapping[str, str],
-        reasons_of_id: Mapping[str, Mapping[str, str]],
-    ) -> None:
-        self.reason_of_film = reason_of_film
-        self.reasons_of_id = reasons_of_id
+    def __init__(self, reason_of: Mapping[tuple[str, str], str]) -> None:
+        self.reason_of = reason_of
+        self.films = [film for film, clip_id in reason_of if not clip_id]
+        self._films_of_id: dict[str, list[str]] = {}
+        for film, clip_id in reason_of:
+            if clip_id:
+                self._films_of_id.setdefault(clip_id, []).append(film)
 
     @classmethod
     def of(cls, stores: Sequence[Store], *, has_rows: bool = True) -> Self:
@@ -47,46 +47,30 @@ class Withdrawals:
             stores: The stores.
             has_rows: Whether their rows can be read.
         """
-        reason_of_film: dict[str, str] = {}
-        reasons_of_id: dict[str, dict[str, str]] = {}
-        for change in changes_that_withdrew(stores):
-            reason = f"{change.date}: {change.reason}"
-            for film in change.films:
-                reason_of_film.setdefault(film, reason)
-            for clip in change.clips:
-                of_id = reasons_of_id.setdefault(clip.clip_id, {})
-                of_id.setdefault(clip.movie_id, reason)
+        reason_of: dict[tuple[str, str], str] = {}
+        for each in tombstones_of(stores):
+            reason_of.setdefault((each.movie_id, each.clip_id), each.dated_reason)
         for store in stores:
             if not (store.record.rows.withdrawn and has_rows):
                 continue
             # The clips of a film that was withdrawn as a whole are only here.
             is_withdrawn = store.table.codes == WITHDRAWN_CODE
             for row in store.table.some(np.flatnonzero(is_withdrawn)):
-                of_id = reasons_of_id.setdefault(row.clip_id, {})
-                of_id.setdefault(row.movie_id, row.reason or NO_REASON)
-        return cls(reason_of_film, reasons_of_id)
+                names = (row.movie_id, row.clip_id)
+                reason_of.setdefault(names, row.reason or NO_REASON)
+        return cls(reason_of)
 
-    def by(self, changes: Iterable[Replaced]) -> Self:
-        """Return only what some changes have withdrawn."""
-        films: set[str] = set()
-        clips: set[tuple[str, str]] = set()
-        for change in changes:
-            films.update(change.films)
-            clips.update((clip.clip_id, clip.movie_id) for clip in change.clips)
-        reason_of_film = {
-            film: reason
-            for film, reason in self.reason_of_film.items()
-            if film in films
-        }
-        reasons_of_id: dict[str, dict[str, str]] = {}
-        for clip_id, reason_of in self.reasons_of_id.items():
-            for film, reason in reason_of.items():
-                if film in films or (clip_id, film) in clips:
-                    reasons_of_id.setdefault(clip_id, {})[film] = reason
-        return type(self)(reason_of_film, reasons_of_id)
+    def by(self, tombstones: Iterable[Tombstone]) -> Self:
+        """Return only what some tombstones name."""
+        named = {(each.movie_id, each.clip_id) for each in tombstones}
+        reason_of = {}
+        for (film, clip_id), reason in self.reason_of.items():
+            if (film, "") in named or (film, clip_id) in named:
+                reason_of[film, clip_id] = reason
+        return type(self)(reason_of)
 
     def __bool__(self) -> bool:
-        return bool(self.reason_of_film or self.reasons_of_id)
+        return bool(self.reason_of)
 
     def reason(self, clip_id: str, movie_id: str) -> str:
         """Return why a clip was withdrawn, after the date; "" if it was not.
@@ -98,10 +82,10 @@ class Withdrawals:
             clip_id: The id; "" asks for the film alone.
             movie_id: The film; "" if it is not stated.
         """
-        for film, reason in self.reasons_of_id.get(clip_id, {}).items():
+        for film in self._films_of_id.get(clip_id, ()):
             if film == movie_id or not (film and movie_id):
-                return reason
-        return self.reason_of_film.get(movie_id, "") if movie_id else ""
+                return self.reason_of[film, clip_id]
+        return self.reason_of.get((movie_id, ""), "") if movie_id else ""
 
     def reasons(
         self, clip_ids: Iterable[str], movie_ids: Iterable[str]
@@ -126,8 +110,8 @@ class Withdrawals:
             code: The number of the status of the rows that are asked for.
         """
         table = store.table
-        films = self.reason_of_film.keys() & table.films.runs_of_film.keys()
-        with_ids = table.find(list(self.reasons_of_id))
+        films = table.films.runs_of_film.keys() & set(self.films)
+        with_ids = table.find(list(self._films_of_id))
         rows = np.union1d(with_ids[with_ids >= 0], table.films.rows_of(films))
         rows = rows[table.codes_of(rows) == code]
         clip_ids = table.clip_ids_of(rows).tolist()
@@ -135,14 +119,23 @@ class Withdrawals:
         return {int(rows[place]): reason for place, reason in reasons.items()}
 
 
-def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
-    """Return the changes by which clips were withdrawn, so that none comes back later."""
-    changes: dict[Replaced, None] = {}
+def tombstones_of(stores: Iterable[Store]) -> list[Tombstone]:
+    """Return what was withdrawn from stores, each once, the earliest first."""
+    tombstones: dict[Tombstone, None] = {}
     for store in stores:
-        for change in store.record.replaces:
-            if change.withdrawn:
-                changes[change] = None
-    return sorted(changes, key=lambda change: change.date)
+        tombstones.update(dict.fromkeys(store.record.tombstones))
+    return sorted(tombstones, key=lambda tombstone: tombstone.date)
+
+
+def made_of(store: Store) -> list[str]:
+    """Return the seals of a store and of all that it was made of, for what is made of it.
+
+    Earlier stores that had rows that were withdrawn since are not among them.
+    """
+    record = store.record
+    seals = [store.seal, *record.replaces[record.n_with_withdrawn :]]
+    seals += [origin.seal for origin in record.origins]
+    return list(dict.fromkeys(seals))
 
 
 def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
@@ -154,7 +147,7 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
         # A store that cannot be read is an error where it is used.
         with suppress(ObygazeError, OSError):
             store = open_store(workspace.folder("stores") / name)
-            if changes_that_withdrew([store]):
+            if store.record.tombstones:
                 stores[name] = store
     return stores
 

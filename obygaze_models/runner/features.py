@@ -24,6 +24,7 @@ from obygaze_features.store.joining import (
 )
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
+from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 from obygaze_models.models.common import (
@@ -187,6 +188,7 @@ def read_store(
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
         "seal": store.seal,
+        "made_of": made_of(store),
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }

@@ -63,6 +63,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     reduce: str = ""
     # The seal of the store; "" where it is not recorded.
     seal: str = ""
+    # The seals of the store, and of all that it was made of.
+    made_of: tuple[str, ...] = ()
     licence: str = ""
     citation: str = ""
     grid: Mapping[str, float] = {}

@@ -25,18 +25,25 @@ from obygaze_features.store import Row, open_store
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.finding import NOT_SEARCHED
 
 MADE = {"created_by": "obygaze 0.1.0"}
 TABLE = "clip_id,movie_id,level,score\nlake-1,lake,S,.5\n"
 # What a person has, in the names that obygaze gives; SEAL stands for the seal of the store.
 THEIRS = {
-    "mine/run.json": {"mine/run.json": '{"seal": "SEAL"}'},
-    "mine/model.json": {"mine/model.json": "SEAL", "mine/training-clips.csv": TABLE},
-    "page.html": {"page.html": "<td>SEAL</td>"},
-    "zarr": {"zarr/data.zarr/mine": "mine", "zarr/films.csv": TABLE},
+    "mine/run.json": {"mine/run.json": '{"made_of": ["SEAL"]}'},
+    "ours/model.json": {
+        "ours/model.json": '{"features": {"made_of": ["SEAL"]}}',
+        "ours/training-clips.csv": TABLE,
+    },
 }
-# What names clips, and no store of which it was made.
+# What does not say of which store it was made, though it names clips or the seal.
 UNNAMED = {
+    "page.html": "<td>SEAL</td>",
+    "zarr/data.zarr/mine": "mine",
+    "zarr/films.csv": TABLE,
+    "empty/run.json": '{"made_of": [], "seal": "SEAL"}',
+    "empty/model.json": "SEAL",
     "scores.csv": TABLE,
     "data.js": 'const EXPORTED = {"clips": ["lake-1"]}\n',
     "page-of-clips.html": '<td data-label="clip_id">lake-1</td>',
@@ -45,7 +52,7 @@ UNNAMED = {
 OURS = {
     "runs/ours": {
         "run.json": json.dumps(
-            {**MADE, "seal": "SEAL", "files": {"predictions.csv": ""}}
+            {**MADE, "made_of": ["SEAL"], "files": {"predictions.csv": ""}}
         ),
         "predictions.csv": TABLE,
         "report.html": "",
@@ -54,12 +61,11 @@ OURS = {
     },
     "models/ours": {
         "model.json": json.dumps(
-            {**MADE, "seal": "SEAL", "files": {"code/mine.py": []}}
+            {**MADE, "made_of": ["SEAL"], "files": {"code/mine.py": []}}
         ),
         "code/mine.py": "",
     },
 }
-REPORT = '<meta name="generator" content="obygaze 0.1.0">\n<td>SEAL</td>'
 ADDED = ("notes.txt", "scores.csv", "thesis/notes.txt", "tables/notes.txt", ".notes")
 
 
@@ -86,7 +92,6 @@ def test_no_line_removes_what_a_person_wrote(
         _write(root / folder, UNNAMED, seal)
         export_features(open_store(place), root / "ours.npz")
         export_features(open_store(place), root / "table", format="parquet")
-        _write(root, {"of-runs.html": REPORT}, seal)
         subset(place, root / "stores" / "of-lake", films=["lake"])
         for ours, files in OURS.items():
             _write(root / ours, files, seal)
@@ -103,14 +108,14 @@ def test_no_line_removes_what_a_person_wrote(
         whole -= {root / ours for ours in added}
         if "stores/films" not in added:
             whole.add(before)
-        whole |= {root / "ours.npz", root / "of-runs.html"}
+        whole.add(root / "ours.npz")
         assert sorted(removed) == sorted(whole)
         # The others are listed, to be looked at.
         listed = {copy.path for copy in made.copies}
         expected = {root / folder / name.partition("/")[0] for name in theirs}
         expected |= {root / ours for ours in added} - {place} | {before} | whole
         assert listed == expected
-        assert "what does not name the seal of its store was not searched" in str(made)
+        assert NOT_SEARCHED in str(made)
 
 
 def _write(folder: Path, files: Mapping[str, str], seal: str) -> None:
@@ -176,11 +181,10 @@ def test_a_result_of_a_store_that_had_the_clips_is_listed(
             n_jobs=1,
             workspace=here.root,
         )
-        og.report("kept", output=here.root / "pages" / "kept.html", workspace=here.root)
         subset(sent, without=[film], reason="asked", workspace=Workspace(root / "x"))
         expected = set()
         if reads != "ours":
-            expected = {"runs/kept", "models/kept", "pages/kept.html"}
+            expected = {"runs/kept", "models/kept"}
         for is_withdrawn_from_both in (False, True):
             if is_withdrawn_from_both:
                 both = here.folder("stores") / "both"

@@ -52,6 +52,13 @@ def withdraw(ws: Workspace, store: str = "stored", film: str = FILM) -> Answer:
     )
 
 
+def send(ws: Workspace, file: str, store: str = "stored") -> None:
+    """Export a store to a file of the format that its ending says."""
+    ending = file.rpartition(".")[2]
+    format_name = {"h5": "hdf5"}.get(ending, ending)
+    ws(f"store export {format_name} {store} {file}")
+
+
 def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
     """Check that a store lists the film without its features, and has the others as before."""
     opened = og.open_store(ws.path(f"stores/{store}"))
@@ -140,7 +147,7 @@ def test_a_copy_learns_of_it(ws: Workspace) -> None:
     ws("store pull stored -o ./by-hand")
     sent = ws("store push stored lab/stored --no-licence").text
     assert "sent too: this store was changed on 20" in sent
-    assert f": {REASON} (withdrawn: {FILM})" in sent
+    assert f": {REASON}, by J. Doe (withdrawn: {FILM})" in sent
     assert "the source" not in sent
     for folder in ("stores/copy", "by-hand", "lab/stored"):
         assert files_with(ws.path(folder), X[ROWS]) == []
@@ -248,6 +255,81 @@ def test_no_extraction_brings_it_back(ws: Workspace) -> None:
     text = ws("store info films.descriptors").text
     assert "lake-001 withdrawn" in text
     assert REASON in text
+
+
+def test_no_new_clip_of_it_comes(ws: Workspace) -> None:
+    begin_with_extracted_films(ws)
+    withdraw(ws, "films.descriptors", "lake")
+    rows: list[dict[str, Any]] = list(ws.read_table("clips.csv"))
+    (of_lake, *_) = [row for row in rows if row["movie_id"] == "lake"]
+    rows.append({**of_lake, "clip_id": "lake-new", "start_s": "9.0", "end_s": "9.8"})
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest link films videos")
+    ws("extract run films -b descriptors --workers 1")
+    counts = ws("store info films.descriptors --json").json()["counts"]
+    assert counts == {"ok": 30, "withdrawn": 10}
+
+
+def test_no_import_brings_it_back(ws: Workspace) -> None:
+    X = make_store(ws)
+    send(ws, "sent.npz")
+    withdraw(ws)
+    for manifest in ("--manifest films", ""):
+        name = f"again{len(manifest)}"
+        ws(f"store import npz sent.npz {manifest} -o {name}")
+        assert files_with(ws.path(f"stores/{name}"), X[ROWS]) == []
+        check_forgotten(ws, name, X)
+    # An import of the file from which the store was made is no way either.
+    ws("store import npz stored.npz --array clip=X --manifest films -o first")
+    assert files_with(ws.path("stores/first"), X[ROWS]) == []
+    check_forgotten(ws, "first", X)
+
+
+def test_no_join_brings_it_back(ws: Workspace) -> None:
+    X = make_store(ws)
+    rows = labelled_clips(n_films=4, per_film=PER_FILM, seed=1)
+    heard = features_of(rows, width=9, seed=2)
+    import_features(ws, rows, heard, "heard")
+    withdraw(ws)
+    ws("store join stored heard -o both")
+    counts = ws("store info both --json").json()["counts"]
+    assert counts == {"ok": 3 * PER_FILM, "withdrawn": PER_FILM}
+    joined = np.concatenate([X, heard], axis=1)
+    for values in (X, heard, joined):
+        assert files_with(ws.path("stores/both"), values[ROWS]) == []
+
+
+def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None:
+    make_store(ws)
+    for name in ("sent.npz", "sent.h5", "sent.parquet"):
+        send(ws, name)
+    X = np.array(og.open_store(ws.path("stores/stored")).matrix("clip"))
+    np.save(ws.path("sent.npy"), X)
+    np.savetxt(ws.path("sent.csv"), X)
+    ws("train ridge stored films -o ridge --jobs 1 --set report.replicates=50")
+    done = withdraw(ws)
+    for name in ("sent.npz", "sent.h5", "sent.parquet", "runs/ridge", "models/ridge"):
+        assert f"rm -r {name}" in done.text
+    for name in ("sent.npy", "sent.csv"):
+        assert name not in done.text
+    assert "look yourself at other files (.npy, .pth, .csv, reports" in done.text
+    # A run on the store as it is now was made without the film.
+    ws("train ridge stored films -o after --jobs 1 --set report.replicates=50")
+    line = f"store subset stored --without {FILM} --reason '{REASON}'"
+    again = ws(line).text
+    assert "runs/ridge" in again
+    assert "after" not in again
+
+
+def test_what_was_made_of_a_part_is_listed_after_the_part_is_gone(
+    ws: Workspace,
+) -> None:
+    make_store(ws)
+    ws("store subset stored --film film01 --film film02 --film film03 -o part")
+    send(ws, "sent.npz", "part")
+    shutil.rmtree(ws.path("stores/part"))
+    assert "rm -r sent.npz" in withdraw(ws).text
 
 
 def test_a_new_store_would_have_it_again_and_that_is_said(ws: Workspace) -> None:

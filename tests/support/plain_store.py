@@ -112,7 +112,8 @@ def write_plain_store(
     *,
     arrays: Sequence[Mapping[str, Any]] | None = None,
     recipe: Mapping[str, Any] = RECIPE,
-    replaces: Sequence[Mapping[str, Any]] = (),
+    replaces: Sequence[str] = (),
+    tombstones: Sequence[Mapping[str, Any]] = (),
     manifest_name: str = "made-up",
 ) -> str:
     """Write a store and return its seal. Rows that are not ok get the fill value.
@@ -123,7 +124,8 @@ def write_plain_store(
         rows: The cells of rows.csv.
         arrays: Entries of `arrays` in store.json, by default as the page prescribes.
         recipe: The recipe.
-        replaces: The history.
+        replaces: The seals of the stores that it replaced.
+        tombstones: What was withdrawn.
         manifest_name: The name of the manifest.
     """
     entries = [dict(entry) for entry in arrays or ()]
@@ -133,7 +135,7 @@ def write_plain_store(
     (path / "checks").write_bytes(_write_zarr(path, values, rows, entries))
     _write_rows(path, rows)
     _write_ids(path, [str(row["clip_id"]) for row in rows])
-    return seal_plain(path, rows, entries, recipe, replaces, manifest_name)
+    return seal_plain(path, rows, entries, recipe, replaces, tombstones, manifest_name)
 
 
 def _write_zarr(
@@ -261,7 +263,8 @@ def seal_plain(
     rows: Sequence[Mapping[str, Any]],
     entries: Sequence[Mapping[str, Any]],
     recipe: Mapping[str, Any] = RECIPE,
-    replaces: Sequence[Mapping[str, Any]] = (),
+    replaces: Sequence[str] = (),
+    tombstones: Sequence[Mapping[str, Any]] = (),
     manifest_name: str = "made-up",
 ) -> str:
     """Write store.json for the files that are there, and return the seal."""
@@ -287,6 +290,7 @@ def seal_plain(
         "rows": counts,
         "makers": [{"program": "plain_store 1"}],
         "replaces": list(replaces),
+        "tombstones": list(tombstones),
         "origins": [],
         "files": files,
     }

@@ -73,7 +73,7 @@ def lasting_bytes(folder: Path) -> dict[str, object]:
     files: dict[str, object] = dict(files_of(folder))
     document = json.loads((folder / "store.json").read_bytes())
     document["created"] = document["sha256"] = ""
-    for entry in document["replaces"]:
+    for entry in document["tombstones"]:
         entry["date"] = ""
     files["store.json"] = document
     return files

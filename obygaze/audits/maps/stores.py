@@ -24,7 +24,7 @@ from obygaze_features.store.changing import origins_of
 from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
-from obygaze_features.store.withdrawals import changes_that_withdrew
+from obygaze_features.store.withdrawals import tombstones_of
 
 MAPS = "maps"
 RANDOM_PREFIX = "random "  # how the names of random directions begin
@@ -146,7 +146,7 @@ def write_maps(
             arrays=arrays,
             recipe=recipe,
             manifest=record.manifest,
-            replaces=changes_that_withdrew([source]),
+            tombstones=tombstones_of([source]),
             origins=origins_of([source]),
             terms=source.terms,
         )

@@ -37,9 +37,10 @@ from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import Origin
 from obygaze_features.store.withdrawals import (
     Withdrawals,
-    changes_that_withdrew,
+    made_of,
     rows_withdrawn_elsewhere,
     stores_with_withdrawals,
+    tombstones_of,
 )
 
 # What an import writes into the recipe beside the facts that it is given.
@@ -173,8 +174,8 @@ def import_features(
             arrays=imported.arrays,
             recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
             manifest=clips.manifest,
-            replaces=changes_that_withdrew(sources),
-            origins=[Origin(Path(reader.where).name, str(reader.origin["sha256"]))],
+            tombstones=tombstones_of(sources),
+            origins=_origins_of(reader),
             terms=terms,
         )
     finally:
@@ -229,19 +230,24 @@ def _refuse_joined(reader: Reader) -> None:
         )
 
 
+def _origins_of(reader: Reader) -> list[Origin]:
+    """Return the file that is imported, and the stores of which its export was made."""
+    place = Path(reader.where).name
+    origins = [Origin(place, str(reader.origin["sha256"]))]
+    if reader.export is not None:
+        origins += [Origin(place, seal) for seal in reader.export.made_of]
+    return origins
+
+
 def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
     """Return the stores of a workspace that files were exported from, or that were made of them.
 
     What was withdrawn from these does not come back.
     """
-    seals = {str(reader.origin["sha256"])}
-    if reader.export is not None:
-        seals.add(reader.export.seal)
+    seals = {origin.seal for origin in _origins_of(reader)}
     sources = []
     for store in stores_with_withdrawals(workspace).values():
-        known = {entry.seal for entry in store.record.replaces}
-        known.update(origin.seal for origin in store.record.origins)
-        if not seals.isdisjoint({store.seal, *known}):
+        if not seals.isdisjoint({*made_of(store), *store.record.replaces}):
             sources.append(store)
     return sources
 

@@ -85,6 +85,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
 
     Args:
         seal: The seal of the store.
+        made_of: Its seal, and those of all stores of which it was made.
         manifest: Its manifest.
         licence: The licence of the features.
         citation: What to cite for them.
@@ -94,6 +95,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     """
 
     seal: str
+    made_of: tuple[str, ...] = ()
     manifest: ManifestMark = ManifestMark("", "")
     licence: str = ""
     citation: str = ""

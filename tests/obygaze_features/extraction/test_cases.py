@@ -295,8 +295,9 @@ def withdrawn(
 ) -> Withdrawals:
     """What is withdrawn: clips of these films, "" where it is not stated, and whole films."""
     reason = "2026-01-02: by request"
-    clips = {clip_id: {film: reason} for clip_id, film in film_of_clip.items()}
-    return Withdrawals(dict.fromkeys(films, reason), clips)
+    named = [*((film, "") for film in films)]
+    named += [(film, clip_id) for clip_id, film in film_of_clip.items()]
+    return Withdrawals(dict.fromkeys(named, reason))
 
 
 def test_another_recipe_is_refused() -> None:

@@ -34,8 +34,8 @@ from obygaze_features.store.records import (
     Counts,
     Maker,
     ManifestMark,
-    Replaced,
     StoreRecord,
+    Tombstone,
     seal_of,
 )
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row, RowColumns
@@ -101,9 +101,17 @@ def head_of(card: str) -> dict[str, Any]:
 
 def test_a_card_says_what_the_store_is() -> None:
     maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
-    change = Replaced("ab" * 32, "2026-02-03", "a film was withdrawn")
+    tombstone = Tombstone(
+        movie_id="lake",
+        clip_id="",
+        date="2026-02-03",
+        reason="asked",
+        seal="ab" * 32,
+    )
     seal = "cd" * 32
-    card = a_card(makers=(maker,), replaces=(change,), seal=seal)
+    card = a_card(
+        makers=(maker,), replaces=("ab" * 32,), tombstones=(tombstone,), seal=seal
+    )
     for words in (
         "# Features of films: clip-b16",
         "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
@@ -119,7 +127,8 @@ def test_a_card_says_what_the_store_is() -> None:
         "No film, no image",
         "\nLicence: CC-BY-4.0\n\nDoe, J. (2026). Gazes at the lake.\n",
         f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
-        f"On 2026-02-03 this store took the place of the store with the seal `{'ab' * 32}`",
+        f"History: replaced the store with the seal {'ab' * 32}",
+        "History: changed on 2026-02-03: asked (withdrawn: lake)",
         f"obygaze store verify STORE --hash --expect {seal}",
     ):
         assert words in card

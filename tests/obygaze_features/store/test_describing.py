@@ -37,11 +37,12 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
     facts = facts_of_store(store)
     assert facts["counts"] == {"ok": 90, "failed": 1, "withdrawn": 3}
     assert facts["licence"] == "CC-BY-4.0"
-    assert list(facts["replaces"][0]["films"]) == [FILM]
+    assert facts["replaces"] == [seal]
+    assert [entry["movie_id"] for entry in facts["tombstones"]] == [FILM]
     json.dumps(facts)
     text = describe(store)
     assert "94 clips of the manifest 'films' (90 with features, 1 could" in text
-    assert f"replaced the store with the seal {seal}: asked" in text
+    assert f"replaced the store with the seal {seal}" in text
     assert f"by A (withdrawn: {FILM})" in text
     assert "\x1b" not in text
     for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):

@@ -58,8 +58,7 @@ from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import (
     Maker,
     Origin,
-    Replaced,
-    WithdrawnClip,
+    Tombstone,
     decode_block,
 )
 from obygaze_features.store.rows import FAILED, NOT_EXTRACTED
@@ -391,7 +390,7 @@ def test_more_clips(tmp_path: Path) -> None:
     fill(filling, values_of(n_rows=150) | more)
     seal(tmp_path / "s")
     document = check_store(tmp_path / "s", expected_rows(n_more), more)
-    assert document["replaces"][0]["seal"] == sealed
+    assert document["replaces"] == [sealed]
     before = tmp_path / f"s.before-{sealed[:8]}"
     assert names_in(tmp_path) == {"s", before.name}
     check_store(before, expected_rows(), VALUES)
@@ -474,8 +473,17 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
-    clips = (WithdrawnClip("", "clip 95"),)
-    withdrawn = Replaced("1" * 64, "2026-01-01", films=("film-33",), clips=clips)
+    withdrawn = []
+    for film, clip in (("film-33", ""), ("", "clip 95")):
+        withdrawn.append(
+            Tombstone(
+                movie_id=film,
+                clip_id=clip,
+                date="2026-01-01",
+                reason="asked",
+                seal="1" * 64,
+            )
+        )
     rows = expected_rows()
     sealed = write_store(
         tmp_path / "s",
@@ -484,7 +492,7 @@ def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
         recipe=a_recipe(),
         manifest=MANIFEST,
         makers=[MAKER],
-        replaces=[withdrawn],
+        tombstones=withdrawn,
     ).seal
     for number in (95, 99):
         computed = [row >= N_ROWS for row in range(number + 1)]

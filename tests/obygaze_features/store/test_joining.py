@@ -334,7 +334,7 @@ def test_a_withdrawal_from_a_part_lists_the_joined_store(here: Workspace) -> Non
     assert again.warnings[0].startswith("5 clips with features in one of the stores, w")
     store = open_store(again.path)
     assert store.record.rows.by_status == {"ok": 3, "failed": 2, "withdrawn": 5}
-    assert [change.films for change in store.record.replaces] == [(film,)]
+    assert [each.movie_id for each in store.record.tombstones] == [film]
     rows = [row for row in store.rows if row.status == WITHDRAWN]
     assert {row.movie_id for row in rows} == {film}
     # And from the joined store itself.

@@ -39,8 +39,8 @@ from obygaze_features.store.records import (
     FileMark,
     Maker,
     Origin,
-    Replaced,
     StoreRecord,
+    Tombstone,
     decode,
     seal_of,
 )
@@ -219,7 +219,15 @@ def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
 ) -> None:
     """Words and names of files of another encoding, as Python has them: a byte is a surrogate."""
     texts = {
-        "replaces": [Replaced("0" * 64, "2026-01-02", reason="caf\udce9")],
+        "tombstones": [
+            Tombstone(
+                movie_id="lake",
+                clip_id="",
+                date="2026-01-02",
+                reason="caf\udce9",
+                seal="0" * 64,
+            )
+        ],
         "origins": [Origin("films/caf\udce9", "0" * 64)],
         "makers": [Maker("p 1", "cpu", "caf\udce9")],
     }
@@ -269,8 +277,7 @@ def test_a_finished_file_that_was_cut_is_not_linked(tmp_path: Path) -> None:
 
 
 def change(target: Path, seal: str, n_rows: int = 50) -> Written:
-    replaces = (Replaced(seal, "2026-01-01", "fewer clips"),)
-    return write(target, some_rows(n_rows), replaces=replaces, changes=seal)
+    return write(target, some_rows(n_rows), replaces=(seal,), changes=seal)
 
 
 def test_a_changed_store_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
@@ -278,7 +285,7 @@ def test_a_changed_store_takes_the_place_of_the_earlier_one(tmp_path: Path) -> N
     earlier = files_of(tmp_path / "s")
     change(tmp_path / "s", seal)
     document = check_store(tmp_path / "s", some_rows(50), VALUES_50)
-    assert document["replaces"][0]["seal"] == seal
+    assert document["replaces"] == [seal]
     assert files_of(tmp_path / f"s.before-{seal[:8]}") == earlier
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -343,7 +350,7 @@ def test_a_change_that_is_killed_anywhere_is_finished(tmp_path: Path) -> None:
             some_rows(9)[:8],
             values,
             arrays=(CLIP,),
-            replaces=(Replaced(state["seal"], "2026-01-01"),),
+            replaces=(state["seal"],),
             changes=state["seal"],
         )
 

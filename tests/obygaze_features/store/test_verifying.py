@@ -153,22 +153,29 @@ def test_columns_and_tables_are_those_of_rows_csv(tmp_path: Path) -> None:
 # The source.
 
 
-def entry(seal: str, **more) -> dict:
+def a_tombstone(seal: str, film: str, reason: str = "asked") -> dict[str, str]:
+    """A film that was withdrawn from a store."""
     return {
-        "seal": seal,
+        "movie_id": film,
+        "clip_id": "",
         "date": "2026-11-25",
-        "reason": "",
+        "reason": reason,
         "author": "",
-        "films": [],
-        "clips": [],
-    } | more
+        "seal": seal,
+    }
 
 
 def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     seal = write(tmp_path / "one")
     copy = tmp_path / "one"
-    second = [entry("1" * 64), entry(seal, reason="asked by the studio", films=["g"])]
-    write(tmp_path / "two", replaces=second)
+    write(
+        tmp_path / "two",
+        replaces=["1" * 64, seal],
+        tombstones=[
+            a_tombstone("1" * 64, "f", "before"),
+            a_tombstone(seal, "g", "asked by the studio"),
+        ],
+    )
     report = verify(copy, source=tmp_path / "two")
     assert report.source.startswith("its source was replaced since")
     assert report.warnings == [
@@ -179,41 +186,41 @@ def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     report = verify(copy, source=copy)
     assert report.source == "the same store as its source" and not report.warnings
     report = verify(tmp_path / "two", source=copy)
-    assert report.source.startswith("a later store")
+    assert report.source.startswith("rows of it are from this store")
 
 
 def test_a_part_learns_of_its_source(tmp_path: Path) -> None:
     seal = write(tmp_path / "one")
-    write(tmp_path / "part", replaces=[])
+    write(tmp_path / "part")
     origin = [{"place": "https://example.org/one", "seal": seal}]
     reseal(tmp_path / "part", lambda document: document.update(origins=origin))
     report = verify(tmp_path / "part", source=tmp_path / "one")
     assert report.source.endswith("this store; their numbers were not compared")
-    write(tmp_path / "two", replaces=[entry(seal, reason="better weights")])
+    write(tmp_path / "two", replaces=[seal])
     report = verify(tmp_path / "part", source=tmp_path / "two")
-    assert report.warnings == ["the source was replaced on 2026-11-25: better weights"]
+    assert report.warnings == ["the source was replaced"]
 
 
-@pytest.mark.parametrize("here", [{}, {"films": ["f"]}, {"clips": [["", "c1"]]}])
-@pytest.mark.parametrize("there", [{}, {"films": ["h"]}])
+@pytest.mark.parametrize("here", [False, True])
+@pytest.mark.parametrize("there", [False, True])
 def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
-    tmp_path: Path, here: dict[str, list[str]], there: dict[str, list[str]]
+    tmp_path: Path, here: bool, there: bool
 ) -> None:
     """It was said to be no copy: a part knew the seals of its store of that day alone."""
     seal = write(tmp_path / "one")
-    write(tmp_path / "copy", replaces=[entry(seal, reason="here", **here)])
+    withdrawn = [a_tombstone(seal, "f")] if here else []
+    write(tmp_path / "copy", replaces=[seal], tombstones=withdrawn)
     subset(tmp_path / "copy", tmp_path / "part", films=["h"], workspace=tmp_path)
-    if not here:
-        report = verify(tmp_path / "part", source=tmp_path / "one")
-        assert report.source.startswith("rows of it are from this store")
-    write(tmp_path / "two", replaces=[entry(seal, reason="there", **there)])
+    withdrawn = [a_tombstone(seal, "h")] if there else []
+    write(tmp_path / "two", replaces=[seal], tombstones=withdrawn)
+    report = verify(tmp_path / "part", source=tmp_path / "one")
+    assert report.source.startswith("rows of it are from this store")
     report = verify(tmp_path / "part", source=tmp_path / "two")
     assert report.source.startswith("rows of it are from a store that was replaced")
-    assert ("3 clips withdrawn since" in report.source) == bool(there)
+    assert ("3 clips withdrawn since" in report.source) == there
     # What another part was made without is no news.
-    write(tmp_path / "same", replaces=[entry(seal, reason="here", films=["f"])])
-    subset(tmp_path / "same", tmp_path / "a", films=["h"], workspace=tmp_path)
-    subset(tmp_path / "same", tmp_path / "b", films=["h", "g"], workspace=tmp_path)
+    subset(tmp_path / "two", tmp_path / "a", films=["g"], workspace=tmp_path)
+    subset(tmp_path / "two", tmp_path / "b", films=["f", "g"], workspace=tmp_path)
     with pytest.raises(Mismatch, match="not a copy"):
         verify(tmp_path / "a", source=tmp_path / "b")
 

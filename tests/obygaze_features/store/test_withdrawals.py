@@ -50,7 +50,8 @@ def test_a_clip_5_beside_a_withdrawn_clip_5_stays(workspace: Workspace) -> None:
     made = merge([stores / "pier", stores / "other"], stores / "both")
     assert made.warnings == ()
     merged = open_store(stores / "both")
-    assert merged.record.replaces == open_store(stores / "films").record.replaces
+    assert merged.record.tombstones == open_store(stores / "films").record.tombstones
+    assert merged.record.replaces == ()
     assert [row.is_ok for row in merged.rows] == [True, True]
     assert np.asarray(merged.matrix("clip"))[:, 0].tolist() == [1, 5]
 
@@ -91,7 +92,7 @@ def test_a_store_of_another_film_goes_on_after_a_withdrawal(
 def test_a_film_that_is_not_stated_is_not_asked(
     withdrawn: str, asked: str, is_withdrawn: bool
 ) -> None:
-    withdrawals = Withdrawals({}, {"5": {withdrawn: REASON}})
+    withdrawals = Withdrawals({(withdrawn, "5"): REASON})
     assert withdrawals.reason("5", asked) == (REASON if is_withdrawn else "")
     assert withdrawals.reason("6", asked) == ""
 
@@ -110,10 +111,8 @@ def test_the_withdrawn_rows_of_a_store_are_those_of_a_plain_loop(
     whole: set[str],
     clips: set[tuple[str, str]],
 ) -> None:
-    reasons: dict[str, dict[str, str]] = {}
-    for clip_id, film in sorted(clips):
-        reasons.setdefault(clip_id, {})[film] = REASON
-    withdrawals = Withdrawals(dict.fromkeys(whole, REASON), reasons)
+    named = [*((film, "") for film in whole), *((film, id) for id, film in clips)]
+    withdrawals = Withdrawals(dict.fromkeys(named, REASON))
     rows = [Row(str(number), film) for number, film in enumerate(sorted(films))]
     rows[0] = rows[0]._replace(status="failed", reason="damaged")
     rows.append(Row("last", "last"))
