@@ -264,7 +264,7 @@ def test_no_new_clip_of_it_comes(ws: Workspace) -> None:
     (of_lake, *_) = [row for row in rows if row["movie_id"] == "lake"]
     rows.append({**of_lake, "clip_id": "lake-new", "start_s": "9.0", "end_s": "9.8"})
     ws.write_table("clips.csv", rows)
-    ws("manifest import csv clips.csv -o films --force")
+    ws("manifest import clips.csv -o films --force")
     ws("manifest link films videos")
     ws("extract run films -b descriptors --workers 1")
     counts = ws("store info films.descriptors --json").json()["counts"]
@@ -277,11 +277,11 @@ def test_no_import_brings_it_back(ws: Workspace) -> None:
     withdraw(ws)
     for manifest in ("--manifest films", ""):
         name = f"again{len(manifest)}"
-        ws(f"store import npz sent.npz {manifest} -o {name}")
+        ws(f"store import sent.npz {manifest} -o {name}")
         assert files_with(ws.path(f"stores/{name}"), X[ROWS]) == []
         check_forgotten(ws, name, X)
     # An import of the file from which the store was made is no way either.
-    ws("store import npz stored.npz --array clip=X --manifest films -o first")
+    ws("store import stored.npz --array clip=X --manifest films -o first")
     assert files_with(ws.path("stores/first"), X[ROWS]) == []
     check_forgotten(ws, "first", X)
 
