@@ -49,7 +49,7 @@ FLAGS = {"columns": "--map", "form": "--id", "orders": "--order"}
 
 
 @dataclass(frozen=True)
-class Format:
+class LabelFormat:
     """A format of clips or marks, or the files of a data set.
 
     Attributes:
@@ -78,7 +78,7 @@ class Format:
 
 
 FORMATS = (
-    Format(
+    LabelFormat(
         "table",
         "a row for each clip, or for each clip and person; of a spreadsheet, a sheet",
         csv_table.read,
@@ -87,7 +87,7 @@ FORMATS = (
         write=export_table,
         written=written_tables.SUFFIXES,
     ),
-    Format(
+    LabelFormat(
         "elan",
         "the marks in films, each file called after its film or its video",
         import_segments,
@@ -98,7 +98,7 @@ FORMATS = (
         written=(".eaf",),
         options_of_write=("predictions", "fps"),
     ),
-    Format(
+    LabelFormat(
         "vtt",
         "the marks in films as WebVTT, each file called after its film",
         import_segments,
@@ -109,40 +109,40 @@ FORMATS = (
         written=(".vtt",),
         options_of_write=("predictions", "fps"),
     ),
-    Format(
+    LabelFormat(
         "marks",
         "tables of marks in films, as manifest project takes them",
         import_segments,
         options=("fps",),
         several=True,
     ),
-    Format(
+    LabelFormat(
         "folder",
         "a folder of films, a clip for each file; the film is the folder that a file is in, of a"
         " file at the top its name, without the number of a scene (lake of lake-001.mp4 and"
         " lake_scene_001.mp4)",
         folder.read,
     ),
-    Format(
+    LabelFormat(
         "liris-accede",
         "the annotation files of MediaEval 2015, or their folder",
         liris_accede.read,
         several=True,
         is_dataset=True,
     ),
-    Format(
+    LabelFormat(
         "mobygaze",
         "the released table mobygaze_dataframe.csv, each segment of each annotator a clip",
         mobygaze.read,
         is_dataset=True,
     ),
-    Format(
+    LabelFormat(
         "moviegraphs",
         "the folder mg_videoinfo, the times of clips in films",
         moviegraphs.read,
         is_dataset=True,
     ),
-    Format(
+    LabelFormat(
         "obygaze12",
         "the released table ObyGaze12_thresh_02.csv",
         obygaze12.read,
@@ -153,14 +153,14 @@ FORMATS = (
 BY_NAME = {known.name: known for known in FORMATS}
 ELAN = BY_NAME["elan"]
 FOLDER = BY_NAME["folder"]
-BY_ENDING: dict[str, Format] = {}
-BY_WRITTEN_ENDING: dict[str, Format] = {}
+BY_ENDING: dict[str, LabelFormat] = {}
+BY_WRITTEN_ENDING: dict[str, LabelFormat] = {}
 for _known in FORMATS:
     BY_ENDING.update(dict.fromkeys(_known.endings, _known))
     BY_WRITTEN_ENDING.update(dict.fromkeys(_known.written, _known))
 
 
-def described(formats: Iterable[Format]) -> str:
+def described(formats: Iterable[LabelFormat]) -> str:
     """Return a paragraph of help for each format."""
     paragraphs = []
     for known in formats:
@@ -320,14 +320,14 @@ import_manifest.__doc__ = str(import_manifest.__doc__).replace(
 )
 
 
-def _own_format(name: str) -> Format:
+def _own_format(name: str) -> LabelFormat:
     """Return the format of a function of one's own, which may run as it was typed."""
     trust([name])
     read = partial(read_own, find_part(name))
-    return Format(label_of(name), "", read, several=True, is_dataset=True)
+    return LabelFormat(label_of(name), "", read, several=True, is_dataset=True)
 
 
-def _format_of(paths: Sequence[Path], name: str | None) -> Format:
+def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
     """Return the format that is named, or the one that the endings say."""
     if name is not None:
         if name not in BY_NAME:
@@ -346,7 +346,7 @@ def _format_of(paths: Sequence[Path], name: str | None) -> Format:
     return chosen
 
 
-def _format_by_ending(path: Path) -> Format:
+def _format_by_ending(path: Path) -> LabelFormat:
     """Return the format of a file by its ending, or of a folder by what is in it."""
     if path.is_dir():
         elan = _with_ending(path, ELAN)
@@ -381,13 +381,13 @@ def _format_by_ending(path: Path) -> Format:
     return BY_ENDING[ending]
 
 
-def _with_ending(folder: Path, known: Format) -> list[Path]:
+def _with_ending(folder: Path, known: LabelFormat) -> list[Path]:
     """Return the files of a format in a folder; hidden ones are those of a system."""
     files = sorted(folder.glob("[!.]*"))
     return [file for file in files if file.suffix.lower() in known.endings]
 
 
-def _files_in(paths: Iterable[Path], chosen: Format) -> list[Path]:
+def _files_in(paths: Iterable[Path], chosen: LabelFormat) -> list[Path]:
     """Return the files, in place of a folder those of the format in it."""
     files = []
     for path in paths:
@@ -396,7 +396,7 @@ def _files_in(paths: Iterable[Path], chosen: Format) -> list[Path]:
     return files
 
 
-def _only(paths: Sequence[Path], chosen: Format) -> Path:
+def _only(paths: Sequence[Path], chosen: LabelFormat) -> Path:
     """Return the only source of a format that takes one."""
     if len(paths) > 1:
         raise FixUsage(
@@ -406,7 +406,7 @@ def _only(paths: Sequence[Path], chosen: Format) -> Path:
     return paths[0]
 
 
-def _default_name(chosen: Format, paths: Sequence[Path]) -> str:
+def _default_name(chosen: LabelFormat, paths: Sequence[Path]) -> str:
     """Return the name of a manifest that nobody names."""
     if chosen.is_dataset:
         return chosen.name
@@ -416,7 +416,7 @@ def _default_name(chosen: Format, paths: Sequence[Path]) -> str:
 
 
 def _refuse_options(
-    chosen: Format, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
+    chosen: LabelFormat, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
 ) -> None:
     """Raise an error for an option that a format does not take."""
     for option in given:

@@ -54,9 +54,7 @@ def withdraw(ws: Workspace, store: str = "stored", film: str = FILM) -> Answer:
 
 def send(ws: Workspace, file: str, store: str = "stored") -> None:
     """Export a store to a file of the format that its ending says."""
-    ending = file.rpartition(".")[2]
-    format_name = {"h5": "hdf5"}.get(ending, ending)
-    ws(f"store export {format_name} {store} {file}")
+    ws(f"store export {store} {file}")
 
 
 def check_forgotten(ws: Workspace, store: str, X: Features) -> None:

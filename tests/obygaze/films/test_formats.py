@@ -15,7 +15,7 @@ from obygaze.films.formats import (
     BY_ENDING,
     FLAGS,
     FORMATS,
-    Format,
+    LabelFormat,
     export_manifest,
     import_manifest,
     takers,
@@ -33,7 +33,7 @@ def in_one_line(text: str) -> str:
 
 
 @pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
-def test_help_and_docs_have_each_format(known: Format) -> None:
+def test_help_and_docs_have_each_format(known: LabelFormat) -> None:
     told = in_one_line(parse_docstring(import_manifest).help)
     endings = ", ".join(known.endings)
     start = f"{known.name} ({endings}): " if endings else f"{known.name}: "
@@ -69,7 +69,9 @@ def test_each_option_is_listed_under_the_formats_that_take_it() -> None:
 
 
 @pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
-def test_an_option_of_another_format_is_refused(known: Format, tmp_path: Path) -> None:
+def test_an_option_of_another_format_is_refused(
+    known: LabelFormat, tmp_path: Path
+) -> None:
     for option in OPTIONS - {*known.options}:
         given: dict[str, Any] = {option: "x"}
         with pytest.raises(FixUsage) as caught:
