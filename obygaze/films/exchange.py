@@ -83,10 +83,10 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concepts
 
-LabelFormat = Literal["elan", "vtt"]
+FileFormat = Literal["elan", "vtt"]
 ELAN = ".eaf"
 VTT = ".vtt"
-ENDINGS: Mapping[LabelFormat, str] = {"elan": ELAN, "vtt": VTT}
+ENDINGS: Mapping[FileFormat, str] = {"elan": ELAN, "vtt": VTT}
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 # The columns of a manifest or a table of marks that files of marks have, or do without: times and
 # ids of marks are made anew.
@@ -361,7 +361,7 @@ def export_table(
 
 
 def _export_marks(
-    kind: LabelFormat,
+    kind: FileFormat,
     manifest: PathLike | Manifest,
     output: Path,
     *,
@@ -494,7 +494,7 @@ def _mapping_of_header(header: Header) -> str:
 
 
 def _clips_left_out(
-    manifest: Manifest, films: Sequence[FilmSegments], kind: LabelFormat
+    manifest: Manifest, films: Sequence[FilmSegments], kind: FileFormat
 ) -> list[str]:
     """Return what the clips of a manifest say, and files of marks have no place for."""
     left_out = []
@@ -526,7 +526,7 @@ def _filled(columns: Mapping[str, Sequence[Any]]) -> list[str]:
     return filled
 
 
-def _columns_left_out(columns: Sequence[str], kind: LabelFormat) -> list[str]:
+def _columns_left_out(columns: Sequence[str], kind: FileFormat) -> list[str]:
     """Return in words which columns files of marks do not have."""
     lost = [name for name in columns if name and name not in _KEPT]
     if kind == "vtt" and "framerate" in columns:
