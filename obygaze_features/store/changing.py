@@ -242,7 +242,7 @@ def _require_sources(
     if len(stores) < 2:
         raise FixUsage(
             f"a {change} needs at least two {asked.noun}s",
-            hint=f"obygaze store {change} --help",
+            hint="obygaze store --help",
         )
     location_of_key: dict[Hashable, str] = {}
     for key, store in zip(keys, stores, strict=True):

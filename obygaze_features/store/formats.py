@@ -16,7 +16,7 @@ from obygaze_features.core.files import (
     is_workbook,
     require_file,
 )
-from obygaze_features.core.shell import shell_line
+from obygaze_features.core.shell import shell_line, shell_word
 
 _STORE = "obygaze_features.store"
 
@@ -203,7 +203,7 @@ def _format_of_folder(folder: Path) -> Format:
         raise FixInput(
             f"files of several formats: {there}",
             where=str(folder),
-            hint=f"--as {min(n_files)} reads those of one",
+            hint=f"--as {shell_word(min(n_files))} reads those of one",
         )
     in_folders = [one.endings for one in FORMATS.values() if one.is_folder]
     raise FixInput(
@@ -231,7 +231,9 @@ def format_of_output(path: Path, name: str | None = None) -> Format:
     of_ending = format_of_ending(path)
     format = of_ending if name is None else format_named(name)
     folders = " or ".join(
-        f"--as {format.name} for a folder" for format in WRITTEN if format.is_folder
+        f"--as {shell_word(format.name)} for a folder"
+        for format in WRITTEN
+        if format.is_folder
     )
     if format is None or format not in WRITTEN:
         what = f"the ending {path.suffix!r}" if name is None else f"the format {name}"

@@ -520,7 +520,7 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
     linked = ws("manifest link hours films")
     assert "--table FILE, with columns movie_id and video, says" in linked.err
     planned = ws("extract plan hours -b descriptors")
-    assert 'correct the times of the table (times = "m:ss" in its' in planned.out
+    assert "outside: the part begins at 1680 s, after the last picture" in planned.out
 
 
 def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
