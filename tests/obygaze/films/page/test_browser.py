@@ -619,6 +619,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     browser.get("about:blank")
     browser.get_log("performance")
     browser.get_log("browser")
+    resize(browser, 1400)
     open_page(browser, (folder / "index.html").as_uri(), "films")
     assert "10 of 10 clips" in text(browser, "#n-clips")
     assert "mood: tense" in text(browser, ".card")
