@@ -26,7 +26,7 @@ from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
-from obygaze_models.evaluation.predictions import BoolArray, FloatArray
+from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
@@ -80,18 +80,6 @@ class Features:
     def of(self, clips: IntArray) -> Any:
         """Return the features of some clips of the table."""
         return self.X[self.row_of[clips]]
-
-    def tied(self, clips: IntArray, scores: FloatArray) -> FloatArray:
-        """Return scores in which clips with the same features have one score.
-
-        A product of matrices rounds equal rows in other ways, by their places in it.
-        """
-        if self.equal is None:
-            return scores
-        _, first, group = np.unique(
-            self.equal[clips], return_index=True, return_inverse=True
-        )
-        return scores[first][group]
 
     def only(self, stays: BoolArray) -> "Features":
         """Return the features of those clips of the table that other stores have too."""

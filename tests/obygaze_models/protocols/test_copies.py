@@ -10,7 +10,7 @@ from support.experiments import films, quick, run_on, store_of
 from support.tables import baselines, models
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.runner.features import Features
+from obygaze_models.models.lessons import FeatureRows
 from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
@@ -49,10 +49,7 @@ def test_copies_under_another_film_are_counted_and_warned_of(tmp_path: Path) -> 
 
 def test_equal_features_are_tied_whatever_their_scores_were_rounded_to() -> None:
     """A product of matrices rounds equal rows in other ways; their order is no order."""
-    equal = np.array([0, 1, 0, -1, 1])
-    features = Features(
-        "x", np.zeros((4, 1)), np.array([0, 1, 2, -1, 3]), {}, equal=equal
-    )
+    rows = FeatureRows(np.zeros((4, 1)), equal=np.array([0, 1, 0, 1]))
     scores = np.array([0.3, 0.1 + 0.2, 0.2])
-    tied = features.tied(np.array([4, 0, 1]), scores)
+    tied = rows.tied(np.array([3, 0, 1]), scores)
     assert tied.tolist() == [0.3, 0.1 + 0.2, 0.3]
