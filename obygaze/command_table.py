@@ -19,7 +19,7 @@ COMMANDS = {
     "search": "obygaze_features.extraction.functions:search",
     "audit": "obygaze.audits.commands:audit",
     "models test": "obygaze_models.runner.experiments:test_command",
-    "manifest project": "obygaze.films.labels:project_segments",
+    "manifest project": "obygaze.films.labels:project_marks",
     "manifest sample": "obygaze.films.functions:sample_clips",
     "manifest agree": "obygaze.films.functions:measure_agreement",
     "manifest import": "obygaze.films.formats:import_manifest",

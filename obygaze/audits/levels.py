@@ -197,7 +197,7 @@ def audit_levels(
     workspace: str | Path | None = None,
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator."""
-    manifest = in_view(manifest, view, workspace).without_watched()
+    manifest = in_view(manifest, view, workspace)
     if by is not None:
         # Their labels are counted, and not what each annotator said.
         manifest = manifest.undisputed(("level", *manifest.header.concepts))

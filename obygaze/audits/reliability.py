@@ -29,9 +29,9 @@ from obygaze.audits.texts import (
     read_records,
     source_name,
 )
-from obygaze.films.labels import is_table
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
@@ -40,7 +40,6 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
     Manifest,
-    is_only_watched,
     view_words,
 )
 from obygaze_features.manifest.spelling import Spelling
@@ -195,12 +194,11 @@ def _records_of(
     elif not isinstance(source, str | Path):
         return _Records(source, source_name(source))
     else:
-        if column is None and is_table(source):
+        if column is None and Path(source).suffix in TABLE_ENDINGS:
             return _Records(source, source_name(source))
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
-        clips = [clip for clip in manifest if not is_only_watched(clip)]
-        return _Records([_cells(clip) for clip in clips], manifest.name)
+        return _Records([_cells(clip) for clip in manifest], manifest.name)
     return _rated_clips(manifest, column)
 
 
@@ -216,8 +214,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
             "--column is for clips that several people annotated, and here nobody or one did",
             where=manifest.name,
             hint="import a table with the labels of each annotator, with --rule. Of marks in films,"
-            f" obygaze manifest agree {name} --every 10 compares the levels, and obygaze manifest"
-            f" project {name} --every 10 -o labels.csv makes clips. {IN_COLUMNS}",
+            f" obygaze manifest agree {name} --every 10 compares the levels. {IN_COLUMNS}",
         )
     answers, columns = _answers(manifest, column)
     own = manifest.annotations[0].own

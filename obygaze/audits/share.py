@@ -4,6 +4,7 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -15,10 +16,9 @@ from numpy.typing import NDArray
 
 from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
 from obygaze.films.agreement import NULLS, agreement, pairs_of
-from obygaze.films.labels import project_tables, table_names, table_path
-from obygaze.films.mark_tables import concept_of
+from obygaze.films.labels import COVERED, labels_of, project_tables
+from obygaze.films.marks import table_of_marks
 from obygaze.films.predictions import score_column
-from obygaze.films.projection import DEFAULT_THRESHOLD
 from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
@@ -35,10 +35,17 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.annotators import HIGHEST
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
+from obygaze_features.manifest.model import (
+    DIFFERS,
+    Clip,
+    Manifest,
+    require_numbers,
+    with_columns_of,
+)
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -374,29 +381,32 @@ def _with_marks(
     workspace: PathLike | None,
 ) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None]:
     """Return the clips with the labels of tables of marks alone, warnings, and the agreement."""
-    projected = project_tables(
-        marks, manifest, None, None, DEFAULT_THRESHOLD, workspace
-    )
-    labels = {row.clip_id: row for row in projected.projection.merged if row.labelled}
+    projected = project_tables(marks, manifest, None, workspace=workspace)
+    labels = labels_of(projected, HIGHEST)
+    made = {COVERED, *projected.projection.columns}
     clips = []
     for clip in drawn:
-        label = labels.get(clip.clip_id)
-        level = label.level if label else ""
-        marked_concepts = label.concepts if label else ()
-        concepts: dict[str, None] = {}
-        for name in marked_concepts:
-            # A table made by hand may have another name of a concept of the papers.
-            is_own = name in drawn.header.concepts
-            concepts[name if is_own else concept_of(name)] = None
+        label = labels.by_id.get(clip.clip_id)
         # The marks take the place of what annotators said before.
         extra = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
-        clips.append(replace(clip, level=level, concepts=tuple(concepts), extra=extra))
+        extra |= dict.fromkeys(made & {*labels.columns}, "")
+        level = label.level if label else ""
+        concepts = label.concepts if label else ()
+        if label is not None:
+            extra |= {
+                name: label.extra[name] for name in labels.columns if name in made
+            }
+            extra |= {DIFFERS: label.extra.get(DIFFERS, "")}
+        clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
     # The projection is on all drawn clips, also on those that were withdrawn since.
-    spans = [span for span in projected.spans if span.clip_id in drawn]
-    pairs = pairs_of(projected.projection, spans)
-    shared = [pair for pair in pairs if pair.n]
+    kept = projected.marked.with_clips(
+        clip for clip in projected.marked if clip.clip_id in drawn
+    )
+    shared = [pair for pair in pairs_of(kept) if pair.n]
     measured = agreement(shared, permutations=0) if shared else None
-    return drawn.with_clips(clips), projected.warnings, measured
+    columns = with_columns_of(clips, drawn.columns)
+    marked = replace(drawn.with_clips(clips), columns=columns)
+    return marked, projected.warnings, measured
 
 
 def _expression(
@@ -410,7 +420,8 @@ def _expression(
     for clip in marked:
         concepts.update(dict.fromkeys(clip.concepts))
     if marks is not None:
-        paths = [table_path(name, workspace) for name in table_names(marks)]
+        names = [marks] if isinstance(marks, str | os.PathLike) else marks
+        paths = [table_of_marks(name, workspace) for name in names]
         concepts.update(dict.fromkeys(modalities_of(paths)))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
-from obygaze.films.film_rates import Fps
-from obygaze.films.labels import Seconds, Tables
+from obygaze.films.labels import OrderWords, Seconds, Tables
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
@@ -18,41 +17,45 @@ if TYPE_CHECKING:
 
 @done_in("obygaze.films.agreement")
 def measure_agreement(
-    segments: Tables,
+    marks: Tables,
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
+    column: Annotated[str, Option(metavar="COLUMN")] = "level",
+    orders: OrderWords = None,
     permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators.
 
-    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
-    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
-    is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
-    Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
-    `assumed` in the column `watched`: nothing says whether clips without a mark were watched, and
-    they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1.
-    Of a manifest whose clips several people annotated, their levels are compared as they are.
-    Of ratings and words of your own, see `obygaze audit reliability --help`.
+    Gamma is 1 - observed / expected disagreement on clips, for each film and pair and as the mean
+    over films. Expected words are uniform, each annotator's own, or pooled. Gamma is '-' where
+    agreement by chance is complete. Krippendorff's alpha is beside it.
+
+    Marks are put on clips as by `obygaze manifest project`. Clips that an annotator has not watched
+    are not compared. `assumed` in the column `watched`: nothing says whether clips without a mark
+    were watched, and they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1;
+    words with --order have equal steps, other words are the same or not.
+
+    Of a manifest whose clips several people annotated, what they say is compared as it is. Of
+    ratings, see `obygaze audit reliability --help`.
 
     Args:
-        segments: One or more tables of segments, or names of manifests.
-        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
+        marks: One or more tables of marks; or a manifest with annotators, without --clips.
+        clips: A manifest or table of clips with times in their films.
         every: Cut the films into clips of this length instead.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one.
-        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        column: The column in which the people are compared.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
         permutations: Number of draws for each p-value; 0 for no p-values.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest agree segments.csv --clips clips.csv
-        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree coded --clips films
+        obygaze manifest agree coded --clips films --column Gewalt
+        obygaze manifest agree mobygaze --every 30 --json --permutations 99999
         obygaze manifest agree films
-        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
 
 

@@ -38,7 +38,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
-    is_only_watched,
     own_columns,
     require_films,
     with_columns_of,
@@ -195,7 +194,6 @@ def _clips_to_draw_from(
     """Return the clips of each film, and how many were withdrawn and are not among them."""
     clips = list(source)
     if not isinstance(source.clips, Windows):
-        clips = [clip for clip in clips if not is_only_watched(clip)]
         require_films([clip.movie_id for clip in clips], source.name)
     kept = not_withdrawn(clips, workspace)
     return by_film(kept), len(clips) - len(kept)

@@ -132,7 +132,7 @@ def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> Manife
 def summarize(manifest: Manifest) -> ManifestSummary:
     """Return the facts of a manifest."""
     header = manifest.header
-    clips = manifest.without_watched()
+    clips = manifest.clips
     videos = [clip.video for clip in clips if clip.video]
     n_found = 0
     if header.video_root:

@@ -44,7 +44,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     disputed,
-    is_only_watched,
     view_words,
 )
 from obygaze_features.store.card import (
@@ -369,10 +368,7 @@ def _read_labels(job: Export) -> list[str]:
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
     ids = {row.clip_id for row in rows}
-    labelled = []
-    for clip in labels:
-        if clip.clip_id in ids and not is_only_watched(clip):
-            labelled.append(clip)
+    labelled = [clip for clip in labels if clip.clip_id in ids]
     # An error where the store has another clip of this id.
     job.store.match(labelled)
     job.label_of = {clip.clip_id: clip for clip in labelled}

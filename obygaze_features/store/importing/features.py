@@ -146,7 +146,7 @@ def import_features(
     if pool not in (None, *POOLINGS):
         raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
     if manifest is not None:
-        manifest = read_manifest(manifest, workspace=workspace).without_watched()
+        manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
     reader = open_features(Path(source), arrays, format=format, id_key=id_key)
     try:
