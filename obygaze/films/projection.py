@@ -145,12 +145,11 @@ def project(
         if not of_film:
             projection.unseen.append(span.clip_id)
         for person in of_film:
-            answer = person.answer(span, float(threshold))
-            projection.answers.append(answer)
+            projection.answers.append(person.answer(span, float(threshold)))
+    for film, of_film in people.items():
+        for person in of_film:
             for column in person.assumed:
-                if answer.cells[column] == complete.get(column, (NONE,))[0]:
-                    assumed = (span.movie_id, person.name, column)
-                    projection.assumed.add(assumed)
+                projection.assumed.add((film, person.name, column))
     return projection
 
 
@@ -208,7 +207,9 @@ class _Person:
             if looked:
                 self.seen[column] = Track([*looked, *own])
         marked = {mark.column for mark in own} - {COMMENT, CONCEPTS}
-        self.assumed = set() if watched else marked
+        self.counts_as_seen = set() if watched else marked
+        # The columns in which a clip got the word for nothing because all counts as seen.
+        self.assumed: set[str] = set()
 
     def answer(self, span: ClipSpan, threshold: float) -> Answer:
         """Return what this person says of a clip."""
@@ -264,7 +265,9 @@ class _Person:
             needed_s = SEEN_SHARE * span.length_s - ROUNDING_S
             is_seen = self.seen[column].covered_s(span) >= needed_s
         else:
-            is_seen = column in self.assumed
+            is_seen = column in self.counts_as_seen
+            if is_seen:
+                self.assumed.add(column)
         return nothing if is_seen else ""
 
 
