@@ -41,13 +41,13 @@ COMMANDS = {
     "manifest project": "manifest project segments{} --clips spans{}",
     "manifest agree": "manifest agree segments{} --clips spans{} --permutations 9",
     "manifest import --as marks": (
-        "manifest import segments{} --as marks --fps 25 -o t --force"
+        "manifest import segments{} --as marks -o t --force"
     ),
     "manifest import": "manifest import shots{} -o t2 --force",
     "manifest show": "manifest show made-up --clips facts{}",
     "manifest join": "manifest join made-up facts{} --force",
     "manifest export": (
-        "manifest export made-up . --as vtt --predictions hits{} --fps 25 --force"
+        "manifest export made-up . --as vtt --predictions hits{} --force"
     ),
     "audit captions": "audit captions captions{} --group g",
     "audit gender-score": "audit gender-score scores{}",

@@ -20,6 +20,7 @@ from unicodedata import normalize
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from obygaze.films.tiers import TierMapping
 from support.elan_rules import problems_of
 from support.seeds import amount
 
@@ -40,7 +41,6 @@ from obygaze.films.mark_tables import (
 )
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
-from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
