@@ -409,11 +409,11 @@ level = "level"
 [concepts]
 "Look" = "Look"
 """
-SEGMENTS = b"""movie_id,annotator,start_frame,end_frame,fps,level,concepts
+SEGMENTS = b"""movie_id,annotator,start_frame,end_frame,framerate,level,concepts
 tt1,a,0,99,25,S,Look
 tt1,b,50,99,25,EN,
 """
-SPANS = b"""clip_id,movie_id,start_frame,end_frame,fps
+SPANS = b"""clip_id,movie_id,start_frame,end_frame,framerate
 tt1-001,tt1,0,49,25
 tt1-002,tt1,50,99,25
 """
@@ -468,13 +468,11 @@ def _read_table(files: Tree, folder: Path) -> None:
 
 
 def _read_segments(files: Tree, folder: Path) -> None:
-    from fractions import Fraction
-
-    from support.film import read_inputs
+    from obygaze.films.labels import project_tables
 
     place = written(files, folder)
-    read_inputs(place / "s.csv", place / "c.csv")
-    read_inputs(place / "s.csv", Fraction(10))
+    project_tables(place / "s.csv", place / "c.csv", None, workspace=place)
+    project_tables(place / "s.csv", None, "10", workspace=place)
 
 
 def _exchanged() -> list[Tree]:
