@@ -179,16 +179,20 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
     slots: list[tuple[int, int, str]] = []
     tiers = []
-    for name, annotator, lane in _lanes(marks, outline.tier_names):
+    shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
+    for name, annotator, lane in _lanes(shown, outline.tier_names):
         by = f" ANNOTATOR={quoteattr(annotator)}" if annotator else ""
         lines = [
             f"\n    <TIER{by} LINGUISTIC_TYPE_REF={quoteattr(type_name)}"
             f" TIER_ID={quoteattr(name)}>"
         ]
         for mark in lane:
-            key, start, end = next(new_ids), next(new_ids), next(new_ids)
+            key = next(new_ids)
+            start = next(new_ids)
+            end = next(new_ids)
             # Where one mark ends and the next begins, the end comes first.
-            slots.append((milliseconds(mark.start_s) - origin_ms, 1, start))
+            start_ms = max(0, milliseconds(mark.start_s) - origin_ms)
+            slots.append((start_ms, 1, start))
             slots.append((milliseconds(mark.end_s) - origin_ms, 0, end))
             lines.append(
                 f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{key}"'

@@ -308,7 +308,8 @@ class _Reader:
         text = self.words.get(mark.value, mark.value)
         self._read_words[mark.value] = None
         require_one_file(self._file_of, mark, path)
-        for part in [text] if mark.column == COMMENT else text.split("|"):
+        parts = [text] if mark.column == COMMENT else text.split("|")
+        for part in parts:
             word = plain(part)
             if text == mark.value:
                 self._read_words[word] = None
