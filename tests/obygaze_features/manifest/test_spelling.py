@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from obygaze.films.exchange import import_segments
 from obygaze.films.marks import read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
@@ -102,14 +101,3 @@ def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) 
     assert {mark.annotator for mark in marks} == {"Ada"}
     said = {mark.value for mark in marks if mark.column == "concepts"}
     assert said == {"Gun", "Look"}
-
-
-def test_cues_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
-    cues = [
-        "00:01.000 --> 00:02.000\n<v Ada>Sure",
-        "00:03.000 --> 00:04.000\n<v ada>Sure",
-    ]
-    path = tmp_path / "lake.vtt"
-    path.write_text("WEBVTT\n\n" + "\n\n".join(cues) + "\n", "utf-8")
-    imported = import_segments([path], "cues", 25).manifest
-    assert {clip.extra["annotator"] for clip in imported} == {"Ada"}
