@@ -264,7 +264,9 @@ def test_a_file_is_what_elan_asks_for_and_pympi_reads(tmp_path: Path) -> None:
 
 
 NEW_SLOT = re.compile(rb'<TIME_SLOT TIME_SLOT_ID="og\d+" TIME_VALUE="\d+"/>\n        ')
-NEW_TIER = re.compile(rb'(?s)\n    <TIER[^>]* TIER_ID="(new|Gewalt@Anna #2)">.*?</TIER>')
+NEW_TIER = re.compile(
+    rb'(?s)\n    <TIER[^>]* TIER_ID="(new|Gewalt@Anna #2)">.*?</TIER>'
+)
 NEW_TYPE = re.compile(rb'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="obygaze"[^>]*/>')
 
 
@@ -313,7 +315,9 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
     assert problems_of(out) == []
     assert out.count(b"<TIME_SLOT ") == 2
     (tmp_path / "m.csv").write_bytes(written([Mark("other", 0.0, 1.0, "a", "b", "c")]))
-    with pytest.raises(FixInput, match="is of the film 'new', and the marks are of other"):
+    with pytest.raises(
+        FixInput, match="is of the film 'new', and the marks are of other"
+    ):
         export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
     with pytest.raises(FixUsage, match="--into is for elan, not for vtt"):
         export_manifest(tmp_path / "m.csv", tmp_path / "o2.vtt", into=path)

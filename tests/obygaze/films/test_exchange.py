@@ -64,7 +64,9 @@ def make_film(path: Path, settings: dict[str, Any]) -> None:
     write_video(silent, numbers=range(N_PICTURES), **settings, **in_order)
     with av.open(str(silent)) as old, av.open(str(path), "w") as new:
         pictures = new.add_stream_from_template(old.streams.video[0], opaque=True)
-        sound: Any = new.add_stream("pcm_s16le" if path.suffix == ".mkv" else "mp2", rate=48000)
+        sound: Any = new.add_stream(
+            "pcm_s16le" if path.suffix == ".mkv" else "mp2", rate=48000
+        )
         sound.layout = "mono"
         packets = [packet for packet in old.demux(old.streams.video[0]) if packet.size]
         for packet in packets:
@@ -124,7 +126,9 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
         back = read_marks([tmp_path / "segments" / "back.csv"]).marks
         found = {}
         for mark in back:
-            inside = [n for n, time in shown if mark.start_s <= time + 1e-7 < mark.end_s]
+            inside = [
+                n for n, time in shown if mark.start_s <= time + 1e-7 < mark.end_s
+            ]
             found[mark.annotator] = (inside[0], inside[-1])
         assert found == pictures_of, way.name
 
@@ -135,7 +139,9 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
 def clips(**more: Any) -> Manifest:
     """Return two clips of a film, and one whose place in it is not known."""
     made = [
-        Clip("a-0", "a", None, "", 0.0, 2.0, "S", ("Look", "Body"), {"mood": "joy|fear"}),
+        Clip(
+            "a-0", "a", None, "", 0.0, 2.0, "S", ("Look", "Body"), {"mood": "joy|fear"}
+        ),
         Clip("a-1", "a", None, "", 2.0, 4.0, "", (), {"mood": "", "comment": "a <b>"}),
         Clip("a-2", "a", None, "", None, None, "EN", (), {"mood": "joy"}),
     ]
@@ -201,7 +207,10 @@ def scored(tmp_path: Path, table: str, manifest: Manifest | None = None) -> list
         ("clip_id,margin:Look\na-0,0.5\n", ["<v scores>{}margin:Look 0.5</v>"]),
         ("clip_id,p:S,margin:Look\na-0,0.5,0.25\n", ["<v scores>{}p:S 0.5</v>"]),
         # The decision names the task.
-        ("clip_id,decision,score:x\na-0,loud,0.25\n", ["<v scores>{}loud, score 0.25</v>"]),
+        (
+            "clip_id,decision,score:x\na-0,loud,0.25\n",
+            ["<v scores>{}loud, score 0.25</v>"],
+        ),
         (
             "clip_id,p:mood == tense and shots >= 3\na-0,0.25\n",
             ["<v scores>{}p:mood == tense and shots &gt;=... 0.25</v>"],
@@ -238,14 +247,19 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     """Their labels and scores are not shown; what is not filled in is no mark."""
     plan = {"draw_probability": "0.5", "draw_clips": "4"}
     drawn = [
-        Clip(f"a-{n}", "a", None, "", 2.0 * n, 2.0 * n + 2, "S", (), plan) for n in (0, 1)
+        Clip(f"a-{n}", "a", None, "", 2.0 * n, 2.0 * n + 2, "S", (), plan)
+        for n in (0, 1)
     ]
-    manifest = Manifest("drawn", Header("x"), tuple(drawn), ("draw_probability", "draw_clips"))
+    manifest = Manifest(
+        "drawn", Header("x"), tuple(drawn), ("draw_probability", "draw_clips")
+    )
     path = tmp_path / "a.eaf"
     export_manifest(manifest, path)
     text = path.read_text("utf-8")
     assert text.count("<ANNOTATION_VALUE></ANNOTATION_VALUE>") == 2
-    filled = text.replace("_VALUE></", "_VALUE>stark</", 1).replace("TIER TIER", "TIER ", 1)
+    filled = text.replace("_VALUE></", "_VALUE>stark</", 1).replace(
+        "TIER TIER", "TIER ", 1
+    )
     path.write_text(filled, "utf-8")
     imported = import_manifest(
         path, "back", tiers={"to mark": "Gewalt"}, workspace=tmp_path
@@ -331,7 +345,9 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(tmp_path: Path) -> None:
         paths.append(tmp_path / str(number) / "lake.csv")
         paths[-1].parent.mkdir()
         paths[-1].write_bytes(marks_of("lake"))
-    with pytest.raises(FixInput, match="two files have marks of 'ada' in the film lake"):
+    with pytest.raises(
+        FixInput, match="two files have marks of 'ada' in the film lake"
+    ):
         import_manifest(paths, "both", format="marks", workspace=tmp_path)
 
 
