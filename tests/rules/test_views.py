@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
@@ -21,15 +20,14 @@ from obygaze.audits.reliability import audit_reliability
 from obygaze.films.exchange import import_segments
 from obygaze.films.formats import export_manifest
 from obygaze.films.tiers import TierMapping
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.grouping import ConceptVocabulary, group
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest, View
-from obygaze_features.manifest.overview import check_manifests
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
 from obygaze_models.protocols.clips import (
@@ -366,23 +364,6 @@ def test_a_modality_that_a_mapping_says_is_that_of_every_import(
         import_segments([segments], "alba", mapping=tiers).manifest,
     ):
         assert manifest.header.concepts[name] == modality
-
-
-def test_a_check_says_which_concepts_have_no_modality(tmp_path: Path) -> None:
-    manifest = manifest_of([Labelled("alba", "S", ("Grip",))], {"Grip": "unknown"})
-    path = tmp_path / "films.toml"
-    write_manifest(manifest, path)
-    checked = check_manifests([str(path)])
-    checked.require_ok()
-    assert "Grip" in checked.warnings[0] and "modality" in checked.warnings[0]
-    header: Any = structs.replace(manifest.header, concepts={"Grip": "Visual"})
-    with pytest.raises(ObygazeError):
-        write_manifest(replace(manifest, header=header), tmp_path / "other.toml")
-    text = path.read_text("utf-8").replace("unknown", "Visual")
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        read_manifest(path)
-    assert "concepts.Grip: must be one of visual, speech" in caught.value.details[0]
 
 
 def test_folds_name_the_view_whose_levels_they_count(tmp_path: Path) -> None:
