@@ -4,6 +4,7 @@
 COMMANDS = {
     "demo": "obygaze.demo.tour:demo",
     "doctor": "obygaze.doctor:doctor",
+    "ls": "obygaze.contents:list_workspace",
     "manifest": "obygaze_features.manifest.commands:manifest",
     "video": "obygaze_features.video.commands:video",
     "backbones": "obygaze_features.backbones.commands:backbones",
@@ -31,7 +32,7 @@ COMMANDS = {
 
 # What `obygaze --help` lists under each heading, in the order of work.
 HEADINGS = {
-    "Start here": ("demo", "doctor"),
+    "Start here": ("demo", "doctor", "ls"),
     "Data": ("manifest", "video"),
     "Features": ("backbones", "extract", "store"),
     "Experiments": ("train", "run", "report", "compare", "models"),

@@ -269,7 +269,7 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
         ("--no-such-option", "no command that this page names"),
         ("obygaze run honest --set 'models.ridge.alpha=[1]'", "unknown key 'alpha'"),
         ("obygaze train ridge --set model.alpha=1", "unknown key 'alpha'"),
-        ("obygaze store ls one two", "takes 0 arguments"),
+        ("obygaze ls one two", "takes 0 arguments"),
         ("obygaze extract run NAME --batch 5 > file", ""),
         ("obygaze store info -o", ""),
         ("--array clip", ""),
@@ -289,4 +289,4 @@ def test_code_in_sentences_is_found_also_across_lines(tmp_path: Path) -> None:
         "One `obygaze\nstore ls`.\n```console\n$ `no`\n```\n| `--json` |\n", "utf-8"
     )
     found = [(span.line, span.text) for span in spans(page)]
-    assert found == [(1, "obygaze store ls"), (6, "--json")]
+    assert found == [(1, "obygaze ls"), (6, "--json")]

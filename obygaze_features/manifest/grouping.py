@@ -217,7 +217,7 @@ def group(
     if name is None:
         return _vocabulary(before)
     if before is None:
-        raise FixUsage("expected a manifest", hint="obygaze manifest ls")
+        raise FixUsage("expected a manifest", hint="obygaze ls")
     path = Workspace.of(workspace).new_manifest(name)
     chosen: Groups
     if isinstance(groups, Mapping):

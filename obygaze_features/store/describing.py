@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,6 @@ import msgspec
 from obygaze_features.core.console import count, human, listed, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
@@ -22,11 +20,9 @@ from obygaze_features.store.card import (
     recipe_sentences,
 )
 from obygaze_features.store.joining import joined_parts, part_names
-from obygaze_features.store.layout import BEFORE, NEXT, PLAN_JSON, STORE_JSON
 from obygaze_features.store.reading import (
     Store,
     StoreName,
-    being_filled_at,
     name_of,
     open_store,
 )
@@ -247,86 +243,3 @@ def describe_store(
     warnings = rows_withdrawn_elsewhere(opened, here, "here")
     titles = _titles_of_parts(opened, here)
     return StorePage(name_of(store), opened, clips, warnings, titles)
-
-
-# --- All stores of a workspace ---
-
-
-@dataclass(frozen=True)
-class StoreList:
-    """The stores of a workspace.
-
-    Args:
-        folder: Where they are.
-        stores: The facts of each store; of one that is being filled, its name and how far.
-        broken: What is wrong with each of the others, by name.
-    """
-
-    folder: Path
-    stores: Sequence[Mapping[str, Any]]
-    broken: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts of the stores, and the names of the broken ones."""
-        return {"stores": list(self.stores), "broken": list(self.broken)}
-
-    def __str__(self) -> str:
-        if not self.stores:
-            return ""
-        headers = ("name", "backbone", "rows", "ok", "arrays", "state", "size")
-        rows = []
-        for facts in self.stores:
-            row = dict.fromkeys(headers, "")
-            row["name"] = facts["name"]
-            row["state"] = facts["state"]
-            if "seal_sha256" in facts:
-                row["backbone"] = facts["backbone"]
-                row["rows"] = facts["n_clips"]
-                row["ok"] = facts["counts"]["ok"]
-                row["arrays"] = " ".join(facts["feature_arrays"])
-                row["size"] = human(facts["n_bytes"])
-            rows.append(tuple(row.values()))
-        return table(headers, rows)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with each broken store."""
-        return [
-            f"{name}: {problem} (obygaze store verify {shell_word(name)})"
-            for name, problem in self.broken.items()
-        ]
-
-    @property
-    def notes(self) -> list[str]:
-        """Where stores were looked for, if there is none."""
-        if self.stores or self.broken:
-            return []
-        return [f"no stores in {self.folder} yet; obygaze extract run --help"]
-
-
-def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList:
-    """List the stores of the workspace."""
-    here = Workspace.of(workspace)
-    folder = here.folder("stores")
-    stores: list[Mapping[str, Any]] = []
-    broken: dict[str, str] = {}
-    for entry in here.names("stores"):
-        if BEFORE in entry:
-            continue
-        path = folder / entry
-        name = entry.removesuffix(NEXT)
-        try:
-            # One that waits for its name was interrupted; opening it finishes that.
-            has_name = entry == name or not (folder / name).exists()
-            if has_name and (path / STORE_JSON).exists():
-                facts = facts_of_store(open_store(folder / name))
-                stores.append({"name": name, **facts})
-            elif entry != name and (path / PLAN_JSON).exists():
-                being_filled = being_filled_at(path)
-                state = being_filled and f"being filled, {being_filled.progress}"
-                stores.append({"name": name, "state": state or ""})
-        except ObygazeError as error:
-            broken[name] = error.message
-        except OSError as error:
-            broken[name] = str(error.strerror)
-    return StoreList(folder, stores, broken)

@@ -384,7 +384,7 @@ def _no_store(files: Files) -> ObygazeError:
     hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
         inside = stores_inside(Path(files.address))
-        hint = f"a store in it: {few(inside)}" if inside else "obygaze store ls"
+        hint = f"a store in it: {few(inside)}" if inside else "obygaze ls"
     return NotFound("no store here: no store.json", where=files.location, hint=hint)
 
 

@@ -134,7 +134,7 @@ def test_a_search_for_words_in_a_store_of_unknown_features_says_what_is_unknown(
 def test_a_store_that_cannot_be_read_does_not_end_the_list_of_stores(
     world: Workspace,
 ) -> None:
-    words = obygaze_argv("store", "ls")
+    words = obygaze_argv("ls")
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("root reads every folder, and setpriv is not installed")

@@ -1,11 +1,11 @@
-"""How much of what a model looks at lies in boxes that people drew, and whether that is chance.
+"""How much of what a model looks at lies in boxes that people drew.
 
 The share is that of the part of a map above the mean of its clip, so that maps of any method and
 unit can be compared. A place of a map counts by the share of its area that boxes cover, so that a
 small box counts although the middle of no place is in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,76 +15,23 @@ from numpy.typing import NDArray
 
 from obygaze.audits.maps.stores import (
     MAPS,
-    RANDOM_PREFIX,
     frames_of_step,
-    map_names,
     real_steps,
 )
-from obygaze_features.core.console import count, few, table
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
-from obygaze_features.manifest.model import require_films
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import Store
 from obygaze_features.store.matching import facts_of_rows
-from obygaze_models.evaluation.group_tests import compare_groups, with_holm
-from obygaze_models.evaluation.permutation import p_text
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-PERMUTATIONS = 100_000  # for each direction; a p-value near .05 is then exact to .001
 
 
 Box = tuple[float, float, float, float]
 NO_MAPS = "without maps in the store"
 ON_PADDING = "with boxes only on frames after its end"
-SHOWN = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
-
-
-class BoxAudit(list[dict[str, Any]]):
-    """The measures of each direction, with their tests.
-
-    `left_out` has the reason for each clip of the file that could not be measured.
-    """
-
-    def __init__(
-        self,
-        directions: Iterable[dict[str, Any]] = (),
-        left_out: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(directions)
-        self.left_out = dict(left_out or {})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the measures of each direction, and the clips that were left out."""
-        return {"directions": list(self), "left_out": self.left_out}
-
-    @property
-    def notes(self) -> list[str]:
-        """How many clips were left out, by reason."""
-        return notes_on(self.left_out)
-
-    def __str__(self) -> str:
-        rows = []
-        reasons = []
-        for direction in self:
-            shown = {**direction, "p_holm": p_text(direction["p_holm"])}
-            rows.append([shown[name] for name in SHOWN])
-            reasons.append(f"{direction['x']}: {direction['why']}")
-        return "\n".join([table(SHOWN, rows), "", *reasons])
-
-
-def audit_boxes(
-    maps: PathLike | Store,
-    boxes: PathLike,
-    *,
-    workspace: PathLike | None = None,
-) -> BoxAudit:
-    """Measure how much of what a model looks at lies in boxes."""
-    store = open_store(maps, workspace=workspace)
-    boxed = shares_in_boxes(store, Path(boxes))
-    return BoxAudit(_tested(store, boxed), boxed.left_out)
 
 
 @dataclass(frozen=True)
@@ -147,41 +94,6 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
     return [
         f"{count(len(clips), 'clip')} left out, {reason}: {few(clips, 3)}"
         for reason, clips in clips_of_reason.items()
-    ]
-
-
-def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
-    """Return for each direction its mean share in the boxes, and its test."""
-    names = np.array(map_names(store))
-    shares = boxed.shares
-    peaks = boxed.peaks
-    area = boxed.area
-    require_films(boxed.films.tolist(), store.location)
-    is_random = np.char.startswith(names, RANDOM_PREFIX)
-    null = shares[is_random].mean(axis=0)
-    films = np.tile(boxed.films, 2)
-    regions = ("the boxes", "the rest of the frame")
-    tests = [
-        compare_groups(
-            (str(name), "random directions", *regions),
-            shares_of_direction,
-            null,
-            films,
-            permutations=PERMUTATIONS,
-        )
-        for name, shares_of_direction in zip(
-            names[~is_random], shares[~is_random], strict=True
-        )
-    ]
-    means = {"share_of_y": float(null.mean()), "area": float(area.mean())}
-    return [
-        {
-            **test.to_json(),
-            **means,
-            "share": float(test.s_x.mean()),
-            "peaks": float(hits.mean()),
-        }
-        for test, hits in zip(with_holm(tests), peaks[~is_random], strict=True)
     ]
 
 

@@ -6,7 +6,6 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze.audits.maps.functions"
 COMMANDS = {
-    "boxes": f"{_HERE}:audit_boxes",
     "concepts": f"{_HERE}:write_concept_maps",
     "conditions": f"{_HERE}:compare_conditions",
     "draw": f"{_HERE}:draw_maps",

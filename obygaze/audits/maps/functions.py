@@ -10,34 +10,11 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
-    from obygaze.audits.maps.boxes import BoxAudit
     from obygaze.audits.maps.conditions import ConditionAudit
     from obygaze.audits.maps.drawing import MapSheets
     from obygaze.audits.maps.stores import WrittenMaps
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
-
-
-@done_in("obygaze.audits.maps.boxes")
-def audit_boxes(
-    maps: PathLike | Store,
-    boxes: PathLike,
-    *,
-    workspace: PathLike | None = None,
-) -> BoxAudit:
-    """Measure how much of what a model looks at lies in boxes.
-
-    BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees) and
-    perhaps frame. Shares are tested against those of random directions, within films.
-
-    Args:
-        maps: A store of maps.
-        boxes: The file. A box without a frame, which is a number from 0, is on all frames.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain boxes concept-maps faces.csv
-    """
 
 
 @done_in("obygaze.audits.maps.concept_maps")
@@ -86,7 +63,8 @@ def compare_conditions(
     Args:
         maps: A store of maps.
         conditions: The conditions of the clips.
-        boxes: The boxes, a CSV file as for `obygaze explain boxes`.
+        boxes: The boxes, a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the
+            model sees) and perhaps frame, a number from 0; without it, a box is on all frames.
         figure: Draw both mean maps and their difference as PATH.svg and PATH.png; a PATH with .svg,
             .png or .pdf is one file.
         force: Replace the output if it exists.

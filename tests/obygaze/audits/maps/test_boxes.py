@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
-from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
+from obygaze.audits.maps.boxes import clip_shares, read_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
 from obygaze.audits.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput, Mismatch
@@ -47,31 +46,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
                 lines.append(",".join(map(str, (clip.clip_id, frame, *box))))
     (folder / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
     return folder / "maps", folder / "boxes.csv"
-
-
-def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> None:
-    maps, boxes = made
-    found = {test["x"]: test for test in audit_boxes(open_store(maps), boxes)}
-    own, other = found[VISUAL[0]], found[VISUAL[1]]
-    assert own["peaks"] > 0.9
-    assert own["area"] == pytest.approx(1 / 25)
-    assert (own["y"], own["verdict"]) == ("random directions", "blocked")
-    assert own["p_holm"] < 0.001
-    assert own["share"] > 1.5 * own["share_of_y"]
-    assert own["share"] > 3 * other["share"]
-
-
-def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
-    clips = [replace(clip, movie_id="") for clip in films(1, 3)]
-    source = films(1, 3).with_clips(clips)
-    store = token_store(tmp_path / "tokens", source, VISUAL[:1])
-    ids = [clip.clip_id for clip in clips]
-    maps = np.zeros((1, *GRID), dtype=np.float16)
-    written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, [maps] * 3)
-    boxes = tmp_path / "b.csv"
-    boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
-        audit_boxes(open_store(written.path), boxes)
 
 
 def test_boxes_of_another_film_are_refused(
