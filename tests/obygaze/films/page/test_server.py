@@ -186,7 +186,9 @@ def test_other_pages_are_refused(server: PageServer) -> None:
     for origin in (*others, "http://127.0.0.1:1"):
         assert ask(server, "/api/overview", {"Origin": origin}).status == 403
     for origin in (*others, None):
-        answer = ask(server, "/api/marks", {"Origin": origin}, "POST", change("", mark()))
+        answer = ask(
+            server, "/api/marks", {"Origin": origin}, "POST", change("", mark())
+        )
         assert answer.status == 403
     assert ask(server, "/api/film?film=lake").json()["marks"] == []
 
