@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
 from obygaze.films.agreement import NULLS, agreement, pairs_of
-from obygaze.films.labels import COVERED, labels_of, project_tables
+from obygaze.films.labels import labels_of, project_tables
 from obygaze.films.marks import table_of_marks
 from obygaze.films.predictions import score_column
 from obygaze.films.sampling import (
@@ -46,6 +46,7 @@ from obygaze_features.manifest.model import (
     require_numbers,
     with_columns_of,
 )
+from obygaze_features.manifest.own_labels import COVERED
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY

@@ -17,6 +17,7 @@ each pair of levels occurs. So chance is simulated by random tables of these cou
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -170,9 +171,11 @@ class Scale:
         return AnnotatorPair(movie_id, annotators, counts, self.tenths)
 
 
-def annotator_pair(first: Sequence[str], second: Sequence[str]) -> AnnotatorPair:
+def annotator_pair(
+    first: Sequence[str], second: Sequence[str], **named: Any
+) -> AnnotatorPair:
     """Return the pair of two annotators from their levels of the same clips, in the same order."""
-    return Scale.of(LEVEL, (), {}).pair(first, second)
+    return Scale.of(LEVEL, (), {}).pair(first, second, **named)
 
 
 def word_in(annotation: Annotation, column: str) -> str:
@@ -193,10 +196,9 @@ def pairs_of(
     scale = Scale.of(column, filter(None, said), orders or {})
     words: dict[str, dict[str, dict[str, str]]] = {}
     for one, word in zip(manifest.annotations, said, strict=True):
-        of_film = words.setdefault(manifest[one.clip_id].movie_id, {})
-        of_person = of_film.setdefault(one.annotator, {})
         if word:
-            of_person[one.clip_id] = word
+            of_film = words.setdefault(manifest[one.clip_id].movie_id, {})
+            of_film.setdefault(one.annotator, {})[one.clip_id] = word
     pairs = []
     for film, of_film in sorted(words.items()):
         for names in combinations(sorted(of_film), 2):
@@ -377,15 +379,15 @@ def measure_agreement(
 
 def _annotated(names: Tables, workspace: PathLike | None) -> Manifest:
     """Return the manifest with annotations that is named; marks are compared on clips."""
-    here = Workspace.of(workspace)
-    if isinstance(names, str) and here.manifest(names).is_file():
-        manifest = read_manifest(names, workspace=workspace)
+    tables = [names] if isinstance(names, str | os.PathLike) else names
+    if len(tables) == 1 and Workspace.of(workspace).manifest(str(tables[0])).is_file():
+        manifest = read_manifest(tables[0], workspace=workspace)
         if manifest.annotations:
             return manifest
     raise FixUsage(
         "expected --clips or --every, on which marks are compared, or the manifest of clips that"
         " several people annotated",
-        where=str(names),
+        where=", ".join(map(str, tables)),
         hint="--every 30",
     )
 
@@ -431,17 +433,11 @@ def _agreement(
 
 def _require_pairs(pairs: Sequence[AnnotatorPair], where: str) -> None:
     """Raise an error unless two annotators labelled the same clips."""
-    if any(pair.n for pair in pairs):
-        return
-    if pairs:
+    if not any(pair.n for pair in pairs):
         raise FixInput(
             "agreement needs clips that two annotators have labelled, got none",
             where=where,
         )
-    raise FixInput(
-        "agreement needs two annotators of the same film, got one of each",
-        where=where,
-    )
 
 
 def _films_of_one_annotator(

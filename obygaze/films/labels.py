@@ -52,12 +52,11 @@ from obygaze_features.manifest.model import (
     Manifest,
     view_words,
 )
+from obygaze_features.manifest.own_labels import COVERED
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_features.manifest.windows import id_of_span
 
-# The share of the clip that the longest mark of its level covers.
-COVERED = "covered"
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
 Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]

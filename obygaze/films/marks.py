@@ -183,8 +183,8 @@ def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
         said = [_said_of_row(row)] if is_long else _said_of_segment(row)
         film, annotator = as_id(row["movie_id"]), plain(row["annotator"])
         for name, text in (("movie_id", film), ("annotator", annotator)):
-            if not text:
-                row.add(name, "expected a name")
+            if not text or "|" in text:
+                row.add(name, f"expected one name, got {text!r}")
         span_s = _span_of(row, rate, table)
         if span_s is not None:
             marks += [Mark(film, *span_s, *one, annotator) for one in said]

@@ -181,7 +181,7 @@ def _people_of_films(
             of_person.add(mark.value)
     people: dict[str, list[_Person]] = {}
     for film, of_film in marks_of.items():
-        for name, own in of_film.items():
+        for name, own in sorted(of_film.items()):
             # Who watched, and marked nothing in any film, looked for what others marked.
             looked_for = own_columns[name] or {*columns}
             used = [column for column in columns if column in looked_for]

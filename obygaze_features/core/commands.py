@@ -249,12 +249,15 @@ class LazyGroup(click.Group):
         return rows
 
 
-def named_values(words: Iterable[str], option: str) -> dict[str, str]:
+def named_values(
+    words: Iterable[str], option: str, *, may_be_empty: bool = False
+) -> dict[str, str]:
     """Return the words NAME=VALUE of a repeatable option as a mapping."""
     values: dict[str, str] = {}
     for word in words:
-        name, _, value = word.partition("=")
-        if not (name and value):
+        name, sign, value = word.partition("=")
+        is_pair = sign and (may_be_empty or (name and value))
+        if not is_pair:
             raise FixUsage(f"{option} must be of the form NAME=VALUE, got {word!r}")
         if name in values:
             raise FixUsage(f"{option} names {name!r} twice")

@@ -185,8 +185,7 @@ def project(
 ) -> list[Row]:
     """Return the labels of clips from marks: one a clip, or one for each person."""
     place(
-        f"manifest project {marks} {clips} --threshold {threshold}"
-        " -o projected --force"
+        f"manifest project {marks} {clips} --threshold {threshold} -o projected --force"
     )
     projected = place.read_manifest("projected")
     clip_of = {row["clip_id"]: row for row in projected}

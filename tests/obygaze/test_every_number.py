@@ -43,7 +43,6 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "manifest import": ["two.vtt", "--fps", "25", "-o", "again", "--force"],
     "manifest windows": [
         "videos",
         "-o",
@@ -59,9 +58,6 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
     "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
     "manifest sample": ["timed", "-n", "2", "-o", "drawn", "--force"],
-    "manifest export": [
-        *("made-up", "exported", "--as", "vtt", "--fps", "25", "--force"),
-    ],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
     "search": ["sig", "--like", "tt0000001-001"],
     # Before the run, after which nothing is missing.
@@ -76,10 +72,8 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit eat": ["--vectors", "vectors.npz"],
 }
 TEXT_NUMBERS = {
-    "manifest import": ["--fps"],
-    "manifest project": ["--every", "--fps", "--threshold"],
-    "manifest agree": ["--every", "--fps", "--threshold"],
-    "manifest export": ["--fps"],
+    "manifest project": ["--every", "--threshold"],
+    "manifest agree": ["--every", "--threshold"],
 }
 SLOW = (
     "extract run",

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from obygaze.films.tiers import TierMapping
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.exchange import import_segments
 from obygaze.films.formats import export_manifest
-from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips

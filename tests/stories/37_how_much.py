@@ -71,8 +71,7 @@ def mark(
         watched.append(dict(zip(MARKS, (*cells, "watched", RATE), strict=True)))
         if row["clip_id"] in in_s:
             marks.append(dict(zip(MARKS, (*cells, "S", RATE), strict=True)))
-    ws.write_table("marks.csv", marks)
-    ws.write_table("marks.watched.csv", watched)
+    ws.write_table("marks.csv", [*watched, *marks])
 
 
 def audit(ws: Workspace, words: str = "--marks marks.csv --by decade") -> Any:

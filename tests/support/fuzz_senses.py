@@ -6,7 +6,6 @@ import io
 import shutil
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.model import Manifest
 from support.cli import call_obygaze
 from support.fuzz import Target, Tree
@@ -103,9 +102,7 @@ def new_targets(folder: Path, workspace: Path) -> list[Target]:
     names = ("ete", "noir", "see", "station", "tape")
     tiers = []
     for name in names:
-        draft = (DATA / "elan" / f"{name}.toml").read_bytes()
-        data = (DATA / "elan" / f"{name}.eaf").read_bytes()
-        tiers.append({"f.eaf": data, "m.toml": draft})
+        tiers.append({"f.eaf": (DATA / "elan" / f"{name}.eaf").read_bytes()})
     subtitles = [
         {"pier.srt": SRT.encode()},
         {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
@@ -334,22 +331,19 @@ def _read_marks(files: Tree, folder: Path) -> None:
 
 
 def _read_tiers(files: Tree, folder: Path) -> None:
-    from obygaze.films.exchange import import_segments
+    from obygaze.films.elan import ElanFile
+    from obygaze.films.exchange import import_marks
+    from obygaze.films.marks import Mark
 
     place = place_of(files, folder)
     paths = sorted(place.glob("*.eaf"))
-    draft = place / "draft.toml"
-
-    def again() -> None:
-        first = import_segments(
-            paths, "f", 25, mapping=place / "m.toml", write_mapping=draft
-        )
-        second = import_segments(paths, "f", 25, mapping=draft)
-        assert second.manifest.clips == first.manifest.clips
-
-    with suppress(FixInput):
-        import_segments(paths, "f", 25, write_mapping=place / "asked.toml")
-    again()
+    new = Mark("f", 1.0, 2.0, "new", "x", "ada")
+    for path in paths:
+        file = ElanFile(path)
+        n_tiers = len([*file.tiers()])
+        path.write_bytes(file.with_tiers([new]))
+        assert len([*ElanFile(path).tiers()]) in (n_tiers, n_tiers + 1)
+    import_marks(paths, "f", force=True, workspace=place)
 
 
 def _read_sample(files: Tree, folder: Path) -> None:

@@ -305,7 +305,6 @@ def test_a_column_of_no_annotator_says_how_columns_are_compared() -> None:
     hint = str(error.value.hint)
     assert "--raters without --column" in hint
     assert "obygaze manifest agree 'two films' --every 10" in hint
-    assert "obygaze manifest project 'two films' --every 10 -o labels.csv" in hint
     assert audit_reliability(manifest, raters="one,two").n_items == 2
 
 
