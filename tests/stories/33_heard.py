@@ -325,7 +325,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
         for command in first:
             ws(command)
             typed.append(command)
-    joined = "new.descriptors:clip new.sound-descriptors:clip"
+    joined = "new.descriptors new.sound-descriptors"
     assert typed == [
         "manifest windows new -o new --seconds 0.8",
         "extract run new -b descriptors -b sound-descriptors",
