@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, listed, plural
+from obygaze_features.core.console import MISSING, count, few, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
@@ -206,21 +207,15 @@ class ComparedRuns(Listing):
 
     def _note(self) -> str:
         """Return what the numbers of the table are of, and the models that have no difference."""
-        first = self.runs[0]
         sentences = []
         if any(cell.differences for cell in self.cells):
             sentences.append(
                 "The numbers of a line are on the clips that all runs with this model tested with"
                 " the same class. p (all) is corrected for all differences of the comparison; the"
-                f" last column says whether the run is better than {first}. obygaze compare -o"
-                " FILE.csv writes the baselines too."
+                f" last column says whether the run is better than {self.runs[0]}."
             )
         bases = []
-        others = []
         for cell in self.cells:
-            if cell.is_model and not cell.differences:
-                runs = listed([self.runs[number] for number in cell.rows])
-                others.append(f"{cell.name} for {cell.tasks} ({runs})")
             for row in cell.differences.values():
                 if math.isfinite(row["low"]):
                     bases.append(row["basis"])
@@ -228,8 +223,6 @@ class ComparedRuns(Listing):
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
-        if others:
-            sentences.append(f"Without a difference to {first}: {few(others)}.")
         return " ".join(sentences)
 
 
@@ -248,7 +241,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             "a comparison needs two runs or more; of two models of one run, the report has the"
             " difference if the run has report.questions"
         )
-        raise FixUsage(message, hint="obygaze report RUN")
+        names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
+        raise FixUsage(message, hint=f"obygaze report {names}")
     if metric is not None and metric not in METRICS:
         raise FixUsage(
             f"unknown metric {metric!r}{near(metric, METRICS)}",
@@ -262,14 +256,19 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
 def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     names = names_of(runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
-    units = [run.unit for run in runs if run.holds_out_groups]
-    unit = units[0] if units else "film"
+    held_out = [run.holds_out_groups for run in runs]
+    if any(held_out) and not all(held_out):
+        raise FixInput(
+            "some of these runs hold out films, and others groups of films: their values are not of"
+            " one quantity",
+            where=", ".join(names),
+            hint="runs that hold out the same",
+        )
+    unit = runs[0].unit if held_out[0] else "film"
     by_key = cells_side_by_side(runs)
     # Folds of one film, of groups of films, and of all films are one thing within films.
-    hold_out_other = 0 < len(units) < len(runs)
     are_equal_within = not _have_other_folds(by_key, BY_FILM)
-    has_other_folds = are_equal_within and _have_other_folds(by_key, BY_FOLD)
-    within_films = hold_out_other or has_other_folds
+    within_films = are_equal_within and _have_other_folds(by_key, BY_FOLD)
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
@@ -289,16 +288,10 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
-    if has_other_folds and not hold_out_other:
+    if within_films:
         warnings.append(
             "Some of these runs test several films in one fold, and others do not: AP and AUC are"
             " those within films."
-        )
-    if hold_out_other:
-        warnings.append(
-            f"Some of these runs hold out whole {plural(unit)}, while others may train on other"
-            f" clips of a tested {unit}: AP and AUC are those within films, and differences are"
-            f" drawn over {plural(unit)}."
         )
     warnings += _other_tests(names, by_key, metric, within_films=within_films)
     models = [cell for cell in compared if cell.is_model]
@@ -422,25 +415,18 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one group.
-
-    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
-    """
+    """Return the tests of runs in one table, in which a clip has one group, or none."""
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
-    groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
+    groups = tests[tests["group"] != ""].drop_duplicates(["clip_id", "group"])
     is_other = groups["clip_id"].duplicated()
     if is_other.any():
         raise FixInput(
             f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
             " differences are drawn over one kind of group",
-            hint="each run alone, or beside one that holds out films",
+            hint="runs that hold out the same",
         )
-    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
-    whole = zip(tests["clip_id"], tests["group"], strict=True)
-    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
     return tests
 
 
