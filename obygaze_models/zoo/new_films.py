@@ -229,8 +229,6 @@ def _stores_that_fit(
     These were made of the manifest, that with most features first; where none was, they have all
     of its clips.
     """
-    if manifest is not None:
-        manifest = manifest
     fitting = []
     made_of_it: dict[str, int] = {}
     for name in here.names("stores"):
