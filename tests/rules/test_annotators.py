@@ -192,7 +192,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
             rated = manifest.with_column("mood", moods).with_column("mood_again", moods)
             with suppress(FixInput):
                 audit = audit_reliability(rated, **raters)
-                counts.append((audit.n_items, audit.n_incomplete))
+                counts.append((audit["n_items"], audit["n_incomplete"]))
         assert len(set(counts)) < 2
     assert long_clips(watched) == long_clips(several)
     notes = []
@@ -394,7 +394,7 @@ def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
     ]
     header = Header("made up", {"Look": "visual"})
     audit = audit_levels(Manifest("films", header, tuple(clips), ("annotator",)))
-    assert [one.annotator for one in audit.single] == ["ada", "ben"]
+    assert [one["annotator"] for one in audit["annotators"][1:]] == ["ada", "ben"]
 
 
 def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -> None:

@@ -635,4 +635,4 @@ def test_a_share_counts_a_concept_under_each_of_its_names(
         workspace=folder,
     )
     expected = sum(word in names for word in words) / len(words)
-    assert audit.shares[0].share == pytest.approx(expected)
+    assert audit["shares"][0]["share"] == pytest.approx(expected)
