@@ -9,19 +9,15 @@ two answers are equal or not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze.audits.result import (
-    Audit,
-    Finding,
-    IntervalEnds,
-)
+from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze.audits.texts import (
     CaptionRow,
     TextSource,
@@ -48,7 +44,6 @@ Floats = NDArray[np.float64]
 OF_FEW = (
     "by Hesterberg's expanded percentiles, of fewer than 6 by Student's t, of 2 none"
 )
-HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
 # The columns whose cells depend on the view.
@@ -59,72 +54,6 @@ IN_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Rater:
-    """The mean and the standard deviation of the numbers of one rater; None of words."""
-
-    name: str
-    mean: float | None = None
-    sd: float | None = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ReliabilityAudit(Audit):
-    """Cronbach's and Krippendorff's alpha of raters, with their 95 % intervals over clusters.
-
-    Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
-    alphas are None where no item differs from another. `words` has how often each rater gave each
-    word, where answers are words; then there is no Cronbach's alpha.
-    """
-
-    source: str
-    n_items: int
-    n_incomplete: int
-    n_clusters: int
-    cronbach: float | None
-    cronbach_interval: IntervalEnds
-    krippendorff: float | None
-    krippendorff_interval: IntervalEnds
-    raters: tuple[Rater, ...]
-    words: Mapping[str, tuple[int, ...]]
-
-    def finding(self) -> Finding:
-        """Return a row for each rater, or for each word, and a sentence for each alpha."""
-        krippendorff = _alpha_text(self.krippendorff, self.krippendorff_interval)
-        headers: tuple[str, ...] = HEADERS
-        rows: list[tuple[object, ...]]
-        rows = [(rater.name, rater.mean, rater.sd) for rater in self.raters]
-        sentences = [
-            f"Cronbach's alpha of {len(self.raters)} raters: "
-            f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
-            f"Krippendorff's alpha (interval, squared differences): {krippendorff}.",
-        ]
-        if self.words:
-            headers = ("word", *(rater.name for rater in self.raters))
-            rows = [(word, *counts) for word, counts in self.words.items()]
-            sentences = [
-                f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
-                f" {krippendorff}.",
-            ]
-        about = (
-            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are"
-            f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
-        )
-        if self.n_clusters == self.n_items:
-            about = (
-                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, each a"
-                f" cluster of its own, which count as independent, and wider where these are few"
-                f" ({OF_FEW}); --cluster COLUMN draws whole films."
-            )
-        sentences.append(about)
-        if self.n_incomplete:
-            sentences.append(
-                f"{self.n_incomplete} items that not all raters have rated are left out."
-            )
-        title = f"Reliability: {self.source}"
-        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
-
-
 def audit_reliability(
     source: TextSource | Manifest,
     *,
@@ -132,7 +61,7 @@ def audit_reliability(
     column: str | None = None,
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
-) -> ReliabilityAudit:
+) -> Audit:
     """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha."""
     names = column_names(raters)
     if column is None and not names:
@@ -343,12 +272,13 @@ def reliability_of(
     *,
     source: str = "rows",
     n_incomplete: int = 0,
-) -> ReliabilityAudit:
+) -> Audit:
     """Return the alphas of a table of numbers or words, a row for each item, a column a rater."""
     from obygaze_models.evaluation.bootstrap import resample
 
     table = np.asarray(ratings)
-    raters = tuple(map(Rater, names))
+    means: list[Any] = [None] * len(names)
+    deviations: list[Any] = [None] * len(names)
     words: dict[str, tuple[int, ...]] = {}
     numbers: Floats | None = None
     if table.dtype.kind == "U":
@@ -357,13 +287,16 @@ def reliability_of(
         vectors = np.eye(len(distinct))[places.reshape(table.shape)]
         counts = vectors.sum(axis=0).T.astype(int).tolist()
         words = dict(zip(distinct.tolist(), map(tuple, counts), strict=True))
+        headers = ("word", *names)
+        rows = [(word, *of_word) for word, of_word in words.items()]
     else:
         means = table.mean(axis=0).tolist()
         deviations = table.std(axis=0, ddof=1).tolist()
-        raters = tuple(map(Rater, names, means, deviations))
         # No alpha changes; sums of squares keep their digits.
         numbers = table - table.mean()
         vectors = numbers[:, :, None]
+        headers = ("rater", "mean", "sd")
+        rows = [*zip(names, means, deviations, strict=True)]
     # By their answers: the draws depend neither on the names of films nor on the order of rows.
     answers_of: dict[str, list[list[object]]] = {}
     for cluster, answers in zip(clusters, table.tolist(), strict=True):
@@ -373,32 +306,70 @@ def reliability_of(
     codes = np.array([places_of_clusters[cluster] for cluster in clusters])
 
     def alphas(weights: Floats) -> dict[str, Floats]:
-        values = {"krippendorff": _krippendorff(vectors, weights)}
+        values = {}
         if numbers is not None:
             values["cronbach"] = _cronbach(numbers, weights)
-        return values
+        return {**values, "krippendorff": _krippendorff(vectors, weights)}
 
     def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
         return alphas(weights[:, codes])
 
-    point = alphas(np.ones((1, len(table))))
     intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
-    alpha_of = {name: _finite(values[0]) for name, values in point.items()}
-    interval_of: dict[str, IntervalEnds] = {}
-    for name, interval in intervals.items():
+    kind = "interval, squared differences" if numbers is not None else "nominal"
+    of_raters = f"of {len(names)} raters"
+    named = {
+        "cronbach": f"Cronbach's alpha {of_raters}",
+        "krippendorff": f"Krippendorff's alpha ({kind}) {of_raters}",
+    }
+    values: dict[str, Any] = {"cronbach": None, "cronbach_interval": [None, None]}
+    sentences = []
+    points = []
+    for name, value in alphas(np.ones((1, len(table)))).items():
+        alpha = _finite(value[0])
+        interval = intervals[name]
         # Alpha is at most 1.
-        interval_of[name] = [_finite(interval.low), _finite(min(interval.high, 1))]
-    return ReliabilityAudit(
-        source=source,
-        n_items=len(table),
-        n_incomplete=n_incomplete,
-        n_clusters=len(in_order),
-        cronbach=alpha_of.get("cronbach"),
-        cronbach_interval=interval_of.get("cronbach", [None, None]),
-        krippendorff=alpha_of["krippendorff"],
-        krippendorff_interval=interval_of["krippendorff"],
-        raters=raters,
-        words=words,
+        ends = [_finite(interval.low), _finite(min(interval.high, 1))]
+        values |= {name: alpha, f"{name}_interval": ends}
+        sentences.append(f"{named[name]}: {_alpha_text(alpha, ends)}.")
+        points.append(Point(named[name], alpha, ends))
+    limits = [_about_intervals(len(table), len(in_order))]
+    if n_incomplete:
+        limits.append(
+            f"{n_incomplete} items that not all raters have rated are left out."
+        )
+    title = f"Reliability: {source}"
+    about_raters = zip(names, means, deviations, strict=True)
+    return Audit(
+        title=title,
+        headers=headers,
+        rows=rows,
+        answers=sentences,
+        limits=limits,
+        values={
+            **values,
+            "source": source,
+            "n_items": len(table),
+            "n_incomplete": n_incomplete,
+            "n_clusters": len(in_order),
+            "raters": [
+                {"name": n, "mean": mean, "sd": sd} for n, mean, sd in about_raters
+            ],
+            "words": words,
+        },
+        figure=Plot(title, points, "alpha, with 95 % over clusters"),
+    )
+
+
+def _about_intervals(n_items: int, n_clusters: int) -> str:
+    if n_clusters < n_items:
+        return (
+            f"{n_items} items in {count(n_clusters, 'cluster')}; intervals (95 %) are"
+            f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
+        )
+    return (
+        f"{n_items} items; intervals (95 %) are bootstrapped over items, each a cluster of its own,"
+        f" which count as independent, and wider where these are few ({OF_FEW}); --cluster COLUMN"
+        " draws whole films."
     )
 
 

@@ -6,7 +6,7 @@ of the films may make the interval narrower; they never replace marks.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
+from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.films.agreement import NULLS, agreement, pairs_of
 from obygaze.films.labels import labels_of, project_tables
 from obygaze.films.marks import table_of_marks
@@ -62,11 +62,6 @@ from obygaze_models.zoo.seen import IN_SAMPLE
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
 MAY_HAVE_TRAINED = (IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
-PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
-FIGURE_CAPTION = (
-    "Each dot is the share of the clips, each line its interval of 95 % over films; to the right,"
-    " how many clips were marked, in how many films."
-)
 LEAST_FILMS = 2
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
@@ -74,207 +69,9 @@ WHY_NOT_COUNT = (
 )
 
 
-@dataclass(frozen=True)
-class GroupShare:
-    """The share of the clips of a group of films, with its interval of 95 % over films.
-
-    `n_clips` is the number of all clips of the films with marks. `width_of_marks` is the width of
-    the interval without predictions; None where there are no predictions.
-    """
-
-    group: str
-    n_films: int
-    n_clips: int
-    n_marked: int
-    share: float
-    low: float | None
-    high: float | None
-    width_of_marks: float | None = None
-
-
-@dataclass(frozen=True)
-class GroupDifference:
-    """The difference of the shares of two groups; its p exchanges whole films.
-
-    `p_holm` is corrected over all pairs. Films that are in both groups are left out.
-    """
-
-    groups: tuple[str, str]
-    difference: float
-    p: float
-    p_holm: float
-    method: str
-    n_in_both: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ShareAudit(ReportedAudit):
-    """The share of the clips of films for which an expression holds.
-
-    `explained` is the share of the variance within films that predictions explain, None without
-    predictions; they are used if it is above 0. `agreement` is None unless several annotators
-    marked the same clips.
-    """
-
-    source: str
-    of: str
-    shares: tuple[GroupShare, ...]
-    differences: tuple[GroupDifference, ...]
-    explained: float | None
-    agreement: Mapping[str, Any] | None
-    n_drawn: int
-    n_withdrawn: int
-    n_disputed: int
-    films_without_marks: tuple[str, ...]
-    films_without_group: tuple[str, ...]
-    n_without_score: int
-    warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every number as one JSON document."""
-        document = asdict(self)
-        document["answer"] = self.answer
-        return document
-
-    @property
-    def answer(self) -> str:
-        """The share of all films in one sentence."""
-        whole = self.shares[0]
-        return (
-            f"In films such as these {whole.n_films}, {self.of} holds for"
-            f" {_with_interval(whole)} of the clips."
-        )
-
-    def finding(self) -> Finding:
-        """Return a row for each group, and sentences with the answer and what limits it."""
-        headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-        has_predictions = self.explained is not None
-        if has_predictions:
-            headers += ["width", "width without predictions"]
-        rows = []
-        for share in self.shares:
-            row: list[object] = [share.group, share.n_films, share.n_clips]
-            row += [share.n_marked, share.share, share.low, share.high]
-            if has_predictions:
-                row += [_width(share), share.width_of_marks]
-            rows.append(tuple(row))
-        title = f"How much: {self.of} in {self.source}"
-        sentences = (self.answer, *self._differences(), *self.limits)
-        return Finding(title, tuple(headers), tuple(rows), sentences)
-
-    def plot(self) -> Plot:
-        """Return the share of each group with its interval."""
-        points = []
-        for share in self.shares:
-            note = f"{share.n_marked} marks, {count(share.n_films, 'film')}"
-            points.append(
-                Point(share.group, share.share, (share.low, share.high), note)
-            )
-        return Plot(f"{self.of} in {self.source}", points, "share of the clips")
-
-    def page(self) -> str:
-        """Return the page as HTML."""
-        from obygaze_models.report.figures import Figure
-        from obygaze_models.report.page import render_template
-        from obygaze_models.report.tables import ResultTable
-
-        finding = self.finding()
-        rows = []
-        for share in self.shares:
-            numbers = (share.n_films, share.n_clips, share.n_marked)
-            rows.append((share.group, *numbers, _with_interval(share)))
-        table = ResultTable("shares", "Numbers", PAGE_HEADERS, rows)
-        # Whoever gets the page did not see what the command warned of.
-        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
-        plot = self.plot()
-        with drawing(plot) as figure:
-            shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
-            return render_template(
-                "finding.html",
-                title=finding.title,
-                answer=self.answer,
-                sentences=tuple(self._differences()),
-                limits=(*self.limits, *warned),
-                figure=shown,
-                table=table,
-            )
-
-    def _differences(self) -> Iterator[str]:
-        """Yield a sentence for each pair of groups; of many, for those that differ."""
-        shown: Sequence[GroupDifference] = self.differences
-        n_pairs = len(shown)
-        if n_pairs > MANY:
-            shown = [pair for pair in shown if pair.p_holm < ALPHA]
-            yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
-        for pair in shown:
-            verdict = "differ" if pair.p_holm < ALPHA else "are not shown to differ"
-            corrected = " after Holm's correction" if n_pairs > 1 else ""
-            first, second = pair.groups
-            left_out = ""
-            if pair.n_in_both:
-                left_out = f" {count(pair.n_in_both, 'film')} in both left out."
-            yield (
-                f"{first} and {second} {verdict}: {pair.difference:+.3f},"
-                f" {p_equals(pair.p_holm)}{corrected}, exchanging whole films.{left_out}"
-            )
-
-    @property
-    def limits(self) -> Iterator[str]:
-        """What the answer is about, and what is missing."""
-        whole = self.shares[0]
-        of_draw = ""
-        if whole.n_marked < whole.n_clips:
-            of_draw = " and on the clips that were drawn"
-        yield (
-            f"The interval says how the share depends on the films that were at hand{of_draw};"
-            " other kinds of films can differ more. Long films count for more, as they have more"
-            " clips."
-        )
-        if self.explained is not None:
-            width = _number(_width(whole))
-            if self.explained > 0:
-                yield (
-                    f"The predictions explain {100 * self.explained:.0f} % of the variance within"
-                    f" films: with them, the interval is {width} wide, without them"
-                    f" {_number(whole.width_of_marks)}."
-                )
-            else:
-                yield (
-                    "The predictions explain nothing within films and are not used: the interval"
-                    f" is {width} wide."
-                )
-        if self.agreement is not None:
-            values = self.agreement["gamma"]
-            gammas = ", ".join(f"{_number(values[null])} ({null})" for null in NULLS)
-            yield (
-                f"Where several annotators marked a clip, the highest level counts. They agree by"
-                f" gamma {gammas}, in the mean of {count(self.agreement['films'], 'film')}."
-            )
-        n_missing = self.n_drawn - self.n_withdrawn - self.n_disputed - whole.n_marked
-        if n_missing:
-            yield (
-                f"{n_missing} of {self.n_drawn} drawn clips have no mark: the share is right if"
-                " they were not left out for what they show."
-            )
-        if self.films_without_marks:
-            yield (
-                f"No mark in {count(len(self.films_without_marks), 'film')}"
-                f" ({few(self.films_without_marks, 5)}): the share is that of the others."
-            )
-        if self.n_disputed:
-            yield f"Left out, because annotators differ: {count(self.n_disputed, 'clip')}."
-        if self.n_withdrawn:
-            yield f"Left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}."
-        if self.films_without_group:
-            yield (
-                f"In no group: {count(len(self.films_without_group), 'film')}"
-                f" ({few(self.films_without_group, 5)})."
-            )
-        if self.n_without_score:
-            yield (
-                f"{count(self.n_without_score, 'clip')} without a score: they count as the mean of"
-                " their film, which only makes the predictions less useful."
-            )
+CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
+# The share of a group of films, or the difference of two groups, by the names of JSON.
+Record = dict[str, Any]
 
 
 def audit_share(
@@ -285,7 +82,7 @@ def audit_share(
     predictions: PathLike | None = None,
     by: str | None = None,
     workspace: PathLike | None = None,
-) -> ShareAudit:
+) -> Audit:
     """Estimate in how many clips of films something is, from clips drawn by plan and marked."""
     here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
@@ -330,27 +127,158 @@ def audit_share(
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
         shares.append(_group_share(group, films, slopes, in_group, has_scores))
-    return ShareAudit(
-        source=drawn.name,
-        of=of,
-        shares=tuple(shares),
-        differences=tuple(_differences_of(groups, films, slopes)),
-        explained=explained,
-        agreement=measured,
-        n_drawn=sum(film.n_drawn for film in plan.values()),
-        n_withdrawn=len(drawn) - len(kept),
-        n_disputed=len(marked) - len(decided),
-        films_without_marks=tuple(
+    differences = _differences_of(groups, films, slopes)
+    whole = shares[0]
+    answer = (
+        f"In films such as these {whole['n_films']}, {of} holds for"
+        f" {_with_interval(whole)} of the clips."
+    )
+    warnings = (*warnings, *marked.unknown_values(expression))
+    # What is missing, and is said: by its name in JSON.
+    missing: dict[str, Any] = {
+        "n_drawn": sum(film.n_drawn for film in plan.values()),
+        "n_withdrawn": len(drawn) - len(kept),
+        "n_disputed": len(marked) - len(decided),
+        "films_without_marks": [
             film for film in drawn.films if film not in films_with_marks
-        ),
-        films_without_group=tuple(
+        ],
+        "films_without_group": [
             film
             for film in films_with_marks
             if by is not None and not group_of_film[film]
+        ],
+        "n_without_score": 0 if scores is None else scores.n_missing,
+    }
+    headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
+    rows = [record_cells(share, CELLS) for share in shares]
+    if scores is not None:
+        headers += ["width", "width without predictions"]
+        rows = [
+            (*row, _width(share), share["width_of_marks"])
+            for row, share in zip(rows, shares, strict=True)
+        ]
+    points = []
+    for share in shares:
+        note = f"{share['n_marked']} marks, {count(share['n_films'], 'film')}"
+        ends = (share["low"], share["high"])
+        points.append(Point(share["group"], share["share"], ends, note))
+    return Audit(
+        title=f"How much: {of} in {drawn.name}",
+        headers=headers,
+        rows=rows,
+        answers=[answer, *_sentences(differences)],
+        limits=[
+            *_limits_of_interval(whole, explained, measured),
+            *_limits_of_marks(whole["n_marked"], **missing),
+        ],
+        values={
+            "source": drawn.name,
+            "of": of,
+            "answer": answer,
+            "shares": shares,
+            "differences": differences,
+            "explained": explained,
+            "agreement": measured,
+            **missing,
+            "warnings": warnings,
+        },
+        figure=Plot(
+            f"{of} in {drawn.name}", points, "share of the clips, with 95 % over films"
         ),
-        n_without_score=0 if scores is None else scores.n_missing,
-        warnings=(*warnings, *marked.unknown_values(expression)),
+        warnings=warnings,
     )
+
+
+def _sentences(differences: Sequence[Record]) -> Iterator[str]:
+    """Yield a sentence for each pair of groups; of many, for those that differ."""
+    shown = differences
+    n_pairs = len(differences)
+    if n_pairs > MANY:
+        shown = [pair for pair in differences if pair["p_holm"] < ALPHA]
+        yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
+    corrected = " after Holm's correction" if n_pairs > 1 else ""
+    for pair in shown:
+        verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
+        first, second = pair["groups"]
+        left_out = ""
+        if pair["n_in_both"]:
+            left_out = f" {count(pair['n_in_both'], 'film')} in both left out."
+        yield (
+            f"{first} and {second} {verdict}: {pair['difference']:+.3f},"
+            f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
+        )
+
+
+def _limits_of_interval(
+    whole: Record, explained: float | None, measured: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Yield what the interval is about, and what made it."""
+    of_draw = ""
+    if whole["n_marked"] < whole["n_clips"]:
+        of_draw = " and on the clips that were drawn"
+    yield (
+        f"The interval says how the share depends on the films that were at hand{of_draw};"
+        " other kinds of films can differ more. Long films count for more, as they have more"
+        " clips."
+    )
+    width = _number(_width(whole))
+    if explained is not None and explained > 0:
+        yield (
+            f"The predictions explain {100 * explained:.0f} % of the variance within"
+            f" films: with them, the interval is {width} wide, without them"
+            f" {_number(whole['width_of_marks'])}."
+        )
+    elif explained is not None:
+        yield (
+            "The predictions explain nothing within films and are not used: the interval"
+            f" is {width} wide."
+        )
+    if measured is not None:
+        gammas = ", ".join(
+            f"{_number(measured['gamma'][null])} ({null})" for null in NULLS
+        )
+        yield (
+            f"Where several annotators marked a clip, the highest level counts. They agree by"
+            f" gamma {gammas}, in the mean of {count(measured['films'], 'film')}."
+        )
+
+
+def _limits_of_marks(
+    n_marked: int,
+    *,
+    n_drawn: int,
+    n_withdrawn: int,
+    n_disputed: int,
+    films_without_marks: Sequence[str],
+    films_without_group: Sequence[str],
+    n_without_score: int,
+) -> Iterator[str]:
+    """Yield what is missing."""
+    n_missing = n_drawn - n_withdrawn - n_disputed - n_marked
+    if n_missing:
+        yield (
+            f"{n_missing} of {n_drawn} drawn clips have no mark: the share is right if"
+            " they were not left out for what they show."
+        )
+    if films_without_marks:
+        yield (
+            f"No mark in {count(len(films_without_marks), 'film')}"
+            f" ({few(films_without_marks, 5)}): the share is that of the others."
+        )
+    if n_disputed:
+        yield f"Left out, because annotators differ: {count(n_disputed, 'clip')}."
+    if n_withdrawn:
+        yield f"Left out, because they were withdrawn: {count(n_withdrawn, 'clip')}."
+    if films_without_group:
+        yield (
+            f"In no group: {count(len(films_without_group), 'film')}"
+            f" ({few(films_without_group, 5)})."
+        )
+    if n_without_score:
+        yield (
+            f"{count(n_without_score, 'clip')} without a score: they count as the mean of"
+            " their film, which only makes the predictions less useful."
+        )
 
 
 def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
@@ -552,31 +480,39 @@ def _group_share(
     slopes: NDArray[np.float64],
     in_group: NDArray[np.intp],
     has_scores: bool,
-) -> GroupShare:
-    """Return the share of the clips of a group of films."""
+) -> Record:
+    """Return the share of the clips of a group of films, with its interval of 95 % over films.
+
+    The clips are all of the films with marks. `width_of_marks` is the width of the interval without
+    predictions; None where there are no predictions.
+    """
     of_group = films.some(in_group)
     share = share_of(of_group, slopes[in_group])
     by_marks = share_of(of_group)
-    return GroupShare(
-        group=group,
-        n_films=len(in_group),
-        n_clips=int(of_group.sizes.sum()),
-        n_marked=int(of_group.n_marked.sum()),
-        share=float(share.value),
-        low=_known(share.low),
-        high=_known(share.high),
-        width_of_marks=_known(by_marks.width) if has_scores else None,
-    )
+    return {
+        "group": group,
+        "n_films": len(in_group),
+        "n_clips": int(of_group.sizes.sum()),
+        "n_marked": int(of_group.n_marked.sum()),
+        "share": float(share.value),
+        "low": _known(share.low),
+        "high": _known(share.high),
+        "width_of_marks": _known(by_marks.width) if has_scores else None,
+    }
 
 
 def _differences_of(
     groups: Mapping[str, NDArray[np.intp]],
     films: MarkedFilms,
     slopes: NDArray[np.float64],
-) -> list[GroupDifference]:
-    """Return the differences of all pairs of groups that have two films of their own, with p."""
+) -> list[Record]:
+    """Return the differences of all pairs of groups that have two films of their own, with p.
+
+    Films that are in both groups are left out. p exchanges whole films; `p_holm` is corrected over
+    all pairs.
+    """
     values = films.shares + slopes * films.ahead
-    tested = []
+    tested: list[Record] = []
     for names in combinations(groups, 2):
         first, second = (groups[name] for name in names)
         in_both = np.intersect1d(first, second)
@@ -594,17 +530,20 @@ def _differences_of(
             np.average(values[part], weights=films.sizes[part])
             for part in (first, second)
         ]
-        difference = float(shares[0] - shares[1])
-        pair = GroupDifference(
-            names, difference, p_value.two_sided, 1.0, p_value.method, len(in_both)
+        tested.append(
+            {
+                "groups": names,
+                "difference": float(shares[0] - shares[1]),
+                "p": p_value.two_sided,
+                "method": p_value.method,
+                "n_in_both": len(in_both),
+            }
         )
-        tested.append(pair)
     if not tested:
         return []
-    corrected = holm([pair.p for pair in tested])
+    corrected = holm([pair["p"] for pair in tested])
     return [
-        replace(pair, p_holm=float(p))
-        for pair, p in zip(tested, corrected, strict=True)
+        {**pair, "p_holm": float(p)} for pair, p in zip(tested, corrected, strict=True)
     ]
 
 
@@ -612,17 +551,15 @@ def _known(value: NDArray[np.float64]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _width(share: GroupShare) -> float | None:
-    if share.low is None or share.high is None:
-        return None
-    return share.high - share.low
+def _width(share: Record) -> float | None:
+    return None if share["low"] is None else float(share["high"] - share["low"])
 
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(share: GroupShare) -> str:
-    if share.low is None:
-        return f"{share.share:.3f} (no interval of one film)"
-    return f"{share.share:.3f} [{share.low:.3f}, {share.high:.3f}]"
+def _with_interval(share: Record) -> str:
+    if share["low"] is None:
+        return f"{share['share']:.3f} (no interval of one film)"
+    return f"{share['share']:.3f} [{share['low']:.3f}, {share['high']:.3f}]"

@@ -50,10 +50,9 @@ def test_each_clip_is_one_to_agreement() -> None:
 def test_each_clip_is_one_to_audits() -> None:
     audit = audit_annotations(MANIFEST, x="level == S", y="level == EN")
     n_of_level = N_CLIPS * len(FILMS) // 2
-    (look,) = audit.tests
-    assert (len(look.s_x), len(look.s_y)) == (n_of_level, n_of_level)
-    of_levels = audit_levels(MANIFEST).annotators[0].levels
-    assert sum(level.n_clips for level in of_levels) == n_of_level
+    assert (audit["n_x"], audit["n_y"]) == (n_of_level, n_of_level)
+    of_levels = audit_levels(MANIFEST)["annotators"][0]["levels"]
+    assert sum(level["n_clips"] for level in of_levels) == n_of_level
 
 
 def test_each_clip_is_one_to_project(tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_scores_of_clips_one_picture_later_are_refused_by_share(
     scores.write_text("\n".join(lines), "utf-8")
     if not moved:
         found = audit_share("drawn", predictions=scores, workspace=tmp_path)
-        assert found.shares[0].n_marked == len(drawn)
+        assert found["shares"][0]["n_marked"] == len(drawn)
         return
     with pytest.raises(Mismatch, match="24 clips of the predictions are not what"):
         audit_share("drawn", predictions=scores, workspace=tmp_path)

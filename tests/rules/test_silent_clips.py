@@ -78,10 +78,10 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
     x = [first, others[0]]
     found = audit_eat(whole, x=x, y=[*others[1:], *silent], text=texts)
     expected = audit_eat(part, x=x, y=others[1:], text=texts)
-    assert found.n_silent == len(silent)
+    assert found["n_silent"] == len(silent)
     about = {"source": "part", "n_silent": 0}
     assert {**found.to_json(), **about} == expected.to_json()
-    sentences = " ".join(found.finding().sentences)
+    sentences = " ".join(found.limits)
     assert ("in which nothing is said" in sentences) == bool(silent)
     if silent:
         with pytest.raises(FixInput, match="nothing is said in any clip of the group"):

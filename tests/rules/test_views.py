@@ -160,7 +160,8 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
     rated = [level for level in of_clips if level in LEVELS[1:]]
     if rated:
         audit = audit_levels(manifest, view=view)
-        n_of = {level.level: level.n_clips for level in audit.annotators[0].levels}
+        levels = audit["annotators"][0]["levels"]
+        n_of = {level["level"]: level["n_clips"] for level in levels}
         assert n_of == {level: rated.count(level) for level in LEVELS[1:]}
         assert f"{used} view" in str(audit)
         assert ("without a level:" in str(audit)) == ("" in of_clips)
@@ -242,9 +243,9 @@ def test_agreement_is_of_what_was_marked_whether_it_can_be_seen_or_not(
     for column, expected in expected_of.items():
         with suppress(FixInput, FixUsage):  # all gave one answer
             audit = audit_reliability(manifest, column=column)
-            counted = {word: n for word, (n, _) in audit.words.items()}
+            counted = {word: n for word, (n, _) in audit["words"].items()}
             assert counted == expected
-            assert "view" not in audit.source
+            assert "view" not in audit["source"]
 
 
 @settings(

@@ -356,7 +356,7 @@ def _read_sample(files: Tree, folder: Path) -> None:
 
     def audit(**more: object) -> None:
         made = audit_share(place / "d.toml", workspace=place, **more)
-        _ = str(made), made.to_json(), made.answer
+        _ = str(made), made.to_json(), made["answer"]
 
     def draw() -> None:
         sample_clips(place / "w.toml", 2, "drawn", workspace=place)

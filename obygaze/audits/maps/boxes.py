@@ -36,16 +36,10 @@ ON_PADDING = "with boxes only on frames after its end"
 
 @dataclass(frozen=True)
 class SharesInBoxes:
-    """For each clip with maps and a box, the shares of its maps in its boxes.
-
-    `shares` and `peaks` are [direction, clip]; `area` is that of the boxes of each clip.
-    """
+    """For each clip with maps and a box, the shares [direction, clip] of its maps in its boxes."""
 
     clip_ids: tuple[str, ...]
-    films: NDArray[np.str_]
     shares: Floats
-    peaks: Floats
-    area: Floats
     left_out: Mapping[str, str]
 
 
@@ -61,29 +55,17 @@ def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
     left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
     real = real_steps(store, maps_of_clips.rows)
     clip_ids = []
-    rows = []
-    measured = []
-    area = []
+    shares = []
     for row, clip in enumerate(maps_of_clips.clip_ids.tolist()):
         cover = covered[clip][real[row]]
         if not cover.any():
             left_out[clip] = ON_PADDING
             continue
         clip_ids.append(clip)
-        rows.append(maps_of_clips.rows[row])
-        measured.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
-        area.append(cover[cover.any(axis=(1, 2))].mean())
+        shares.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
     if not clip_ids:
         raise FixInput("no clip with a box has maps", where=str(boxes))
-    shares, peaks = (np.stack(part, axis=1) for part in zip(*measured, strict=True))
-    return SharesInBoxes(
-        clip_ids=tuple(clip_ids),
-        films=store.movie_ids_of(np.array(rows)),
-        shares=shares,
-        peaks=peaks,
-        area=np.array(area),
-        left_out=left_out,
-    )
+    return SharesInBoxes(tuple(clip_ids), np.stack(shares, axis=1), left_out)
 
 
 def notes_on(left_out: Mapping[str, str]) -> list[str]:
@@ -97,11 +79,10 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
     ]
 
 
-def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return for each direction the share of its map in the boxes, and the share of its peaks.
+def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
+    """Return for each direction the share of its map in the boxes.
 
-    Only frames with a box count. A map that is nowhere above its mean has the share of the area, as
-    has the peak of a frame on which all places are equal.
+    Only frames with a box count. A map that is nowhere above its mean has the share of the area.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
@@ -114,11 +95,7 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats
     total = seen.sum(axis=(1, 2, 3))
     within = (seen * weights).sum(axis=(1, 2, 3))
     share = np.where(total > 0, within / np.where(total > 0, total, 1), weights.mean())
-    frames = wide[:, steps].reshape(len(wide), len(weights), -1)
-    is_peak = frames == frames.max(axis=2, keepdims=True)
-    weights_of_frames = weights.reshape(len(weights), -1)
-    hits = (is_peak * weights_of_frames).sum(axis=2) / is_peak.sum(axis=2)
-    return share, np.asarray(hits.mean(axis=1))
+    return np.asarray(share)
 
 
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:

@@ -10,9 +10,9 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
-    from obygaze.audits.maps.conditions import ConditionAudit
     from obygaze.audits.maps.drawing import MapSheets
     from obygaze.audits.maps.stores import WrittenMaps
+    from obygaze.audits.result import Audit
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
 
@@ -50,10 +50,8 @@ def compare_conditions(
     conditions: PathLike,
     *,
     boxes: PathLike | None = None,
-    figure: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    force: bool = False,
     workspace: PathLike | None = None,
-) -> ConditionAudit:
+) -> Audit:
     """Compare the maps of two conditions: mean maps, and what lies in boxes.
 
     CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
@@ -63,11 +61,8 @@ def compare_conditions(
     Args:
         maps: A store of maps.
         conditions: The conditions of the clips.
-        boxes: The boxes, a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the
-            model sees) and perhaps frame, a number from 0; without it, a box is on all frames.
-        figure: Draw both mean maps and their difference as PATH.svg and PATH.png; a PATH with .svg,
-            .png or .pdf is one file.
-        force: Replace the output if it exists.
+        boxes: A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees)
+            and perhaps frame, a number from 0. A box without a frame is on all frames.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -9,9 +9,9 @@ import pytest
 from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
-from obygaze.audits.maps.boxes import clip_shares, read_boxes
+from obygaze.audits.maps.boxes import clip_shares, read_boxes, shares_in_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
-from obygaze.audits.maps.stores import write_maps
+from obygaze.audits.maps.stores import N_RANDOM, map_names, write_maps
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import open_store
 
@@ -26,11 +26,10 @@ def test_shares_by_hand() -> None:
     maps[0, 1] = [[0, 4], [0, 0]]
     inside = np.zeros((2, 2, 2), dtype=bool)
     inside[0, 0, 0] = inside[1, 1, 0] = True
-    share, peaks = clip_shares(maps, inside)
+    share = clip_shares(maps, inside)
     assert share.tolist() == [0.5, 0.25]  # a flat map has the share of the area
-    assert peaks.tolist() == [0.5, 0.25]
-    share, peaks = clip_shares(maps, inside & (np.arange(2) == 0)[:, None, None])
-    assert (share[0], peaks[0]) == (1.0, 1.0)  # only frames with a box count
+    share = clip_shares(maps, inside & (np.arange(2) == 0)[:, None, None])
+    assert share[0] == 1.0  # only frames with a box count
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +45,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
                 lines.append(",".join(map(str, (clip.clip_id, frame, *box))))
     (folder / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
     return folder / "maps", folder / "boxes.csv"
+
+
+def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> None:
+    maps, boxes = made
+    store = open_store(maps)
+    names = map_names(store)
+    shares = shares_in_boxes(store, boxes).shares.mean(axis=1)
+    own, other = shares[names.index(VISUAL[0])], shares[names.index(VISUAL[1])]
+    assert own > 1.5 * shares[-N_RANDOM:].mean()
+    assert own > 3 * other
 
 
 def test_boxes_of_another_film_are_refused(

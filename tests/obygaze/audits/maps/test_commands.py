@@ -144,7 +144,7 @@ def test_another_configuration_is_refused(world: tuple[Path, list[Any]]) -> None
     assert (done.code, "not those of the store" in done.stderr) == (5, True)
 
 
-def test_concepts_of_all_clips(tmp_path: Path) -> None:
+def test_concepts(tmp_path: Path) -> None:
     manifest = films(4, 30)
     write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
     token_store(tmp_path / "stores" / "tokens", manifest, VISUAL[:10])
@@ -199,3 +199,4 @@ def test_python_makes_what_the_commands_make(
     manifest = films(4, 20)
     tokens = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
     og.write_concept_maps(tmp_path / "maps", tokens, manifest)
+    assert map_names(og.open_store(tmp_path / "maps"))[0] == VISUAL[0]
