@@ -609,17 +609,12 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have one recipe."""
     first = stores[0]
     for store in stores[1:]:
-        hint = "only stores of one recipe are merged: obygaze store info STORE"
-        if first.recipe.is_unknown and store.recipe.is_unknown:
-            hint = (
-                "if both were made in the same way, import both with the same --backbone"
-                " and --fact"
-            )
         first.recipe.require(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint=hint,
+            hint="only stores of one recipe are merged; imports that were made in the same way have"
+            " one with the same --backbone and --fact",
         )
 
 

@@ -579,4 +579,4 @@ def test_a_person_recognises_parts_of_one_title(here: Workspace) -> None:
         part = open_store(here.root / "stores" / name)
         title = f"unknown (npz):clip@{part.fingerprint[:8]}"
         assert f"are the array clip of {title} (fingerprint" in page
-        assert f"made from {name} of {title} ({part.seal})" in page
+        assert f"made from {name} ({part.seal})" in page
