@@ -411,7 +411,7 @@ def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -
     assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
     assert first.recipe.files == "the file f.npz"
     assert first.fingerprint != second.fingerprint
-    hint = "import both with the same --backbone and --fact"
+    hint = "have one with the same --backbone and --fact"
     with pytest.raises(Mismatch, match="have different recipes") as raised:
         merge([first, second], tmp_path / "both")
     assert hint in raised.value.hint
@@ -820,7 +820,7 @@ def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "f.npz", names=IDS, features=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as error:
         made(path, tmp_path / "s")
-    assert "; the file has features, names" in error.value.message
+    assert "; the file has names, features" in error.value.message
     assert "--array NAME=KEY --id-key KEY" in str(error.value.hint)
     store = made(path, tmp_path / "s", arrays={"clip": "features"}, id_key="names")
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
