@@ -57,7 +57,6 @@ from obygaze_features.store.layout import (
     N_WORDS,
     TIMES_OF_WINDOWS,
     Array,
-    default_array,
     with_companions,
 )
 from obygaze_features.store.making import (
@@ -122,13 +121,13 @@ class Changed:
     @classmethod
     def of(cls, written: Written, **more: Any) -> Self:
         """Return what was written, with its size."""
-        files = [path for path in written.path.rglob("*") if path.is_file()]
+        record = open_store(written.path).record
         return cls(
             path=written.path,
             seal=written.seal,
-            n_clips=len(open_store(written.path)),
-            n_files=len(files),
-            n_bytes=sum(path.stat().st_size for path in files),
+            n_clips=record.rows.total,
+            n_files=len(record.files),
+            n_bytes=record.n_bytes,
             warnings=written.warnings,
             **more,
         )
@@ -587,12 +586,6 @@ def merge(
     terms = _common_terms(opened, licence)
     clips, lost = _clips_of(opened)
     remarks += lost
-    default = default_array(arrays)
-    if {store.default_array for store in opened} != {default}:
-        remarks.append(
-            f"the stores have their arrays in different orders: {default} is the default array"
-            " of the new store"
-        )
     return _change(
         target,
         PickedRows(opened, _merged_rows(opened, clips, arrays)),
@@ -609,53 +602,33 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have one recipe."""
     first = stores[0]
     for store in stores[1:]:
-        hint = "only stores of one recipe are merged: obygaze store info STORE"
-        if first.recipe.is_unknown and store.recipe.is_unknown:
-            hint = (
-                "if both were made in the same way, import both with the same --backbone"
-                " and --fact"
-            )
         first.recipe.require(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint=hint,
+            hint="only stores of one recipe are merged; imports that were made in the same way have"
+            " one with the same --backbone and --fact",
         )
 
 
 def _require_equal_arrays(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have equal arrays, but for the rows of a file."""
     first = stores[0]
-    array_of_name = {array.name: array for array in first.record.arrays}
+    expected = list(map(_numbers_of, first.record.arrays))
     for store in stores[1:]:
-        if array_of_name.keys() != {array.name for array in store.record.arrays}:
+        if list(map(_numbers_of, store.record.arrays)) != expected:
             raise Mismatch(
-                f"the arrays are not those of {first.location}", where=store.location
+                f"the arrays are not those of {first.location}, of the same types and shapes and in"
+                " the same order",
+                where=store.location,
+                hint="obygaze store subset STORE --array A --array B -o NAME puts them in an order",
             )
-        for array in store.record.arrays:
-            if _numbers_of(array) != _numbers_of(array_of_name[array.name]):
-                raise Mismatch(
-                    f"the array {array.name} has another type or shape than in"
-                    f" {first.location}",
-                    where=store.location,
-                )
 
 
 def _common_arrays(stores: Sequence[Store]) -> list[Array]:
-    """Return the arrays of a merged store, which do not depend on the order of its sources.
-
-    Arrays that the stores have in different orders are sorted by their names; an array that is
-    the default of all of them stays first.
-    """
-    arrays = list(stores[0].record.arrays)
-    orders = set()
-    for store in stores:
-        orders.add(tuple(array.name for array in store.record.arrays))
-    if len(orders) > 1:
-        defaults = {store.default_array for store in stores}
-        arrays.sort(key=lambda array: ({array.name} != defaults, array.name))
+    """Return the arrays of a merged store."""
     common = []
-    for array in arrays:
+    for array in stores[0].record.arrays:
         # A file has at least one block of the filling of each store.
         file_rows = max(store.array(array.name).file_rows for store in stores)
         common.append(msgspec.structs.replace(array, file_rows=file_rows))
@@ -664,7 +637,7 @@ def _common_arrays(stores: Sequence[Store]) -> list[Array]:
 
 def _numbers_of(array: Array) -> tuple[object, ...]:
     """Return what must be equal where rows of an array are joined."""
-    return (array.dtype, array.shape, array.dims, array.chunk_rows)
+    return (array.name, array.dtype, array.shape, array.dims, array.chunk_rows)
 
 
 def _require_equal_kinds(stores: Sequence[Store]) -> None:

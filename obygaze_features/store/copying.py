@@ -5,7 +5,6 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 """
 
 import os
-import shlex
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -79,7 +78,7 @@ from obygaze_features.store.publishing import (
     published_files,
     require_names,
 )
-from obygaze_features.store.reading import Store, name_of, open_store
+from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import (
     FileMark,
     Tombstone,
@@ -406,13 +405,11 @@ def push(
     if licence or citation:
         _state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
-        words = ["obygaze", "store", "push", name_of(store), str(target)]
-        words += ["--publish"] if publish else []
-        for creator in creators:
-            words += ["--creator", creator]
-        hint = shlex.join([*words, "--licence", "CC-BY-4.0"])
-        hint += "" if publish else ", or with --no-licence"
-        require_licence(opened.terms, opened.location, hint)
+        require_licence(
+            opened.terms,
+            opened.location,
+            "--licence CC-BY-4.0, or, where it is not published, --no-licence",
+        )
     # Before anything is sent: later, another store may have taken its place here.
     here = Workspace.of(workspace)
     withdrawn = rows_withdrawn_elsewhere(opened, here, "in what was sent")

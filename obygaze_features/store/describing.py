@@ -2,15 +2,13 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from obygaze_features.core.console import count, human, listed, table
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.console import count, human, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
@@ -19,7 +17,6 @@ from obygaze_features.store.card import (
     maker_text,
     recipe_sentences,
 )
-from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_features.store.reading import (
     Store,
     StoreName,
@@ -31,7 +28,6 @@ from obygaze_features.store.rows import WITHDRAWN, words_of_status
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 SHOWN_ROWS = 20
-NO_TITLES: Mapping[str, str] = {}
 
 
 # --- One store ---
@@ -76,13 +72,8 @@ def facts_of_store(store: Store) -> dict[str, Any]:
     }
 
 
-def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
-    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal.
-
-    Args:
-        store: The store.
-        title_of_seal: The titles of stores that it may be made from, by their seals.
-    """
+def describe(store: Store) -> str:
+    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
@@ -104,7 +95,10 @@ def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
     last_lines += [
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store),
-        *_lines_of_origins(store, title_of_seal),
+        *(
+            f"made from {origin.place} ({origin.seal})"
+            for origin in store.record.origins
+        ),
         *history_of(store.record),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
@@ -139,36 +133,6 @@ def _maker_lines(store: Store) -> list[str]:
     return lines
 
 
-def _lines_of_origins(store: Store, title_of_seal: Mapping[str, str]) -> list[str]:
-    """Return of what rows were taken, with the title of each store that is known here."""
-    lines = []
-    for origin in store.record.origins:
-        title = title_of_seal.get(origin.seal, "")
-        of_title = f" of {title}" if title else ""
-        lines.append(f"made from {origin.place}{of_title} ({origin.seal})")
-    return lines
-
-
-def _titles_of_parts(store: Store, workspace: Workspace) -> dict[str, str]:
-    """Return which part of a joined store each store of a workspace is, by all of its seals."""
-    titles: dict[str, str] = {}
-    parts = joined_parts(store.recipe)
-    names = part_names(parts)
-    if not parts:
-        return titles
-    for name in workspace.names("stores"):
-        # A store that cannot be read is no part.
-        with suppress(ObygazeError, OSError):
-            other = open_store(workspace.folder("stores") / name)
-            seals = [other.seal, *other.record.replaces]
-            of_store = []
-            for part, title in zip(parts, names, strict=True):
-                if part.is_of(other.recipe):
-                    of_store.append(title)
-            titles.update(dict.fromkeys(seals, listed(of_store)))
-    return titles
-
-
 def _lines_of_absent(store: Store) -> list[str]:
     """Return the first clips without features, with their reasons."""
     reasons = store.status().reasons
@@ -194,14 +158,12 @@ class StorePage(Listing):
         store: The store.
         with_clips: Whether its clips were asked for.
         warnings: What other stores of the workspace list as withdrawn.
-        title_of_seal: The titles of its parts, by the seals of their stores.
     """
 
     name: str
     store: Store
     with_clips: bool = False
     warnings: Sequence[str] = ()
-    title_of_seal: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
@@ -214,7 +176,7 @@ class StorePage(Listing):
 
     def __str__(self) -> str:
         if not self.with_clips:
-            return describe(self.store, self.title_of_seal)
+            return describe(self.store)
         columns = self.table()
         return table(tuple(columns), zip(*columns.values(), strict=True))
 
@@ -241,5 +203,4 @@ def describe_store(
     opened = open_store(store, workspace=workspace)
     here = Workspace.of(workspace)
     warnings = rows_withdrawn_elsewhere(opened, here, "here")
-    titles = _titles_of_parts(opened, here)
-    return StorePage(name_of(store), opened, clips, warnings, titles)
+    return StorePage(name_of(store), opened, clips, warnings)

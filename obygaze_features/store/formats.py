@@ -16,7 +16,7 @@ from obygaze_features.core.files import (
     is_workbook,
     require_file,
 )
-from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.shell import shell_word
 
 _STORE = "obygaze_features.store"
 
@@ -174,18 +174,12 @@ def format_of_source(source: Path, name: str | None = None) -> Format:
         # A text file that is a zip file: the reader of tables says which kind.
         return format
     problem = "the ending of this name is that of no format"
-    hint = f"--as FORMAT, one of {', '.join(FORMATS)}"
     if begins_as:
-        words = ["obygaze", "store", "import", source]
-        if format_of_ending(source) not in begins_as:
-            words += ["--as", begins_as[0].name]
-        hint = shell_line([*words, "-o", "NAME"])
-    if format and begins_as:
-        problem = (
-            f"expected a file of the format {format.name}, and this begins as one of"
-            f" {begins_as[0].name}"
-        )
-    raise FixUsage(problem, where=str(source), hint=hint)
+        problem = f"the name or --as says another format than {begins_as[0].name}, as which the"
+        problem += " file begins"
+    raise FixUsage(
+        problem, where=str(source), hint=f"--as FORMAT, one of {', '.join(FORMATS)}"
+    )
 
 
 def _format_of_folder(folder: Path) -> Format:
