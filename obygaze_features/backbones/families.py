@@ -516,7 +516,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     WordsFamily("bert", "BertModel"),
     WordsFamily("roberta", "RobertaModel", unused_positions=2),
     _wave_family("wav2vec2", "Wav2Vec2Model"),
-    # Its attention depends on where the numbers of a piece lie in memory.
+    # At many lengths, a batch has other bits (docs/design/0004-recipes.md).
     _wave_family("wavlm", "WavLMModel", stacks=None),
     _wave_family("hubert", "HubertModel"),
     _sound_family(

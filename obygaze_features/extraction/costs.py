@@ -6,7 +6,6 @@ GPU waits for the rest of the time.
 
 import math
 import time
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -111,7 +110,7 @@ class Cost:
     """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
 
     `frames_of` are backbones whose pictures could be kept first. `warnings` are about the clips;
-    `decode_failure` is the commonest reason of those that failed.
+    `decode_failure` is why the first of them could not be decoded.
     """
 
     manifest: str
@@ -211,12 +210,11 @@ class Cost:
             line += f"; {self._cores_needed} cores would feed it"
         lines = [line]
         if self.waits and self.frames_of:
-            names = " ".join(
-                f"-b {shell_word(FRAMES + name)}" for name in self.frames_of
-            )
+            words = [f"-b {shell_word(FRAMES + name)}" for name in self.frames_of]
+            decoded = clock(self.core_s * n_clips / self.workers)
             lines.append(
                 f"or decode first, without {self.device}: obygaze extract run"
-                f" {shell_word(self.manifest)} {names} (about {clock(self.core_s * n_clips / self.workers)},"
+                f" {shell_word(self.manifest)} {' '.join(words)} (about {decoded},"
                 f" {human(self.frames_bytes)}); then {clock(self.gpu_s * n_clips)} on {self.device}"
             )
         return [*lines, f"{memory}, and {human(self.gpu_bytes)} of {self.device}"]
@@ -301,7 +299,7 @@ def _timed_clip(
     """Decode a clip as a run does, for all backbones, and return the seconds that it takes.
 
     It is one of the middle of its film, since films begin with black pictures. If none can be
-    decoded, return the commonest reason.
+    decoded, return the reason of the first.
     """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
@@ -310,29 +308,21 @@ def _timed_clip(
         if is_read or clip.video in files:
             rows_of_video.setdefault(clip.video, []).append(row)
     jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
-    reasons: Counter[str] = Counter()
+    failure = ""
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
         indexes = str(workspace.folder("indexes"))
         decoder = RowDecoder(
             plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
         )
-        chosen: RowJob | None = None
         for job in jobs[:_MOST_TRIED]:
             # The first time, the worker starts, and the index of the film is made.
             (decoded,) = decoder.rows([job])
-            if not decoded.reasons:
-                chosen = job
-                break
             if len(decoded.reasons) < len(views):
-                # Some views can be timed: a film without sound has pictures.
-                chosen = chosen or job
-            reasons.update(decoded.reasons)
-        if chosen is not None:
-            started = time.monotonic()
-            (decoded,) = decoder.rows([chosen])
-            return decoded, time.monotonic() - started, ""
-    commonest = [reason for reason, _ in reasons.most_common(1)]
-    return None, None, "".join(commonest)
+                started = time.monotonic()
+                (decoded,) = decoder.rows([job])
+                return decoded, time.monotonic() - started, ""
+            failure = failure or decoded.reasons[0]
+    return None, None, failure
 
 
 def _clip_of(store: StorePlan, decoded: Decoded | None) -> DecodedView:
@@ -401,7 +391,7 @@ def _memory_of(
     """Return about how many bytes a run takes of the host and of the GPU."""
     resources = Resources(device, n_workers)
     on_gpu = []
-    n_at_once = resources.compute_threads
+    n_at_once = usable_cores()
     host_bytes = _PROGRAM_BYTES + n_workers * _DECODER_BYTES
     for store in plan.stores:
         if device != "cpu" and store.backbone.card.family.needs_torch:
