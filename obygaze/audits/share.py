@@ -4,28 +4,30 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from fractions import Fraction
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.films.agreement import NULLS, agreement, pairs_of
+from obygaze.films.film_rates import FilmRates
 from obygaze.films.labels import project_tables, table_names, table_path
-from obygaze.films.mark_tables import concept_of
+from obygaze.films.mark_tables import concept_of, read_marks
 from obygaze.films.predictions import score_column
-from obygaze.films.projection import DEFAULT_THRESHOLD
+from obygaze.films.projection import DEFAULT_THRESHOLD, ClipSpan
 from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
     is_drawn,
     not_withdrawn,
     require_column,
-    require_times,
     values_of_films,
 )
 from obygaze.films.vocabulary import modalities_of
@@ -38,7 +40,13 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
+from obygaze_features.manifest.model import (
+    DIFFERS,
+    LEVELS,
+    Clip,
+    Manifest,
+    require_numbers,
+)
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -62,6 +70,7 @@ WHY_NOT_COUNT = (
 
 
 CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
+TIME_CELLS = ("time_share", "time_low", "time_high")
 # The share of a group of films, or the difference of two groups, by the names of JSON.
 Record = dict[str, Any]
 
@@ -82,7 +91,9 @@ def audit_share(
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=_way_to_share(drawn, of, _expression(of, drawn, marks, here)),
+            hint=f"obygaze manifest sample {shell_word(drawn.name)}"
+            f" -n {min(5 * len(drawn.films), len(drawn))} -o drawn, mark the drawn clips, then this"
+            " command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
@@ -90,9 +101,15 @@ def audit_share(
     marked = drawn.with_clips(kept)
     warnings: tuple[str, ...] = ()
     measured = None
+    spans: list[ClipSpan] = []
     if marks is not None:
-        marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
+        marked, warnings, measured, spans = _with_marks(
+            marked, marks, manifest, workspace
+        )
     expression = _expression(of, marked, marks, here)
+    unknown = marked.unknown_values(expression)
+    if unknown:
+        raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
     decided = marked.undisputed((*expression.compared, *expression.concepts))
     answers = dict.fromkeys(marked.clip_ids)
     answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})
@@ -109,23 +126,35 @@ def audit_share(
     scores = None
     if predictions is not None:
         scores = _read_scores(Path(predictions), marked, plan)
-    films = _marked_films(films_with_marks, marked, plan, answers, scores)
+    sizes = np.array([plan[film].n_clips for film in films_with_marks], np.float64)
+    films = _marked_films(films_with_marks, marked, sizes, answers, scores)
     explained = None if scores is None else float(explained_by_scores(films))
     slopes = (
         films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
     )
     groups = _groups(films_with_marks, group_of_film)
+    of_time = None
+    if marks is not None:
+        timed = _timed_marks(marks, marked, here)
+        lengths, held = _seconds(films_with_marks, marked, spans, timed, expression)
+        known = {clip: held[clip] for clip, said in answers.items() if said is not None}
+        of_time = _marked_films(
+            films_with_marks, marked, sizes * lengths, {**answers, **known}, None
+        )
     shares = []
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
-        shares.append(_group_share(group, films, slopes, in_group, has_scores))
+        share = _group_share(group, films, slopes, in_group, has_scores)
+        shares.append({**share, **_share_of_time(of_time, in_group)})
     differences = _differences_of(groups, films, slopes)
     whole = shares[0]
     answer = (
         f"In films such as these {whole['n_films']}, {of} holds for"
-        f" {_with_interval(whole)} of the clips."
+        f" {_with_interval(whole)} of the clips"
     )
-    warnings = (*warnings, *marked.unknown_values(expression))
+    if of_time is not None:
+        answer += f", and for {_with_interval(whole, 'time_')} of the time"
+    answer += "."
     # What is missing, and is said: by its name in JSON.
     missing: dict[str, Any] = {
         "n_drawn": sum(film.n_drawn for film in plan.values()),
@@ -142,7 +171,11 @@ def audit_share(
         "n_without_score": 0 if scores is None else scores.n_missing,
     }
     headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-    rows = [record_cells(share, CELLS) for share in shares]
+    cells: tuple[str, ...] = CELLS
+    if of_time is not None:
+        headers += ["share of time", "low of time", "high of time"]
+        cells += TIME_CELLS
+    rows = [record_cells(share, cells) for share in shares]
     if scores is not None:
         headers += ["width", "width without predictions"]
         rows = [
@@ -273,35 +306,13 @@ def _limits_of_marks(
         )
 
 
-def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
-    """Return what to type for clips that were not drawn: all may have been marked."""
-    name = shell_word(manifest.name)
-    holds = [expression.holds(clip.values) for clip in manifest]
-    without_interval = ""
-    if None not in holds and any(holds):
-        counted = f"obygaze manifest stats {name} --where {shell_word(of)}"
-        without_interval = f"; without an interval, {counted}"
-    try:
-        require_times(manifest.clips, manifest)
-    except FixInput as error:
-        return f"to be drawn, clips need times in their films: {error.hint}{without_interval}"
-    sample = f"obygaze manifest sample {name} -n"
-    if None in holds:
-        n_clips = min(5 * len(manifest.films), len(manifest))
-        return f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn"
-    return (
-        f"each clip has a value: {sample} {len(manifest)} -o drawn, then this command with drawn"
-        f"{without_interval}"
-    )
-
-
 def _with_marks(
     drawn: Manifest,
     marks: PathLike | Sequence[PathLike],
     manifest: PathLike,
     workspace: PathLike | None,
-) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None]:
-    """Return the clips with the labels of tables of marks alone, warnings, and the agreement."""
+) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None, list[ClipSpan]]:
+    """Return the clips with the labels of marks alone, warnings, the agreement, and the spans."""
     projected = project_tables(
         marks, manifest, None, None, DEFAULT_THRESHOLD, workspace
     )
@@ -311,20 +322,126 @@ def _with_marks(
         label = labels.get(clip.clip_id)
         level = label.level if label else ""
         marked_concepts = label.concepts if label else ()
-        concepts: dict[str, None] = {}
-        for name in marked_concepts:
-            # A table made by hand may have another name of a concept of the papers.
-            is_own = name in drawn.header.concepts
-            concepts[name if is_own else concept_of(name)] = None
+        concepts = _concepts_in(drawn, marked_concepts)
         # The marks take the place of what annotators said before.
         extra = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
-        clips.append(replace(clip, level=level, concepts=tuple(concepts), extra=extra))
+        clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
     # The projection is on all drawn clips, also on those that were withdrawn since.
     spans = [span for span in projected.spans if span.clip_id in drawn]
     pairs = pairs_of(projected.projection, spans)
     shared = [pair for pair in pairs if pair.n]
     measured = agreement(shared, permutations=0) if shared else None
-    return drawn.with_clips(clips), projected.warnings, measured
+    return drawn.with_clips(clips), projected.warnings, measured, spans
+
+
+def _concepts_in(manifest: Manifest, names: Sequence[str]) -> tuple[str, ...]:
+    """Return concepts as the manifest names them.
+
+    A table made by hand may have another name of a concept of the papers.
+    """
+    concepts = manifest.header.concepts
+    named = [name if name in concepts else concept_of(name) for name in names]
+    return tuple(dict.fromkeys(named))
+
+
+class TimedMark(NamedTuple):
+    """When something was marked, on the clock of the film, and what."""
+
+    start_s: Fraction
+    end_s: Fraction
+    level: str
+    concepts: tuple[str, ...]
+
+
+def _timed_marks(
+    marks: PathLike | Sequence[PathLike], marked: Manifest, workspace: Workspace
+) -> dict[str, list[TimedMark]]:
+    """Return the marks of each film in seconds, without those that say only what was watched."""
+    paths = [table_path(name, workspace) for name in table_names(marks)]
+    read = read_marks(paths, fps=FilmRates(None, workspace))
+    timed: dict[str, list[TimedMark]] = {}
+    for segment in read.segments:
+        if segment.level in LEVELS:
+            rate = read.rate_of(segment.movie_id)
+            times = (segment.start_frame / rate, (segment.end_frame + 1) / rate)
+            concepts = _concepts_in(marked, segment.concepts)
+            mark = TimedMark(*times, segment.level, concepts)
+            timed.setdefault(segment.movie_id, []).append(mark)
+    return timed
+
+
+def _seconds(
+    films: Sequence[str],
+    marked: Manifest,
+    spans: Sequence[ClipSpan],
+    timed: Mapping[str, Sequence[TimedMark]],
+    expression: Expression,
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Return how long a drawn clip of each film is on average, and in which part of it it holds.
+
+    The part is of this length, so that longer clips count for more.
+    """
+    lengths: dict[str, list[float]] = {}
+    held = {}
+    for span in spans:
+        start_s, end_s = _times_of(span)
+        marks_of_film = timed.get(span.movie_id, ())
+        clip = marked[span.clip_id]
+        held[span.clip_id] = float(
+            held_s(clip, start_s, end_s, marks_of_film, expression.holds)
+        )
+        lengths.setdefault(span.movie_id, []).append(float(end_s - start_s))
+    means = {film: fmean(of_film) for film, of_film in lengths.items()}
+    shares = {clip: part / means[marked[clip].movie_id] for clip, part in held.items()}
+    return np.array([means[film] for film in films]), shares
+
+
+def _times_of(span: ClipSpan) -> tuple[Fraction, Fraction]:
+    if span.fps is None:
+        start_s, end_s = span.times_s or (0, 0)
+        return Fraction(start_s), Fraction(end_s)
+    return span.start_frame / span.fps, (span.end_frame + 1) / span.fps
+
+
+def held_s(
+    clip: Clip,
+    start_s: Fraction,
+    end_s: Fraction,
+    marks: Sequence[TimedMark],
+    holds: Callable[[Callable[[str], Sequence[str]]], bool | None],
+) -> Fraction:
+    """Return for how many seconds of a clip something holds.
+
+    At each moment the highest level of the marks counts, with the concepts of the marks that have
+    it; where nothing is marked, the moment is an easy negative.
+
+    Args:
+        clip: The clip, for its other columns.
+        start_s: When it begins in its film.
+        end_s: When it ends.
+        marks: The marks of the film.
+        holds: Whether it holds for the cells of a clip.
+    """
+    inside = [mark for mark in marks if mark.start_s < end_s and mark.end_s > start_s]
+    ends = {start_s, end_s}
+    for mark in inside:
+        ends |= {max(mark.start_s, start_s), min(mark.end_s, end_s)}
+    total = Fraction(0)
+    for start, end in pairwise(sorted(ends)):
+        level = LEVELS[0]
+        concepts: list[str] = []
+        for mark in inside:
+            if mark.start_s > start or mark.end_s < end:
+                continue
+            if LEVELS.index(mark.level) > LEVELS.index(level):
+                level = mark.level
+                concepts = []
+            if mark.level == level:
+                concepts += mark.concepts
+        moment = replace(clip, level=level, concepts=tuple(dict.fromkeys(concepts)))
+        if holds(moment.values):
+            total += end - start
+    return total
 
 
 def _expression(
@@ -427,28 +544,44 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
 def _marked_films(
     names: Sequence[str],
     marked: Manifest,
-    plan: Mapping[str, DrawnFilm],
-    answers: Mapping[str, bool | None],
+    sizes: NDArray[np.float64],
+    said: Mapping[str, float | None],
     scores: Scores | None,
 ) -> MarkedFilms:
-    """Return what the marked clips of each film say."""
+    """Return what the marked clips of each film say.
+
+    Args:
+        names: The films.
+        marked: The drawn clips.
+        sizes: How much each film counts: its clips, or their seconds.
+        said: Whether it holds for each clip, or for which part of its time; None where not marked.
+        scores: The scores of a model.
+    """
     clips_of_film: dict[str, list[Clip]] = {name: [] for name in names}
     for clip in marked:
-        if answers[clip.clip_id] is not None:
+        if said[clip.clip_id] is not None:
             clips_of_film[clip.movie_id].append(clip)
     shape = (len(names), max(map(len, clips_of_film.values())))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
     score_of_all = np.zeros(len(names))
     for row, (film, clips) in enumerate(clips_of_film.items()):
-        marks[row, : len(clips)] = [bool(answers[clip.clip_id]) for clip in clips]
+        marks[row, : len(clips)] = [said[clip.clip_id] for clip in clips]
         if scores is not None:
             mean = scores.mean_of_film[film]
             score_of_all[row] = mean
             of_clips = [scores.of_clip.get(clip.clip_id, mean) for clip in clips]
             scores_of_clips[row, : len(clips)] = of_clips
-    sizes = np.array([plan[name].n_clips for name in names], dtype=np.float64)
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
+
+
+def _share_of_time(films: MarkedFilms | None, in_group: NDArray[np.intp]) -> Record:
+    """Return the share of the time of a group of films; None where nobody knows the times."""
+    if films is None:
+        return dict.fromkeys(TIME_CELLS)
+    share = share_of(films.some(in_group))
+    ends = {"time_low": _known(share.low), "time_high": _known(share.high)}
+    return {"time_share": float(share.value), **ends}
 
 
 def _groups(
@@ -547,7 +680,9 @@ def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(share: Record) -> str:
-    if share["low"] is None:
-        return f"{share['share']:.3f} (no interval of one film)"
-    return f"{share['share']:.3f} [{share['low']:.3f}, {share['high']:.3f}]"
+def _with_interval(record: Record, of: str = "") -> str:
+    """Return a share of a record with its interval; its names begin with `of`."""
+    share, low, high = (record[f"{of}{name}"] for name in ("share", "low", "high"))
+    if low is None:
+        return f"{share:.3f} (no interval of one film)"
+    return f"{share:.3f} [{low:.3f}, {high:.3f}]"
