@@ -287,7 +287,8 @@ def audit_share(
     The clips are those of `manifest sample`. The share is that of all clips of the films, with an
     interval over films: it speaks of films of which these are a draw. Groups of films are compared
     by exchanging whole films, with Holm's correction. Levels and concepts are taken as they were
-    marked.
+    marked. Of marks, the share of the time is beside that of the clips: at each moment the highest
+    level counts, and what is not marked is an easy negative. A word that no mark has is refused.
 
     Predictions of all clips of the films, by any model, can make the interval narrower. They are
     used if they explain something within films, and never counted.

@@ -5,10 +5,11 @@ of the films may make the interval narrower; they never replace marks.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,25 @@ from numpy.typing import NDArray
 from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.films.agreement import NULLS, agreement, pairs_of
 from obygaze.films.labels import labels_of, project_tables
-from obygaze.films.marks import table_of_marks
+from obygaze.films.marks import (
+    CONCEPTS,
+    LEVEL,
+    NONE,
+    UNKNOWN,
+    WATCHED,
+    Mark,
+    by_film,
+    read_marks,
+    table_of_marks,
+)
 from obygaze.films.predictions import score_column
+from obygaze.films.projection import ClipSpan
 from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
     is_drawn,
     not_withdrawn,
     require_column,
-    require_times,
     values_of_films,
 )
 from obygaze.films.vocabulary import modalities_of
@@ -41,6 +52,7 @@ from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
+    LEVELS,
     Clip,
     Manifest,
     require_numbers,
@@ -70,6 +82,7 @@ WHY_NOT_COUNT = (
 
 
 CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
+TIME_CELLS = ("time_share", "time_low", "time_high")
 # The share of a group of films, or the difference of two groups, by the names of JSON.
 Record = dict[str, Any]
 
@@ -90,7 +103,9 @@ def audit_share(
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=_way_to_share(drawn, of, _expression(of, drawn, marks, here)),
+            hint=f"obygaze manifest sample {shell_word(drawn.name)}"
+            f" -n {min(5 * len(drawn.films), len(drawn))} -o drawn, mark the drawn clips, then this"
+            " command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
@@ -98,9 +113,15 @@ def audit_share(
     marked = drawn.with_clips(kept)
     warnings: tuple[str, ...] = ()
     measured = None
+    spans: list[ClipSpan] = []
     if marks is not None:
-        marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
+        marked, warnings, measured, spans = _with_marks(
+            marked, marks, manifest, workspace
+        )
     expression = _expression(of, marked, marks, here)
+    unknown = marked.unknown_values(expression)
+    if unknown:
+        raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
     decided = marked.undisputed((*expression.compared, *expression.concepts))
     answers = dict.fromkeys(marked.clip_ids)
     answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})
@@ -117,23 +138,35 @@ def audit_share(
     scores = None
     if predictions is not None:
         scores = _read_scores(Path(predictions), marked, plan)
-    films = _marked_films(films_with_marks, marked, plan, answers, scores)
+    sizes = np.array([plan[film].n_clips for film in films_with_marks], np.float64)
+    films = _marked_films(films_with_marks, marked, sizes, answers, scores)
     explained = None if scores is None else float(explained_by_scores(films))
     slopes = (
         films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
     )
     groups = _groups(films_with_marks, group_of_film)
+    of_time = None
+    if marks is not None:
+        timed = _timed_marks(marks, here)
+        lengths, held = _seconds(films_with_marks, marked, spans, timed, expression)
+        known = {clip: held[clip] for clip, said in answers.items() if said is not None}
+        of_time = _marked_films(
+            films_with_marks, marked, sizes * lengths, {**answers, **known}, None
+        )
     shares = []
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
-        shares.append(_group_share(group, films, slopes, in_group, has_scores))
+        share = _group_share(group, films, slopes, in_group, has_scores)
+        shares.append({**share, **_share_of_time(of_time, in_group)})
     differences = _differences_of(groups, films, slopes)
     whole = shares[0]
     answer = (
         f"In films such as these {whole['n_films']}, {of} holds for"
-        f" {_with_interval(whole)} of the clips."
+        f" {_with_interval(whole)} of the clips"
     )
-    warnings = (*warnings, *marked.unknown_values(expression))
+    if of_time is not None:
+        answer += f", and for {_with_interval(whole, 'time_')} of the time"
+    answer += "."
     # What is missing, and is said: by its name in JSON.
     missing: dict[str, Any] = {
         "n_drawn": sum(film.n_drawn for film in plan.values()),
@@ -150,7 +183,11 @@ def audit_share(
         "n_without_score": 0 if scores is None else scores.n_missing,
     }
     headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-    rows = [record_cells(share, CELLS) for share in shares]
+    cells: tuple[str, ...] = CELLS
+    if of_time is not None:
+        headers += ["share of time", "low of time", "high of time"]
+        cells += TIME_CELLS
+    rows = [record_cells(share, cells) for share in shares]
     if scores is not None:
         headers += ["width", "width without predictions"]
         rows = [
@@ -281,35 +318,13 @@ def _limits_of_marks(
         )
 
 
-def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
-    """Return what to type for clips that were not drawn: all may have been marked."""
-    name = shell_word(manifest.name)
-    holds = [expression.holds(clip.values) for clip in manifest]
-    without_interval = ""
-    if None not in holds and any(holds):
-        counted = f"obygaze manifest stats {name} --where {shell_word(of)}"
-        without_interval = f"; without an interval, {counted}"
-    try:
-        require_times(manifest.clips, manifest)
-    except FixInput as error:
-        return f"to be drawn, clips need times in their films: {error.hint}{without_interval}"
-    sample = f"obygaze manifest sample {name} -n"
-    if None in holds:
-        n_clips = min(5 * len(manifest.films), len(manifest))
-        return f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn"
-    return (
-        f"each clip has a value: {sample} {len(manifest)} -o drawn, then this command with drawn"
-        f"{without_interval}"
-    )
-
-
 def _with_marks(
     drawn: Manifest,
     marks: PathLike | Sequence[PathLike],
     manifest: PathLike,
     workspace: PathLike | None,
-) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None]:
-    """Return the clips with the labels of tables of marks alone, warnings, and the agreement."""
+) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None, list[ClipSpan]]:
+    """Return the clips with the labels of marks alone, warnings, the agreement, and the spans."""
     projected = project_tables(marks, manifest, None, workspace=workspace)
     labels = labels_of(projected, HIGHEST)
     made = {COVERED, *projected.projection.columns}
@@ -335,7 +350,97 @@ def _with_marks(
     measured = agreement(shared, permutations=0) if shared else None
     columns = with_columns_of(clips, drawn.columns)
     marked = replace(drawn.with_clips(clips), columns=columns)
-    return marked, projected.warnings, measured
+    spans = [span for span in projected.spans if span.clip_id in drawn]
+    return marked, projected.warnings, measured, spans
+
+
+def _timed_marks(
+    marks: PathLike | Sequence[PathLike], workspace: Workspace
+) -> dict[str, list[Mark]]:
+    """Return the marks of each film, without those that say only what was watched."""
+    names = [marks] if isinstance(marks, str | os.PathLike) else marks
+    read = read_marks([table_of_marks(name, workspace) for name in names])
+    return by_film(mark for mark in read if mark.column != WATCHED)
+
+
+def _seconds(
+    films: Sequence[str],
+    marked: Manifest,
+    spans: Sequence[ClipSpan],
+    timed: Mapping[str, Sequence[Mark]],
+    expression: Expression,
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Return how long a drawn clip of each film is on average, and in which part of it it holds.
+
+    The part is of this length, so that longer clips count for more.
+    """
+    lengths: dict[str, list[float]] = {}
+    held = {}
+    for span in spans:
+        marks_of_film = timed.get(span.movie_id, ())
+        clip = marked[span.clip_id]
+        held[span.clip_id] = held_s(clip, span, marks_of_film, expression.holds)
+        lengths.setdefault(span.movie_id, []).append(span.length_s)
+    means = {film: fmean(of_film) for film, of_film in lengths.items()}
+    shares = {clip: part / means[marked[clip].movie_id] for clip, part in held.items()}
+    return np.array([means[film] for film in films]), shares
+
+
+def held_s(
+    clip: Clip,
+    span: ClipSpan,
+    marks: Sequence[Mark],
+    holds: Callable[[Callable[[str], Sequence[str]]], bool | None],
+) -> float:
+    """Return for how many seconds of a clip something holds.
+
+    Args:
+        clip: The clip, for its other columns.
+        span: When it begins and ends in its film.
+        marks: The marks of the film, without what was only watched.
+        holds: Whether it holds for the cells of a clip.
+    """
+    inside = [
+        mark for mark in marks if mark.start_s < span.end_s and mark.end_s > span.start_s
+    ]
+    ends = {span.start_s, span.end_s}
+    for mark in inside:
+        ends |= {max(mark.start_s, span.start_s), min(mark.end_s, span.end_s)}
+    # The clip has its own labels, which are not those of each of its moments.
+    own = {mark.column: NONE for mark in marks if mark.column not in (LEVEL, CONCEPTS)}
+    clip = replace(clip, extra={**clip.extra, **own})
+    total_s = 0.0
+    for start_s, end_s in pairwise(sorted(ends)):
+        there = [one for one in inside if one.start_s <= start_s and one.end_s >= end_s]
+        if holds(_at_moment(clip, there).values):
+            total_s += end_s - start_s
+    return total_s
+
+
+def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
+    """Return a clip with what is marked at one moment of it.
+
+    The highest level counts, with the concepts of its marks; where nothing is marked, the moment is
+    an easy negative, and `none` in other columns.
+    """
+    levels = [mark.value for mark in marks if mark.column == LEVEL]
+    level = max(levels, key=[UNKNOWN, *LEVELS].index, default=LEVELS[0])
+    of_level = [
+        (mark.start_s, mark.end_s, mark.annotator)
+        for mark in marks
+        if mark.column == LEVEL and mark.value == level
+    ]
+    concepts: dict[str, None] = {}
+    words: dict[str, dict[str, None]] = {}
+    for mark in marks:
+        place = (mark.start_s, mark.end_s, mark.annotator)
+        if mark.column == CONCEPTS and (place in of_level or not levels):
+            concepts[mark.value] = None
+        elif mark.column not in (LEVEL, CONCEPTS) and mark.value not in (NONE, UNKNOWN):
+            words.setdefault(mark.column, {})[mark.value] = None
+    cells = {name: "|".join(of_column) for name, of_column in words.items()}
+    extra = {**clip.extra, **cells}
+    return replace(clip, level=level, concepts=tuple(concepts), extra=extra)
 
 
 def _expression(
@@ -439,28 +544,44 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
 def _marked_films(
     names: Sequence[str],
     marked: Manifest,
-    plan: Mapping[str, DrawnFilm],
-    answers: Mapping[str, bool | None],
+    sizes: NDArray[np.float64],
+    said: Mapping[str, float | None],
     scores: Scores | None,
 ) -> MarkedFilms:
-    """Return what the marked clips of each film say."""
+    """Return what the marked clips of each film say.
+
+    Args:
+        names: The films.
+        marked: The drawn clips.
+        sizes: How much each film counts: its clips, or their seconds.
+        said: Whether it holds for each clip, or for which part of its time; None where not marked.
+        scores: The scores of a model.
+    """
     clips_of_film: dict[str, list[Clip]] = {name: [] for name in names}
     for clip in marked:
-        if answers[clip.clip_id] is not None:
+        if said[clip.clip_id] is not None:
             clips_of_film[clip.movie_id].append(clip)
     shape = (len(names), max(map(len, clips_of_film.values())))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
     score_of_all = np.zeros(len(names))
     for row, (film, clips) in enumerate(clips_of_film.items()):
-        marks[row, : len(clips)] = [bool(answers[clip.clip_id]) for clip in clips]
+        marks[row, : len(clips)] = [said[clip.clip_id] for clip in clips]
         if scores is not None:
             mean = scores.mean_of_film[film]
             score_of_all[row] = mean
             of_clips = [scores.of_clip.get(clip.clip_id, mean) for clip in clips]
             scores_of_clips[row, : len(clips)] = of_clips
-    sizes = np.array([plan[name].n_clips for name in names], dtype=np.float64)
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
+
+
+def _share_of_time(films: MarkedFilms | None, in_group: NDArray[np.intp]) -> Record:
+    """Return the share of the time of a group of films; None where nobody knows the times."""
+    if films is None:
+        return dict.fromkeys(TIME_CELLS)
+    share = share_of(films.some(in_group))
+    ends = {"time_low": _known(share.low), "time_high": _known(share.high)}
+    return {"time_share": float(share.value), **ends}
 
 
 def _groups(
@@ -559,7 +680,9 @@ def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(share: Record) -> str:
-    if share["low"] is None:
-        return f"{share['share']:.3f} (no interval of one film)"
-    return f"{share['share']:.3f} [{share['low']:.3f}, {share['high']:.3f}]"
+def _with_interval(record: Record, of: str = "") -> str:
+    """Return a share of a record with its interval; its names begin with `of`."""
+    share, low, high = (record[f"{of}{name}"] for name in ("share", "low", "high"))
+    if low is None:
+        return f"{share:.3f} (no interval of one film)"
+    return f"{share:.3f} [{low:.3f}, {high:.3f}]"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.store import Row
 
 PER_FILM = 4
@@ -73,11 +75,8 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     sad = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sad")
     assert sad["shares"][0]["share"] == pytest.approx(0.5)
     assert sad["films_without_marks"] == ["f2", "f3"]
-    # The page is given to others, who did not see the warnings of the command.
-    misspelt = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
-    assert "no clip has" in misspelt.warnings[0]
-    assert "no clip has" in misspelt.page()
-    assert "no clip has" not in sad.page()
+    with pytest.raises(FixInput, match=r"no clip has 'sadd' .* \(did you mean 'sad'"):
+        audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
     with pytest.raises(FixInput, match="unknown concept 'Lok'"):
         audit(tmp_path, manifest, of="Lok in concept")
 
@@ -234,6 +233,77 @@ def test_marks_of_several_annotators_and_their_agreement(tmp_path: Path) -> None
     assert f"gamma {agreed['gamma']['uniform']:.3f} (uniform)" in limits(both)
 
 
+HOLDS: dict[str, Callable[[str, set[str]], bool]] = {
+    "level == S": lambda level, _: level == "S",
+    "level in {NS, S}": lambda level, _: level in ("NS", "S"),
+    "level != S": lambda level, _: level != "S",
+    "Look in concept": lambda _, concepts: "Look" in concepts,
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) -> None:
+    """Films of drawn lengths, and marks of two people: each picture is looked at alone."""
+    draws = np.random.default_rng([90, seed])
+    of, holds = list(HOLDS.items())[seed % len(HOLDS)]
+    clips = []
+    rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    seconds_with = seconds = 0.0
+    for film in [f"f{number}" for number in range(draws.integers(2, 5))]:
+        marks = []
+        for person in ("ada", "ben"):
+            rows.append(f"{film},{person},0,999,watched,,25")
+            for _ in range(draws.integers(0, 6)):
+                first, last = sorted(draws.integers(0, 400, 2).tolist())
+                level = str(draws.choice(["HN", "NS", "S"]))
+                concepts = [name for name in ("Body", "Look") if draws.random() < 0.5]
+                marks.append((first, last, level, concepts))
+                cells = (film, person, first, last, level, "|".join(concepts), 25)
+                rows.append(",".join(map(str, cells)))
+        size = int(draws.integers(8, 40))
+        ends = np.sort(draws.choice(np.arange(1, 400), 7, replace=False)).tolist()
+        of_film = list(pairwise([0, *ends]))
+        draw = {"draw_probability": repr(7 / size), "draw_clips": str(size)}
+        n_pictures = 0
+        for number, (start, end) in enumerate(of_film):
+            times = {"start_s": start / 25, "end_s": end / 25}
+            clips.append(Clip(f"{film}-{number}", film, **times, extra=draw))
+            for picture in range(start, end):
+                level, names = "EN", set[str]()
+                for first, last, given, concepts in marks:
+                    if not first <= picture <= last:
+                        continue
+                    if LEVELS.index(given) > LEVELS.index(level):
+                        level, names = given, set()
+                    if given == level:
+                        names |= set(concepts)
+                n_pictures += holds(level, names)
+        seconds_with += size * n_pictures / 25 / 7
+        seconds += size * ends[-1] / 25 / 7
+    table = tmp_path / "marks.csv"
+    table.write_text("\n".join(rows), encoding="utf-8")
+    header = Header("films", {"Look": "visual", "Body": "visual"})
+    manifest = Manifest("drawn", header, tuple(clips), tuple(draw))
+    found = audit(tmp_path, manifest, marks=table, of=of)
+    whole = found["shares"][0]
+    assert whole["time_share"] == pytest.approx(seconds_with / seconds, abs=1e-12)
+    assert whole["time_low"] <= whole["time_share"] <= whole["time_high"]
+    shown = f"and for {whole['time_share']:.3f} ["
+    assert shown in found["answer"]
+    assert shown in str(found)
+
+
+def test_both_shares_are_on_the_page(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSSS", "SSSS", "SSSS"])
+    marks = write_marks(tmp_path / "ada.csv", "ada", ["f0-0", "f1-0", "f2-0"])
+    found = audit(tmp_path, manifest, marks=marks)
+    page = found.page()
+    assert "of the clips, and for 0.250 [" in page
+    assert "share of time" in page
+    # Without marks nobody knows when in a clip something is.
+    assert audit(tmp_path, manifest)["shares"][0]["time_share"] is None
+
+
 # ---- predictions ---------------------------------------------------------------------------------
 
 
@@ -326,12 +396,6 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
         audit(tmp_path, chosen)
     assert "manifest sample drawn -n 8 -o drawn" in (caught.value.hint or "")
-    # Clips without times would not be drawn.
-    untimed = [replace(clip, start_s=None, end_s=None) for clip in chosen]
-    with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
-        audit(tmp_path, replace(chosen, clips=untimed))
-    assert "film_start_s and film_end_s" in (caught.value.hint or "")
-    assert "manifest sample" not in (caught.value.hint or "")
 
 
 def test_files_of_the_audit(tmp_path: Path) -> None:
