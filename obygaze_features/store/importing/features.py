@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
@@ -35,6 +35,7 @@ from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import Origin
+from obygaze_features.store.rows import FAILED
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     made_of,
@@ -92,7 +93,7 @@ class Imported:
     @property
     def exit_code(self) -> int:
         """The exit code of the command, which says whether clips have no features."""
-        return EXIT_SOME_FAILED if self.failed else 0
+        return FAILED.exit_code if self.failed else 0
 
     @property
     def notes(self) -> list[str]:
