@@ -26,7 +26,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.model import Clip
@@ -145,9 +144,7 @@ class Changed:
         lines += text_of_copies(self.copies)
         if self.clips:
             lines.append(
-                "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {shell_word(self.path.name)} TARGET, with --publish --creator"
-                " NAME if it was published"
+                "what was pushed or published has them until it is sent again: obygaze store push"
             )
         return "\n".join(lines)
 

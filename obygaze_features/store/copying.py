@@ -134,11 +134,8 @@ class Copied:
             sent = "all files were there, and are those of this store"
         lines = [f"{self.place}: {sent}", *self.changes]
         if self.withdrawn:
-            others = "" if self.copies else ", nor in anything else that was found here"
             names = few(self.withdrawn)
-            lines.append(
-                f"withdrawn: {names}; none of their features are in this copy{others}"
-            )
+            lines.append(f"withdrawn: {names}; none of their features are in this copy")
         return "\n".join([*lines, *text_of_copies(self.copies)])
 
 
