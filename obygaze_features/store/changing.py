@@ -26,12 +26,11 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
-from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.decoding import Rows
 from obygaze_features.store.encoding import Values, fill_rows
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.finding import (
@@ -145,9 +144,7 @@ class Changed:
         lines += text_of_copies(self.copies)
         if self.clips:
             lines.append(
-                "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {shell_word(self.path.name)} TARGET, with --publish --creator"
-                " NAME if it was published"
+                "what was pushed or published has them until it is sent again: obygaze store push"
             )
         return "\n".join(lines)
 
@@ -457,24 +454,16 @@ class PickedRows(_NewRows):
         after = min(first + array.file_rows, len(self.rows))
         place = int(self.places[first])
         store = self.stores[place]
-        if not isinstance(store.files, FolderFiles):
-            return None
-        if store.record.array(array.name) != array:
-            return None
         end_there = min(first + array.file_rows, len(store))
         numbers = self.numbers[first:after]
         is_one_store = bool((self.places[first:after] == place).all())
         is_in_place = np.array_equal(numbers, np.arange(first, end_there))
         if not (is_one_store and is_in_place):
             return None
-        was_ok = store.table.codes_of(numbers) == OK_CODE
-        if not np.array_equal(was_ok, self._is_ok[first:after]):
-            # A row was withdrawn: the file is written anew.
-            return None
-        self.progress.advance(after - first)
-        # A link in a store, or a file of another length, is refused here.
-        store.listed.check_length(array.file_name(number))
-        return file_of_store(store, array, number)
+        file = file_of_store(store, array, number, self._is_ok[first:after])
+        if file is not None:
+            self.progress.advance(after - first)
+        return file
 
 
 # --- Withdrawal ---

@@ -18,9 +18,9 @@ from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
 from obygaze_features.store.reading import another_seal, split_expected
 from obygaze_features.store.targets import (
+    OWN_PLACE,
     FolderTarget,
     Target,
-    command_to_own_place,
     open_target,
 )
 from obygaze_models.zoo.info import (
@@ -151,8 +151,7 @@ def push_model(
         else:
             _send(folder, contents, place, force=force)
     except AlreadyThere as error:
-        words = ("models", "push", os.fspath(model))
-        error.hint = error.hint or command_to_own_place(words, str(target), "model")
+        error.hint = error.hint or OWN_PLACE
         raise
     n_bytes = sum(map(len, contents.values()))
     of_code = [name for name in contents if name.startswith(CODE)]

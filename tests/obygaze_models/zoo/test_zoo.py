@@ -40,6 +40,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store import Row, open_store, push, subset
+from obygaze_features.store.targets import OWN_PLACE
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import TreeHead
@@ -802,12 +803,12 @@ def test_push_writes_to_no_address_with_other_files(
     for force in (False, True):
         with pytest.raises(AlreadyThere, match="does not belong to a model") as error:
             push_model(saved, bucket, force=force)
-        assert error.value.hint == f"obygaze models push {saved} {bucket}-model"
+        assert error.value.hint == OWN_PLACE
     shared = tmp_path / "shared"
     push(open_store(tmp_path / "s"), shared)
     with pytest.raises(AlreadyThere, match="not an obygaze model") as error:
         push_model("toy", str(shared), workspace=tmp_path)
-    assert error.value.hint == f"obygaze models push toy {shared}-model"
+    assert error.value.hint == OWN_PLACE
     assert open_store(bucket).seal == open_store(tmp_path / "s").seal
 
 
