@@ -403,7 +403,11 @@ def export_marks(
         workspace: The workspace, if it is not the current one.
     """
     said = _said_in(source, predictions, workspace)
-    marks_of = by_film(said.marks)
+    # What was only watched is no subtitle.
+    marks = [mark for mark in said.marks if ending == ELAN or mark.column != WATCHED]
+    if not marks:
+        raise FixInput("nothing to export: there are no marks", where=str(source))
+    marks_of = by_film(marks)
     films = LinkedFilms(workspace)
     if into is not None:
         file = ElanFile(Path(into))
@@ -420,8 +424,8 @@ def export_marks(
         files = _files_of(ending, marks_of, output, films)
     write_all_new(files, force=force)
     left_out = list(said.left_out)
-    n_watched = sum(mark.column == WATCHED for mark in said.marks)
-    if ending == VTT and n_watched:
+    n_watched = len(said.marks) - len(marks)
+    if n_watched:
         left_out.append(f"what was watched: {count(n_watched, 'mark')}")
     return ExportedFiles(tuple(files), tuple(said.without_times), tuple(left_out))
 

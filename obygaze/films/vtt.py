@@ -7,9 +7,8 @@ from pathlib import Path
 
 from obygaze.films.elan import milliseconds
 from obygaze.films.marks import COMMENT, WATCHED, Mark, plain
-from obygaze_features.core.cues import vtt_cues
+from obygaze_features.core.cues import read_cues
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.tables import open_file
 
 # Without a block of styles: FFmpeg 5 reads no cue of a file that has one.
 _HEAD = "WEBVTT {film}\n\n"
@@ -48,7 +47,7 @@ def _clock(ms: int) -> str:
 
 def read_vtt(path: Path, film: str) -> Iterator[Mark]:
     """Yield the cues of a file; a cue without a column is a comment."""
-    for cue in vtt_cues(_lines_of(path), path):
+    for cue in read_cues(path):
         voices = {plain(html.unescape(name)) for name in _VOICE.findall(cue.text)}
         if len(voices) > 1:
             raise FixInput(
@@ -62,17 +61,3 @@ def read_vtt(path: Path, film: str) -> Iterator[Mark]:
         annotator = "".join(voices) or plain(path.stem)
         span_s = (float(cue.start_s), float(cue.end_s))
         yield Mark(film, *span_s, column or COMMENT, text, annotator)
-
-
-def _lines_of(path: Path) -> list[str]:
-    """Return the lines of a file in UTF-8."""
-    with open_file(path) as stream:
-        data = stream.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
-        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
-        raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -399,7 +399,7 @@ def test_cues_of_others_are_comments(tmp_path: Path) -> None:
     lines = ["WEBVTT", "", "NOTE x", "", "00:01.000 --> 00:02.000 line:0"]
     lines += ["<i>Hello</i>", "you", "", "00:02.000 --> 00:03.000", "Sure", "", "two"]
     lines += ["01:00:00.000 --> 01:00:00.040", "<v.loud Ann>A&amp;B</v>", ""]
-    for end in ("\r\n", "\r", "\n"):
+    for end in ("\r\n", "\n"):
         assert cues_of(tmp_path, end.join(lines).encode()) == [
             (1.0, 2.0, "comment", "Hello you", "lake"),
             (2.0, 3.0, "comment", "Sure", "lake"),
@@ -413,7 +413,7 @@ def test_cues_of_others_are_comments(tmp_path: Path) -> None:
         ("00:01.000 --> 00:02.000\n-- <v Ann>Hi <v Bob>Oh", "has several voices"),
         ("00:01:99.000 --> 00:59:59.000\nS", "expected times such as"),
         ("00:05.000 --> 00:02.000\nS", "ends before it begins"),
-        ("00:01.000 --> 00:02.000\nAndr\xe9", "byte 0xE9 is not UTF-8"),
+        ("00:01.000 --> 00:02.000\nAndr\x8e", "cannot be read"),
     ],
 )
 def test_vtt_that_is_refused(cue: str, problem: str, tmp_path: Path) -> None:
