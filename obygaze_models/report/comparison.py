@@ -256,19 +256,14 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
 def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     names = names_of(runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
-    held_out = [run.holds_out_groups for run in runs]
-    if any(held_out) and not all(held_out):
-        raise FixInput(
-            "some of these runs hold out films, and others groups of films: their values are not of"
-            " one quantity",
-            where=", ".join(names),
-            hint="runs that hold out the same",
-        )
-    unit = runs[0].unit if held_out[0] else "film"
+    units = [run.unit for run in runs if run.holds_out_groups]
+    unit = units[0] if units else "film"
     by_key = cells_side_by_side(runs)
     # Folds of one film, of groups of films, and of all films are one thing within films.
+    hold_out_other = 0 < len(units) < len(runs)
     are_equal_within = not _have_other_folds(by_key, BY_FILM)
-    within_films = are_equal_within and _have_other_folds(by_key, BY_FOLD)
+    has_other_folds = are_equal_within and _have_other_folds(by_key, BY_FOLD)
+    within_films = hold_out_other or has_other_folds
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
@@ -288,10 +283,16 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
-    if within_films:
+    if has_other_folds and not hold_out_other:
         warnings.append(
             "Some of these runs test several films in one fold, and others do not: AP and AUC are"
             " those within films."
+        )
+    if hold_out_other:
+        warnings.append(
+            f"Some of these runs hold out whole {plural(unit)}, while others may train on other"
+            f" clips of a tested {unit}: AP and AUC are those within films, and differences are"
+            f" drawn over {plural(unit)}."
         )
     warnings += _other_tests(names, by_key, metric, within_films=within_films)
     models = [cell for cell in compared if cell.is_model]
@@ -415,18 +416,25 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one group, or none."""
+    """Return the tests of runs in one table, in which a clip has one group.
+
+    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
+    """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    groups = tests[tests["group"] != ""].drop_duplicates(["clip_id", "group"])
+    of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
+    groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
     is_other = groups["clip_id"].duplicated()
     if is_other.any():
         raise FixInput(
             f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
             " differences are drawn over one kind of group",
-            hint="runs that hold out the same",
+            hint="each run alone, or beside one that holds out films",
         )
+    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
+    whole = zip(tests["clip_id"], tests["group"], strict=True)
+    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
     return tests
 
 

@@ -132,13 +132,47 @@ def test_no_group_is_called_a_film(tmp_path: Path) -> None:
     assert "Juno" not in (run.folder / "report.html").read_text("utf-8")
 
 
-def test_runs_of_films_and_of_groups_are_not_compared(tmp_path: Path) -> None:
+def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
+    for seed in range(SEED, SEED + amount(1, 10)):
+        manifest = grouped(seed)
+        of_films = run_of(tmp_path / f"{seed}-films", manifest, "splits.folds=3")
+        of_groups = run_of(
+            tmp_path / f"{seed}-groups", manifest, "splits.column=director"
+        )
+        expected = [ap_within_films(run) for run in (of_films, of_groups)]
+        for order in (slice(None), slice(None, None, -1)):
+            runs = [of_films, of_groups][order]
+            values = expected[order]
+            compared = compare_runs(runs)
+            rows = compared.to_json()["cells"]
+            first, second = [row for row in rows if row["model"] == "ridge"]
+            assert [first["value"], second["value"]] == pytest.approx(values)
+            assert first["low"] is None and second["low"] is None
+            assert second["difference"] == pytest.approx(values[1] - values[0])
+            n_groups = of_groups.predictions["group"].nunique()
+            assert second["difference_n_films"] == n_groups
+            (warning,) = compared.warnings
+            assert warning.startswith("Some of these runs hold out whole directors, ")
+            assert "drawn over directors" in warning
+        # Decisions are pooled, and have no test.
+        rows = compare_runs([of_films, of_groups], "f1_binary").to_json()["cells"]
+        second = [row for row in rows if row["model"] == "ridge"][1]
+        assert second["difference"] is not None and second["difference_p"] is None
+
+
+def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
+    tmp_path: Path,
+) -> None:
+    """AP of a few clips of a film in each fold stood beside that of whole films without a word."""
     manifest = grouped(SEED)
-    of_films = run_of(tmp_path / "films", manifest, "splits.folds=3")
+    divided = ("splits.kind=kfold", "splits.folds=4")
+    of_clips = run_of(tmp_path / "clips", manifest, *divided)
     of_groups = run_of(tmp_path / "groups", manifest, "splits.column=director")
-    for runs in ([of_films, of_groups], [of_groups, of_films]):
-        with pytest.raises(FixInput, match="hold out films, and others groups"):
-            compare_runs(runs)
+    held_out, other_folds, divides = compare_runs([of_groups, of_clips]).warnings
+    assert held_out.startswith("Some of these runs hold out whole directors, ")
+    assert "neither values nor differences are of one quantity" in other_folds
+    assert ": Up to " in divides
+    assert "the same experiment with other films on both sides" in divides
 
 
 def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> None:
