@@ -267,15 +267,6 @@ def plan_stores(
         arrays = arrays_of(backbone, names, grid)
         if stored:
             arrays = _there_or_further(arrays, stored.array_names, backbone)
-        absent = [name for name in target.arrays if name in others]
-        if absent:
-            stored_names = [
-                array.name for array in arrays if array.name in backbone.arrays
-            ]
-            notes.append(
-                f"{path.name}: {backbone.card.label} has no array {', '.join(absent)}, and"
-                f" {', '.join(stored_names)} is stored of it"
-            )
         view = backbone.view
         kept_clips = kept[view].row_of_clip if view in kept else ()
         wanted = Wanted(
