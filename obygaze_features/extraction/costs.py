@@ -181,8 +181,6 @@ class Cost:
             rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
         headers = ("store", "clips", "to extract", "size", "s a clip")
         lines.append(table(headers, rows))
-        if not self.with_video and self.decode_s is None:
-            lines.append("no clip has a video file: obygaze manifest link")
         for store in self.stores:
             if store.disk_bytes > store.n_bytes:
                 lines.append(

@@ -292,9 +292,8 @@ def test_the_same_command_extracts_clips_whose_video_came_later(
         ),
         (("-b", "descriptors", "--timeout", "0"), 2, "more than 0, got 0"),
         (("-b", "descriptors", "--timeout", "nan"), 2, "more than 0, got 'nan'"),
-        (("-b", "descriptors", "--device", "cpu,cuda"), 2, "only GPUs or only cpu"),
+        (("-b", "descriptors", "--device", "cpu,cuda"), 2, "unknown device 'cpu,cuda'"),
         (("-b", "descriptors", "--device", "cudda"), 2, "unknown device 'cudda'"),
-        (("-b", "descriptors", "--device", ","), 2, "--device names no device"),
         (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
     ],
 )
@@ -332,7 +331,6 @@ def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     shutil.rmtree(tmp_path / "videos")
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
     assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout
-    assert "no clip has a video file: obygaze manifest link" in planned.stdout
 
 
 # --- Licence and citation ---
