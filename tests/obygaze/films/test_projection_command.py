@@ -182,7 +182,7 @@ def test_a_concept_of_passages_is_compared(tmp_path: Path) -> None:
     # Of four clips: ada hears it in 1 and 3, ben in 1 and 2. Of the 8 answers 4 are yes.
     disagreement = 2 / 4
     by_chance = 2 * 4 * 4 / (8 * 7)
-    assert audit.krippendorff == pytest.approx(1 - disagreement / by_chance)
+    assert audit["krippendorff"] == pytest.approx(1 - disagreement / by_chance)
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])
