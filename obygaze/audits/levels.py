@@ -77,7 +77,8 @@ def audit_levels(
         raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
     named = [_levels_of(name, clips_of[name]) for name in sorted(clips_of)]
     asked = named or [everyone]
-    p_values = [step["p"] for one in asked for step in one["steps"]]
+    steps = chain.from_iterable(one["steps"] for one in asked)
+    p_values = [step["p"] for step in steps]
     p = None if None in p_values else max(p_values)
     n_without_level = len(manifest) - len({c.clip_id for c in clips if c.level})
     noun = by or ANNOTATOR
@@ -204,8 +205,11 @@ def _levels_of(name: str, clips: Sequence[Clip]) -> Record:
 
 def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> Record:
     """Return the mean number of concepts of the clips of a level, with its interval over films."""
-    numbers = [*chain.from_iterable(by_film.values())]
-    films = [film for film, of_film in by_film.items() for _ in of_film]
+    numbers: list[float] = []
+    films: list[str] = []
+    for film, of_film in by_film.items():
+        numbers += of_film
+        films += [film] * len(of_film)
     mean = None
     interval: IntervalEnds = [None, None]
     if numbers:
@@ -232,11 +236,14 @@ def _step(
     p = None
     if len(films) >= LEAST_FILMS:
         p, _ = sign_flip_p(differences, greater=True)
+    mean: dict[str, Any] = {"difference": None, "interval": [None, None]}
+    if films:
+        interval = _interval_of_mean(differences)
+        mean = {"difference": float(differences.mean()), "interval": interval}
     return {
         "lower": lower,
         "higher": higher,
-        "difference": float(differences.mean()) if films else None,
-        "interval": _interval_of_mean(differences) if films else [None, None],
+        **mean,
         "n_films": len(films),
         "n_rising": int((differences > 0).sum()),
         "p": p,

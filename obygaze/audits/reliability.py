@@ -8,7 +8,6 @@ two answers are equal or not.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -235,34 +234,30 @@ def _are_numbers(
 ) -> bool:
     """Return whether all answers are numbers, and not words; an error where some are."""
     n_numbers = 0
+    n_words = 0
     place_of_word: dict[str, str] = {}
-    n_of_word: Counter[str] = Counter()
     for record in records:
         for name in names:
             answer = str(record.cells[name]).strip()
             if number_of_cell(answer) is not None:
                 n_numbers += 1
             elif answer:
-                n_of_word[answer] += 1
+                n_words += 1
                 place = record.cells.get("clip_id", record.where)
                 place_of_word.setdefault(answer, f"{name}, {place}")
-    if n_numbers and n_of_word:
-        words = [
-            f"{word!r} ({place_of_word[word]}{f', {n} times' if n > 1 else ''})"
-            for word, n in n_of_word.most_common()
-        ]
+    if n_numbers and n_words:
+        words = [f"{word!r} ({place})" for word, place in place_of_word.items()]
         hint = "correct these cells, or leave them empty"
         if column is not None:
-            (word, _), *_ = n_of_word.most_common(1)
-            asked = shell_word(f"{column}={word}")
+            asked = shell_word(f"{column}={next(iter(place_of_word))}")
             hint = f"--column {asked}, this word against all else; or {hint}"
         raise FixInput(
             f"expected only numbers or only words, got {count(n_numbers, 'number')} and"
-            f" {count(n_of_word.total(), 'word')}: {few(words)}",
+            f" {count(n_words, 'word')}: {few(words)}",
             where=title,
             hint=hint,
         )
-    return not n_of_word
+    return not n_words
 
 
 def reliability_of(
