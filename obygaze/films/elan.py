@@ -34,7 +34,7 @@ xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">
 """
 
 
-class Annotation(NamedTuple):
+class TierAnnotation(NamedTuple):
     """The text of an annotation, and its span in the film."""
 
     start_s: float
@@ -56,7 +56,7 @@ class Tier(NamedTuple):
     name: str
     column: str
     annotator: str
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[TierAnnotation, ...]
     n_without_times: int
 
 
@@ -91,7 +91,7 @@ class ElanFile:
             for key, text in texts.items():
                 span_s = self._span_s(key)
                 if span_s is not None:
-                    annotations.append(Annotation(*span_s, plain(text)))
+                    annotations.append(TierAnnotation(*span_s, plain(text)))
             column = _column_and_person(plain(name), names)[0]
             n_without = len(texts) - len(annotations)
             annotator = self._annotator(name)

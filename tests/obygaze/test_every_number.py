@@ -113,13 +113,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "facts.csv").write_text("clip_id,mood\na,calm\n")
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
     (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
-    marks = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    marks = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks += "".join(
-        f"a,{name},0,{at}9,S,Body\n" for name, at in (("ada", 1), ("ben", 2))
+        f"a,{name},0,{at}9,S,Body,25\n" for name, at in (("ada", 1), ("ben", 2))
     )
     (root / "marks.csv").write_text(marks)
-    spans = "".join(f"a-{n},a,{10 * n},{10 * n + 9}\n" for n in range(5))
-    (root / "clips.csv").write_text("clip_id,movie_id,start_frame,end_frame\n" + spans)
+    spans = "".join(f"a-{n},a,{0.4 * n},{0.4 * n + 0.4}\n" for n in range(5))
+    (root / "clips.csv").write_text("clip_id,movie_id,start_s,end_s\n" + spans)
     protocol = 'schema = "obygaze-protocol/1"\n[tasks.t.classes]\nEN = 0\nS = 1\n'
     (root / "baselines.toml").write_text(protocol)
     rows = [
