@@ -43,7 +43,7 @@ from obygaze.films.projection import (
     threshold_text,
     with_nothing,
 )
-from obygaze_features.core.console import table
+from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
@@ -420,7 +420,7 @@ def _agreement(
     manifest: Manifest, pairs: Sequence[AnnotatorPair], column: str, permutations: int
 ) -> Agreement:
     """Return the agreement of pairs of the people of a manifest."""
-    _require_pairs(pairs, manifest.name)
+    _require_pairs(pairs, manifest)
     annotated = {
         manifest[one.clip_id].movie_id
         for one in manifest.annotations
@@ -431,12 +431,13 @@ def _agreement(
     return Agreement(column, None, measures, tuple(warnings))
 
 
-def _require_pairs(pairs: Sequence[AnnotatorPair], where: str) -> None:
+def _require_pairs(pairs: Sequence[AnnotatorPair], manifest: Manifest) -> None:
     """Raise an error unless two annotators labelled the same clips."""
     if not any(pair.n for pair in pairs):
         raise FixInput(
-            "agreement needs clips that two annotators have labelled, got none",
-            where=where,
+            "agreement needs clips that two annotators have labelled, got none; the annotators"
+            f" are {few(manifest.annotators, 5)}",
+            where=manifest.name,
         )
 
 

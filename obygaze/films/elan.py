@@ -176,7 +176,9 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
     if outline.end_of_slots is None:
         raise FixInput("not a file of ELAN: TIME_ORDER is missing")
     type_name = outline.type_name or "obygaze"
+    # pympi writes files whose times are called so, and no program counts ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
+    new_slots = (f"ts{n}" for n in count(1) if f"ts{n}" not in outline.ids)
     slots: list[tuple[int, int, str]] = []
     tiers = []
     shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
@@ -188,8 +190,8 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
         ]
         for mark in lane:
             key = next(new_ids)
-            start = next(new_ids)
-            end = next(new_ids)
+            start = next(new_slots)
+            end = next(new_slots)
             # Where one mark ends and the next begins, the end comes first.
             start_ms = max(0, milliseconds(mark.start_s) - origin_ms)
             slots.append((start_ms, 1, start))

@@ -14,12 +14,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from obygaze.films.tiers import TierMapping
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
-from obygaze.films.exchange import import_segments
 from obygaze.films.formats import export_manifest
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.tables import read_table
@@ -350,22 +348,14 @@ def test_a_concept_without_a_modality_is_asked_for_and_never_guessed(
 
 @pytest.mark.parametrize("name", ["Look", "Grip"])
 @pytest.mark.parametrize("modality", MODALITIES)
-def test_a_modality_that_a_mapping_says_is_that_of_every_import(
+def test_a_modality_that_a_mapping_says_is_that_of_the_import(
     name: str, modality: str, tmp_path: Path
 ) -> None:
-    """ELAN files and tables of marks had the modality of the papers, whatever was said."""
     clips = tmp_path / "clips.csv"
     clips.write_text(f"clip_id,movie_id,level,concepts\nc0,alba,S,{name}\n", "utf-8")
-    segments = tmp_path / "alba.csv"
-    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
-    segments.write_text(f"{header}\nalba,ada,0,24,S,{name},25\n", "utf-8")
-    said = {name: modality}
-    tiers = TierMapping(modalities=said)
-    for manifest in (
-        read_clips(clips, mapping=TableMapping(modalities=said)).manifest,
-        import_segments([segments], "alba", mapping=tiers).manifest,
-    ):
-        assert manifest.header.concepts[name] == modality
+    mapping = TableMapping(modalities={name: modality})
+    manifest = read_clips(clips, mapping=mapping).manifest
+    assert manifest.header.concepts[name] == modality
 
 
 def test_a_check_says_which_concepts_have_no_modality(tmp_path: Path) -> None:

@@ -361,6 +361,19 @@ def test_two_films_of_one_id_are_refused(tmp_path: Path) -> None:
         import_manifest(sorted(tmp_path.glob("*.vtt")), "m", workspace=tmp_path)
 
 
+def test_a_film_is_one_however_its_accents_are_coded(tmp_path: Path) -> None:
+    # Two folders: some file systems take the two spellings for one name.
+    paths = []
+    for spelling, voice in (("é", "Ada"), ("e\u0301", "Ben")):
+        paths.append(tmp_path / voice / f"{spelling}.vtt")
+        paths[-1].parent.mkdir()
+        cue = f"WEBVTT\n\n00:01.000 --> 00:02.000\n<v {voice}>x\n"
+        paths[-1].write_text(cue, "utf-8")
+    imported = import_manifest(paths, "m", workspace=tmp_path)
+    assert isinstance(imported, ImportedMarks)
+    assert imported.to_json()["films"] == ["e"]
+
+
 def test_a_mark_behind_the_end_of_its_film_is_refused(tmp_path: Path) -> None:
     (tmp_path / "films").mkdir()
     write_video(tmp_path / "films/lake.mp4", numbers=range(50))
