@@ -123,7 +123,10 @@ class RowsOfFilm:
         """Return the rows of marks."""
         if not isinstance(marks, list):
             raise FixInput("expected a list of marks")
-        return [row for mark in marks for row in self._rows(mark)]
+        rows: list[Mark] = []
+        for mark in marks:
+            rows += self._rows(mark)
+        return rows
 
     def _span(self, first: Any, last: Any) -> tuple[float, float]:
         n_pictures = len(self.boundaries) - 1
