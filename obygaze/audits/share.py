@@ -19,13 +19,13 @@ from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.films.agreement import NULLS, agreement, pairs_of
 from obygaze.films.labels import labels_of, project_tables
 from obygaze.films.marks import (
-    CONCEPTS,
+    CONCEPTS_COLUMN,
     LEVEL,
-    NONE,
+    NOTHING,
     UNKNOWN,
     WATCHED,
     Mark,
-    by_film,
+    marks_by_film,
     read_marks,
     table_of_marks,
 )
@@ -360,7 +360,7 @@ def _timed_marks(
     """Return the marks of each film, without those that say only what was watched."""
     names = [marks] if isinstance(marks, str | os.PathLike) else marks
     read = read_marks([table_of_marks(name, workspace) for name in names])
-    return by_film(mark for mark in read if mark.column != WATCHED)
+    return marks_by_film(mark for mark in read if mark.column != WATCHED)
 
 
 def _seconds(
@@ -401,13 +401,19 @@ def held_s(
         holds: Whether it holds for the cells of a clip.
     """
     inside = [
-        mark for mark in marks if mark.start_s < span.end_s and mark.end_s > span.start_s
+        mark
+        for mark in marks
+        if mark.start_s < span.end_s and mark.end_s > span.start_s
     ]
     ends = {span.start_s, span.end_s}
     for mark in inside:
         ends |= {max(mark.start_s, span.start_s), min(mark.end_s, span.end_s)}
     # The clip has its own labels, which are not those of each of its moments.
-    own = {mark.column: NONE for mark in marks if mark.column not in (LEVEL, CONCEPTS)}
+    own = {
+        mark.column: NOTHING
+        for mark in marks
+        if mark.column not in (LEVEL, CONCEPTS_COLUMN)
+    }
     clip = replace(clip, extra={**clip.extra, **own})
     total_s = 0.0
     for start_s, end_s in pairwise(sorted(ends)):
@@ -434,9 +440,12 @@ def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
     words: dict[str, dict[str, None]] = {}
     for mark in marks:
         place = (mark.start_s, mark.end_s, mark.annotator)
-        if mark.column == CONCEPTS and (place in of_level or not levels):
+        if mark.column == CONCEPTS_COLUMN and (place in of_level or not levels):
             concepts[mark.value] = None
-        elif mark.column not in (LEVEL, CONCEPTS) and mark.value not in (NONE, UNKNOWN):
+        elif mark.column not in (LEVEL, CONCEPTS_COLUMN) and mark.value not in (
+            NOTHING,
+            UNKNOWN,
+        ):
             words.setdefault(mark.column, {})[mark.value] = None
     cells = {name: "|".join(of_column) for name, of_column in words.items()}
     extra = {**clip.extra, **cells}

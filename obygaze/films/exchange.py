@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.marks import (
     COMMENT,
-    CONCEPTS,
+    CONCEPTS_COLUMN,
     FOLDER,
     LEVEL,
     WATCHED,
     Mark,
-    by_film,
-    columns_of,
+    columns_in,
     in_one_spelling,
+    marks_by_film,
     people_of,
     plain,
     read_marks,
@@ -97,7 +97,7 @@ class ImportedMarks:
     @property
     def words(self) -> dict[str, dict[str, int]]:
         """The words of each column with their counts, the most frequent first."""
-        columns = (*columns_of(self.marks), WATCHED)
+        columns = (*columns_in(self.marks), WATCHED)
         counts = {column: Counter[str]() for column in columns}
         for mark in self.marks:
             counts[mark.column][mark.value] += 1
@@ -107,7 +107,7 @@ class ImportedMarks:
         """Return where the table is, its words, and what was left out."""
         return {
             "path": str(self.path),
-            "films": sorted(by_film(self.marks)),
+            "films": sorted(marks_by_film(self.marks)),
             "annotators": people_of(self.marks),
             "marks": len(self.marks),
             "columns": self.words,
@@ -130,7 +130,7 @@ class ImportedMarks:
         """Return the table, tiers without annotations, and the next command."""
         n_marks = count(len(self.marks), "mark")
         people = few(people_of(self.marks), 5)
-        films = few(sorted(by_film(self.marks)), 5)
+        films = few(sorted(marks_by_film(self.marks)), 5)
         notes = [f"wrote {self.path}: {n_marks} of {people} in {films}"]
         if self.empty:
             notes.append(
@@ -407,7 +407,7 @@ def export_marks(
     marks = [mark for mark in said.marks if ending == ELAN or mark.column != WATCHED]
     if not marks:
         raise FixInput("nothing to export: there are no marks", where=str(source))
-    marks_of = by_film(marks)
+    marks_of = marks_by_film(marks)
     films = LinkedFilms(workspace)
     if into is not None:
         file = ElanFile(Path(into))
@@ -531,7 +531,7 @@ def _labels_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
             rows.append((clip.clip_id, annotator, *labels))
     said = []
     for clip_id, annotator, level, names, cells in rows:
-        texts = [(LEVEL, level), *((CONCEPTS, name) for name in names)]
+        texts = [(LEVEL, level), *((CONCEPTS_COLUMN, name) for name in names)]
         for column in own_columns(cells):
             texts += [(column, word) for word in cells[column].split("|")]
         texts.append((COMMENT, cells.get(COMMENT, "")))

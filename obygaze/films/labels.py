@@ -13,17 +13,17 @@ import numpy as np
 
 from obygaze.films.marks import (
     COMMENT,
-    CONCEPTS,
+    CONCEPTS_COLUMN,
     LEVEL,
     Marks,
-    by_film,
+    marks_by_film,
     read_marks,
     table_of_marks,
 )
 from obygaze.films.pictures import Floats, LinkedFilms, nearest
 from obygaze.films.projection import (
     DEFAULT_THRESHOLD,
-    ROUNDING_S,
+    MARK_ROUNDING_S,
     ClipSpan,
     Orders,
     Projection,
@@ -81,7 +81,7 @@ class ProjectedMarks:
         own = [
             column
             for column in self.projection.columns
-            if column not in (LEVEL, CONCEPTS)
+            if column not in (LEVEL, CONCEPTS_COLUMN)
         ]
         annotations = []
         for answer in self.projection.answers:
@@ -156,7 +156,7 @@ class ProjectedLabels:
     @property
     def _own_columns(self) -> list[str]:
         columns = self.projected.projection.columns
-        return [name for name in columns if name not in (LEVEL, CONCEPTS)]
+        return [name for name in columns if name not in (LEVEL, CONCEPTS_COLUMN)]
 
     def __str__(self) -> str:
         if self.path:
@@ -323,6 +323,12 @@ def project_tables(
             spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place))
         elif clip.movie_id in films:
             without.append(clip.clip_id)
+    if without and not spans:
+        raise FixInput(
+            "the clips have no times in their films",
+            where=str(clips),
+            hint="--every 30, or clips with film_start_s and film_end_s",
+        )
     projection = project(marks, spans, threshold, orders)
     if not projection.answers:
         raise FixInput(
@@ -341,12 +347,12 @@ def project_tables(
 
 def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
     """Return clips without labels, with the concepts that the marks have."""
-    marked = {mark.value for mark in marks if mark.column == CONCEPTS}
+    marked = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
     modality: dict[str, str] = dict.fromkeys(sorted(marked), "unknown")
     stated = {**clips.header.concepts, **modalities_of(paths), **concepts_of_papers()}
     for concept in modality:
         modality[concept] = stated.get(concept, "unknown")
-    own = {*columns_of_marks(marks), LEVEL, CONCEPTS, COVERED}
+    own = {*columns_of_marks(marks), LEVEL, CONCEPTS_COLUMN, COVERED}
     bare = []
     for clip in clips:
         extra = {name: cell for name, cell in clip.extra.items() if name not in own}
@@ -368,7 +374,7 @@ def columns_of_marks(marks: Marks) -> set[str]:
 
 def _refuse_reserved(marks: Marks, where: str) -> None:
     """Raise an error for columns of marks that mean something else in a manifest."""
-    taken = columns_of_marks(marks) & ({*TARGETS} - {LEVEL, CONCEPTS, COMMENT})
+    taken = columns_of_marks(marks) & ({*TARGETS} - {LEVEL, CONCEPTS_COLUMN, COMMENT})
     if taken:
         raise FixInput(
             f"a column of marks cannot be called {few(sorted(taken))}: in a manifest, that is"
@@ -404,7 +410,7 @@ def equal_clips(
     clips: list[Clip] = []
     files: dict[str, Path] = {}
     ends = []
-    for film, of_film in by_film(marks).items():
+    for film, of_film in marks_by_film(marks).items():
         path = films.file_of(film)
         boundaries = films.boundaries(film)
         end_s = max(mark.end_s for mark in of_film)
@@ -418,7 +424,7 @@ def equal_clips(
             after_s = (number + 1) * seconds
             start_s, stop_s = cut.at(number * seconds), cut.at(after_s)
             # Behind the last picture, all boundaries are its end.
-            if max(float(after_s) - cut.half_s, stop_s) > end_s + ROUNDING_S:
+            if max(float(after_s) - cut.half_s, stop_s) > end_s + MARK_ROUNDING_S:
                 break
             if start_s < stop_s:
                 own_id = id_of_span(film, start_s, stop_s)

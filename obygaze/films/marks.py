@@ -41,10 +41,10 @@ from obygaze_features.manifest.vocabulary import canonical_concept, canonical_le
 COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
 OF_SEGMENTS = ("movie_id", "annotator", "level")
 LEVEL = "level"
-CONCEPTS = "concepts"
+CONCEPTS_COLUMN = "concepts"
 WATCHED = "watched"
 COMMENT = "comment"
-NONE = "none"
+NOTHING = "none"
 UNKNOWN = "?"
 SPAN_EXPECTED = "expected seconds in the film, the start before the end"
 FOLDER = "segments"
@@ -86,7 +86,7 @@ def word_of(column: str, text: str) -> str:
     word = plain(text)
     if column == LEVEL:
         return word if word == UNKNOWN else canonical_level(word) or ""
-    if column == CONCEPTS:
+    if column == CONCEPTS_COLUMN:
         return canonical_concept(word) or word.replace("|", "/")
     return word
 
@@ -197,7 +197,7 @@ def written(marks: Iterable[Mark]) -> bytes:
     return csv_bytes(COLUMNS, sorted(set(marks)))
 
 
-def by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
+def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
     """Return the marks of each film in their order."""
     films: dict[str, list[Mark]] = {}
     for mark in sorted(marks):
@@ -205,9 +205,9 @@ def by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
     return films
 
 
-def columns_of(marks: Iterable[Mark]) -> tuple[str, ...]:
+def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
     """Return the columns of marks: those of the papers first, then own ones, then comments."""
-    first = (LEVEL, CONCEPTS)
+    first = (LEVEL, CONCEPTS_COLUMN)
     found = {mark.column for mark in marks} - {WATCHED}
     own = sorted(found.difference(first, [COMMENT]))
     last = [COMMENT] if COMMENT in found else []
@@ -237,9 +237,9 @@ def _said_of_segment(row: TableRow) -> list[tuple[str, str]]:
         said.append((LEVEL, word_of(LEVEL, level)))
         if not said[0][1]:
             row.add("level", _not_a_word(LEVEL, row["level"]))
-    for word in row.cells.get(CONCEPTS, "").split("|"):
+    for word in row.cells.get(CONCEPTS_COLUMN, "").split("|"):
         if plain(word):
-            said.append((CONCEPTS, word_of(CONCEPTS, word)))
+            said.append((CONCEPTS_COLUMN, word_of(CONCEPTS_COLUMN, word)))
     if comment:
         said.append((COMMENT, comment))
     if not said:

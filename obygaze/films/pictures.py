@@ -82,7 +82,7 @@ class LinkedFilms:
             if boundaries is not None:
                 refuse_behind_end(mark, boundaries)
                 first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
-                start_s, end_s = span_of(boundaries, first, last)
+                start_s, end_s = times_of_pictures(boundaries, first, last)
                 mark = mark._replace(start_s=start_s, end_s=end_s)
             placed.append(mark)
         return placed
@@ -98,7 +98,7 @@ def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
         )
 
 
-def span_of(boundaries: Floats, first: int, last: int) -> tuple[float, float]:
+def times_of_pictures(boundaries: Floats, first: int, last: int) -> tuple[float, float]:
     """Return the seconds of the pictures from the first to the last one."""
     return float(boundaries[first]), float(boundaries[last + 1])
 

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 from obygaze.films.marks import (
     COMMENT,
-    CONCEPTS,
+    CONCEPTS_COLUMN,
     LEVEL,
-    NONE,
+    NOTHING,
     UNKNOWN,
     WATCHED,
     Mark,
-    columns_of,
+    columns_in,
 )
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -37,7 +37,7 @@ DEFAULT_THRESHOLD = Fraction(1, 5)
 # A clip is a negative if most of it was seen.
 SEEN_SHARE = 0.8
 # Times of other programs have whole milliseconds, at both ends.
-ROUNDING_S = 0.002
+MARK_ROUNDING_S = 0.002
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 Orders = Mapping[str, Sequence[str]]
 
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
     @property
     def concepts(self) -> tuple[str, ...]:
         """The concepts, sorted."""
-        return tuple(filter(None, self.cells.get(CONCEPTS, "").split("|")))
+        return tuple(filter(None, self.cells.get(CONCEPTS_COLUMN, "").split("|")))
 
 
 @dataclass
@@ -117,7 +117,7 @@ def with_nothing(orders: Orders) -> dict[str, tuple[str, ...]]:
     """
     own = {}
     for column, words in orders.items():
-        own[column] = tuple(dict.fromkeys((NONE, *words)))
+        own[column] = tuple(dict.fromkeys((NOTHING, *words)))
     return {**own, LEVEL: LEVELS}
 
 
@@ -138,7 +138,7 @@ def project(
     marks = sorted(marks)
     complete = with_nothing(orders or {})
     _require_words(marks, complete)
-    projection = Projection(columns_of(marks))
+    projection = Projection(columns_in(marks))
     people = _people_of_films(marks, projection.columns, complete)
     for span in spans:
         of_film = people.get(span.movie_id, [])
@@ -206,18 +206,18 @@ class _Person:
             looked = [mark for mark in watched if mark.value in (WATCHED, column)]
             if looked:
                 self.seen[column] = Track([*looked, *own])
-        marked = {mark.column for mark in own} - {COMMENT, CONCEPTS}
+        marked = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
         self.counts_as_seen = set() if watched else marked
         # The columns in which a clip got the word for nothing because all counts as seen.
         self.assumed: set[str] = set()
 
     def answer(self, span: ClipSpan, threshold: float) -> Answer:
         """Return what this person says of a clip."""
-        needed_s = max(threshold * span.length_s, 2 * ROUNDING_S) - ROUNDING_S
+        needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
         cells: dict[str, str] = {}
         of_level: list[tuple[Mark, float]] = []
         for column, track in self.tracks.items():
-            if column == CONCEPTS:
+            if column == CONCEPTS_COLUMN:
                 continue
             touching = track.touching(span)
             if column == COMMENT:
@@ -233,8 +233,8 @@ class _Person:
                 of_level = [one for one in counting if one[0].value == value]
             value = value or self._nothing(column, span)
             cells[column] = "" if value == UNKNOWN else value
-        if CONCEPTS in self.tracks:
-            cells[CONCEPTS] = self._concepts(
+        if CONCEPTS_COLUMN in self.tracks:
+            cells[CONCEPTS_COLUMN] = self._concepts(
                 span, needed_s, [one for one, _ in of_level]
             )
         covered = max((overlap_s for _, overlap_s in of_level), default=None)
@@ -252,17 +252,17 @@ class _Person:
         """Return the concepts of the marks that gave the level; without levels, all that count."""
         spans_of_level = {(mark.start_s, mark.end_s) for mark in of_level}
         names = set()
-        for mark, overlap_s in self.tracks[CONCEPTS].touching(span):
+        for mark, overlap_s in self.tracks[CONCEPTS_COLUMN].touching(span):
             has_level = (mark.start_s, mark.end_s) in spans_of_level
             if overlap_s >= needed_s and (has_level or LEVEL not in self.tracks):
                 names.add(mark.value)
-        return "|".join(sorted(names - {NONE, UNKNOWN}))
+        return "|".join(sorted(names - {NOTHING, UNKNOWN}))
 
     def _nothing(self, column: str, span: ClipSpan) -> str:
         """Return the word for nothing if enough of the clip was seen, else ""."""
-        nothing = self.orders.get(column, (NONE,))[0]
+        nothing = self.orders.get(column, (NOTHING,))[0]
         if column in self.seen:
-            needed_s = SEEN_SHARE * span.length_s - ROUNDING_S
+            needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
             is_seen = self.seen[column].covered_s(span) >= needed_s
         else:
             is_seen = column in self.counts_as_seen
@@ -314,12 +314,12 @@ def _longest(
     marks_of: dict[str, list[Mark]] = {}
     for mark, _ in touching:
         # The word for nothing never competes.
-        if mark.value != NONE:
+        if mark.value != NOTHING:
             marks_of.setdefault(mark.value, []).append(mark)
     longest = ""
     most_s = needed_s
     for value, marks in marks_of.items():
         value_s = covered_s(marks, span)
-        if value_s >= most_s + (ROUNDING_S if longest else 0):
+        if value_s >= most_s + (MARK_ROUNDING_S if longest else 0):
             longest, most_s = value, value_s
     return longest

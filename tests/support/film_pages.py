@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.marks import CONCEPTS, LEVEL, Mark, written
+from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, Mark, written
 from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
 from obygaze.films.page.site import Site
@@ -87,7 +87,7 @@ def segment(
     span = ("lake", start_s, end_s)
     return [
         Mark(*span, LEVEL, level, annotator),
-        Mark(*span, CONCEPTS, "Look", annotator),
+        Mark(*span, CONCEPTS_COLUMN, "Look", annotator),
     ]
 
 

@@ -8,20 +8,20 @@ from typing import Any
 
 from obygaze.films.marks import (
     COMMENT,
-    CONCEPTS,
+    CONCEPTS_COLUMN,
     LEVEL,
     UNKNOWN,
     WATCHED,
     Mark,
     word_of,
 )
-from obygaze.films.pictures import Floats, pictures_of, span_of
+from obygaze.films.pictures import Floats, pictures_of, times_of_pictures
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 
 MAX_COMMENT = 2000
 MAX_STRETCHES = 10_000
-OF_PAGE = (LEVEL, CONCEPTS, COMMENT)
+OF_PAGE = (LEVEL, CONCEPTS_COLUMN, COMMENT)
 JsonObject = dict[str, Any]
 
 
@@ -40,7 +40,7 @@ def segments_of(marks: Iterable[Mark]) -> list[JsonObject]:
                 "start": start_s,
                 "end": end_s,
                 "level": "/".join(values.get(LEVEL, ())),
-                "concepts": values.get(CONCEPTS, []),
+                "concepts": values.get(CONCEPTS_COLUMN, []),
                 "comment": "; ".join(values.get(COMMENT, ())),
             }
         )
@@ -86,7 +86,7 @@ def with_pictures(
 
 def placed_pictures(first: int, last: int, boundaries: Floats) -> JsonObject:
     """Return pictures with their place on the time line."""
-    start_s, end_s = span_of(boundaries, first, last)
+    start_s, end_s = times_of_pictures(boundaries, first, last)
     return {"first": first, "last": last, "start": start_s, "end": end_s}
 
 
@@ -134,7 +134,7 @@ class RowsOfFilm:
             raise FixInput("expected the first and the last picture")
         if not 0 <= first <= last < n_pictures:
             raise FixInput(f"expected pictures from 0 to {n_pictures - 1}")
-        return span_of(self.boundaries, first, last)
+        return times_of_pictures(self.boundaries, first, last)
 
     def _rows(self, mark: Any) -> list[Mark]:
         if not isinstance(mark, Mapping):
@@ -144,7 +144,7 @@ class RowsOfFilm:
         if not isinstance(concepts, list):
             raise FixInput("concepts: expected a list of names")
         said = [(LEVEL, mark.get("level")), (COMMENT, mark.get("comment"))]
-        said += [(CONCEPTS, concept) for concept in concepts]
+        said += [(CONCEPTS_COLUMN, concept) for concept in concepts]
         rows = []
         for column, value in said:
             if value not in ("", None):

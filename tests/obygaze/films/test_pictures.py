@@ -14,7 +14,7 @@ from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
 from obygaze.films.marks import Mark, Marks
-from obygaze.films.pictures import LinkedFilms, pictures_of, span_of
+from obygaze.films.pictures import LinkedFilms, pictures_of, times_of_pictures
 from obygaze_features.core.errors import FixInput
 
 NTSC = Fraction(1001, 24000)
@@ -54,7 +54,7 @@ def test_times_of_whole_milliseconds_are_put_on_the_pictures_they_were_of(
     for _ in range(300):
         first = draws.randrange(N_PICTURES)
         last = draws.randrange(first, N_PICTURES)
-        start_s, end_s = span_of(boundaries, first, last)
+        start_s, end_s = times_of_pictures(boundaries, first, last)
         mark = Mark("lake", start_s, end_s, "level", "S", "ada")
         rounded = mark._replace(start_s=round(start_s, 3), end_s=round(end_s, 3))
         assert pictures_of(boundaries, rounded.start_s, rounded.end_s) == (first, last)
