@@ -250,19 +250,18 @@ def plan_extraction(
         n_bytes = store.n_computed * store.row_bytes
         is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
         clip = _clip_of(store, decoded)
-        speed = None
+        stated_s = 0.0
         if known is not None and is_on_gpu:
             speed = known.float32 if dtype == "float32" else known.half
-        gflop = gflop_of_clip(store.backbone, clip)
+            stated_s = gflop_of_clip(store.backbone, clip) / speed
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),
             to_extract=store.n_computed,
             n_bytes=n_bytes,
             disk_bytes=n_bytes if has_links(store.path.parent) else 2 * n_bytes,
-            forward_s=gflop / speed
-            if speed and gflop
-            else _seconds_to_compute(store, clip),
+            # Own code states nothing.
+            forward_s=stated_s or _seconds_to_compute(store, clip),
             is_on_gpu=is_on_gpu,
             sentences=store.work.sentences,
         )
