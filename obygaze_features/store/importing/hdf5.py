@@ -178,7 +178,7 @@ def _refuse_mask_beside(
             raise FixInput(
                 f"beside {path} is a mask, which says which frames are real",
                 where=handle.filename,
-                hint=f"--array {MASK}=PATH reads it too",
+                hint="--array mask=PATH reads it too",
             )
 
 
