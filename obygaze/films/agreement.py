@@ -50,7 +50,6 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.own_labels import label_columns
 
 Ints = NDArray[np.int64]
 # The level of each clip, by film and annotator.
@@ -414,11 +413,10 @@ def _refuse_ratings(manifest: Manifest) -> None:
             hint="import a table with the labels of each annotator: obygaze manifest import"
             " --help",
         )
-    own = label_columns(manifest.clips) or own_columns(manifest.columns)
+    own = own_columns(manifest.columns)
     options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
     if annotations:
-        clips = manifest.of_annotator(annotations[0].annotator).clips
-        own = [name for name in label_columns(clips) if name in annotations[0].own]
+        own = own_columns(annotations[0].own)
         first = " ".join(map(shell_word, own[:1]))
         options = f"--column {first} --cluster movie_id"
     if own and not has_levels:
