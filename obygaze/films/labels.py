@@ -422,7 +422,8 @@ def equal_clips(
         cut = _Cut(boundaries, marks.rates.get(film))
         for number in count_from():
             after_s = (number + 1) * seconds
-            start_s, stop_s = cut.at(number * seconds), cut.at(after_s)
+            start_s = cut.at(number * seconds)
+            stop_s = cut.at(after_s)
             # Behind the last picture, all boundaries are its end.
             if max(float(after_s) - cut.half_s, stop_s) > end_s + MARK_ROUNDING_S:
                 break

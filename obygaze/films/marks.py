@@ -169,7 +169,8 @@ def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
     violations = Violations(path)
     table = read_table(path, required=("movie_id",), violations=violations, data=data)
     is_long = {"column", "value"} <= {*table.columns}
-    for name in COLUMNS if is_long else OF_SEGMENTS:
+    required = COLUMNS if is_long else OF_SEGMENTS
+    for name in required:
         if name not in table.columns:
             violations.add(1, name, "required column is missing")
     violations.raise_if_any(
@@ -181,7 +182,8 @@ def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
     for row in table.rows:
         rate = _rate_of(row, rates)
         said = [_said_of_row(row)] if is_long else _said_of_segment(row)
-        film, annotator = as_id(row["movie_id"]), plain(row["annotator"])
+        film = as_id(row["movie_id"])
+        annotator = plain(row["annotator"])
         for name, text in (("movie_id", film), ("annotator", annotator)):
             if not text or "|" in text:
                 row.add(name, f"expected one name, got {text!r}")

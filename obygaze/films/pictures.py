@@ -54,11 +54,10 @@ class LinkedFilms:
 
     def film_of_file(self, name: str) -> str:
         """Return the film whose file has a name, "" if there is none, or several."""
-        films = [
-            film
-            for film, files in self.files.items()
-            if any(path.name == name for path in files)
-        ]
+        films = []
+        for film, files in self.files.items():
+            if name in [path.name for path in files]:
+                films.append(film)
         return films[0] if len(films) == 1 else ""
 
     def boundaries(self, film: str) -> Floats | None:

@@ -321,5 +321,6 @@ def _longest(
     for value, marks in marks_of.items():
         value_s = covered_s(marks, span)
         if value_s >= most_s + (MARK_ROUNDING_S if longest else 0):
-            longest, most_s = value, value_s
+            longest = value
+            most_s = value_s
     return longest
