@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from obygaze_features.backbones.backbone import Backbone, TorchModel
-from obygaze_features.backbones.cards import OF_FRAMES
+from obygaze_features.backbones.cards import FRAMES_OF
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.shell import shell_word
@@ -208,7 +208,7 @@ class Cost:
             line += f"; {self._cores_needed} cores would feed it"
         lines = [line]
         if self.waits and self.frames_of:
-            words = [f"-b {shell_word(OF_FRAMES + name)}" for name in self.frames_of]
+            words = [f"-b {shell_word(FRAMES_OF + name)}" for name in self.frames_of]
             decoded = clock(self.core_s * n_clips / self.workers)
             lines.append(
                 f"or decode first, without {self.device}: obygaze extract run"
@@ -371,7 +371,7 @@ def _frames_to_keep(plan: ExtractionPlan) -> dict[ClipView, str]:
         if isinstance(store.view, PictureView) and store.view not in plan.kept:
             frames.setdefault(store.view, store.target.backbone)
     for store in plan.stores:
-        if store.target.backbone.startswith(OF_FRAMES):
+        if store.target.backbone.startswith(FRAMES_OF):
             frames.pop(store.view, None)
     return frames
 
