@@ -105,7 +105,7 @@ class Changed:
         n_bytes: How long they are together.
         warnings: What its user should know.
         clips: The clips that were withdrawn.
-        copies: Where features of the withdrawn clips still are, each with the line that removes it.
+        copies: Where features of the withdrawn clips still are.
     """
 
     path: Path

@@ -110,7 +110,7 @@ class Copied:
         n_bytes_transferred: How long these are together.
         changes: What changed in the store since the copy that was there before.
         notes: What its user should do.
-        copies: Where features of withdrawn clips still are, each with the line that removes it.
+        copies: Where features of withdrawn clips still are.
         withdrawn: Of a copy that was pulled, the films and clips that were ever withdrawn.
     """
 

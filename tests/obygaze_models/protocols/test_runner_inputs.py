@@ -357,10 +357,8 @@ class TestFolds:
             'splits.never=["tt0000002","tt0000003","tt0000004"]',
         )
         protocol = quick("honest", *RIDGE, *changes)
-        with pytest.raises(FixInput, match="no clip is left to train on") as caught:
+        with pytest.raises(FixInput, match="no clip is left to train on"):
             run_on(tmp_path, protocol, manifest, {"x": store})
-        # Another model has the same folds.
-        assert "grid.models" not in str(caught.value.hint)
 
     def test_numbers_that_float32_cannot_hold_are_named(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="S", tt0000003="HN", tt0000004="EN")
