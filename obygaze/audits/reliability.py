@@ -310,12 +310,13 @@ def reliability_of(
         return alphas(weights[:, codes])
 
     intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
-    kind = "interval, squared differences" if numbers is not None else "nominal"
     of_raters = f"of {len(names)} raters"
     named = {
         "cronbach": f"Cronbach's alpha {of_raters}",
-        "krippendorff": f"Krippendorff's alpha ({kind}) {of_raters}",
+        "krippendorff": "Krippendorff's alpha (interval, squared differences)",
     }
+    if numbers is None:
+        named["krippendorff"] = f"Krippendorff's alpha (nominal) {of_raters}"
     values: dict[str, Any] = {"cronbach": None, "cronbach_interval": [None, None]}
     sentences = []
     points = []
