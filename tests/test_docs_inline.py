@@ -289,4 +289,4 @@ def test_code_in_sentences_is_found_also_across_lines(tmp_path: Path) -> None:
         "One `obygaze\nstore ls`.\n```console\n$ `no`\n```\n| `--json` |\n", "utf-8"
     )
     found = [(span.line, span.text) for span in spans(page)]
-    assert found == [(1, "obygaze ls"), (6, "--json")]
+    assert found == [(1, "obygaze store ls"), (6, "--json")]

@@ -104,8 +104,7 @@ def audit_share(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
             hint=f"obygaze manifest sample {shell_word(drawn.name)}"
-            f" -n {min(5 * len(drawn.films), len(drawn))} -o drawn, mark the drawn clips, then this"
-            " command with drawn",
+            " -n 200 -o drawn, mark the drawn clips, then this command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}

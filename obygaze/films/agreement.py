@@ -45,6 +45,7 @@ from obygaze.films.projection import (
 )
 from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.annotators import orders_of
@@ -412,7 +413,7 @@ def _require_column(manifest: Manifest, column: str) -> None:
     raise FixInput(
         f"nobody says anything in the column {column!r}{near(column, known)}",
         where=manifest.name,
-        hint=f"--column {'|'.join(known)}" if known else None,
+        hint=f"--column {shell_word(next(iter(known)))}" if known else None,
     )
 
 

@@ -445,7 +445,7 @@ def _files_of(
     if is_file and len(marks_of) > 1:
         raise FixUsage(
             f"{output.name} is of one film, and the marks are of {len(marks_of)}",
-            hint=f"a folder, with --as {'elan' if ending == ELAN else 'vtt'}: a file for each film",
+            hint="a folder and --as elan or --as vtt: a file for each film",
         )
     folder = output.parent if is_file else output
     files = {}
@@ -509,9 +509,14 @@ def _said_in(
         start_s, end_s = spans_s[clip_id]
         texts = map(plain, (column, value, annotator))
         marks.append(Mark(film, start_s, end_s, *texts))
+    if not marks and without_times:
+        n_clips = count(len(without_times), "clip")
+        raise FixInput(
+            f"nothing to export: {n_clips} without times in a film", where=manifest.name
+        )
     if not marks:
         raise FixInput(
-            "nothing to export: no clip has times in its film, and a label",
+            "nothing to export: no clip has a level or a concept",
             where=manifest.name,
             hint="--predictions TABLE, for what a model says of the clips",
         )

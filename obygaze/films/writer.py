@@ -20,7 +20,6 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.tables import header_of, open_file
-from obygaze_features.manifest.model import ascii_id
 
 ANNOTATOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 Spans = Sequence[tuple[float, float]]
@@ -199,10 +198,8 @@ class MarkFile:
 def _require_name_of_file(annotator: str) -> None:
     if ANNOTATOR_NAME.fullmatch(annotator):
         return
-    rule = "letters without accents, digits, - and _"
-    plain_name = ascii_id(annotator)
-    is_usable = ANNOTATOR_NAME.fullmatch(plain_name)
     raise FixUsage(
-        f"the name of an annotator is that of a file, of {rule}: got {annotator!r}",
-        hint=f"--annotate {plain_name if is_usable else f'NAME: {rule}'}",
+        "the name of an annotator is that of a file, of letters without accents, digits, - and _:"
+        f" got {annotator!r}",
+        hint="--annotate NAME",
     )
