@@ -251,4 +251,6 @@ def _describe(manifest: Manifest) -> str:
     return "\n".join([*lines, ""])
 
 
-show_command = command_of(show_manifest, "show", then=ManifestPage.write)
+show_command = command_of(
+    show_manifest, "show", then=ManifestPage.write, then_group="Options"
+)

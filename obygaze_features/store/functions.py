@@ -62,7 +62,9 @@ def describe_store(
     """
 
 
-info_command = command_of(describe_store, "info", then=Listing.write)
+info_command = command_of(
+    describe_store, "info", then=Listing.write, then_group="Options"
+)
 
 
 @done_in("obygaze_features.store.verifying")
