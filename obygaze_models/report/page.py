@@ -45,11 +45,13 @@ from obygaze_models.runner.answer import (
     compared_metric,
     films_with_value,
     first_question,
+    further_answers,
     gain_of,
     has_levels,
     intervals_are_of,
     short,
     size_text,
+    why_this_model,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import labels_since
@@ -102,7 +104,7 @@ class Chapter:
     title: str
     asked: str
     about: str
-    answer: str
+    answers: Sequence[str]
     figure: Figure | None
     changed: Sequence[str]
     limits: Sequence[str]
@@ -217,7 +219,7 @@ def chapter_of(run: Run) -> Chapter:
         title,
         asked,
         _data(run),
-        answer(run),
+        [answer(run), *further_answers(run)],
         figure,
         changed,
         [*changed, *_scale(run), *limits],
@@ -257,11 +259,12 @@ def _changed_stores(run: Run) -> Iterator[str]:
 
 
 def _scale(run: Run) -> Iterator[str]:
-    """Yield what a random order has, what intervals are over, and the concepts."""
+    """Yield why this model, what a random order has, what intervals are over, and the concepts."""
     cell = asked_cell(run)
     if cell is None:
         return
     metric = compared_metric(run)
+    yield from why_this_model(run)
     if cell.is_ranked(metric):
         text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
         if RANKING_METRICS[metric].chance is None:

@@ -140,7 +140,9 @@ class CellTests:
         return {
             **self.name,
             "skipped": dict(self.skipped),
-            "skipped_films": dict(self.skipped_films),
+            "skipped_films": {
+                fold: list(films) for fold, films in self.skipped_films.items() if films
+            },
             "folds": [one.about for one in self.tests],
         }
 
