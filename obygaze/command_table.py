@@ -4,7 +4,7 @@
 COMMANDS = {
     "demo": "obygaze.demo.tour:demo",
     "doctor": "obygaze.doctor:doctor",
-    "ls": "obygaze.contents:list_workspace",
+    "ls": "obygaze.functions:list_workspace",
     "manifest": "obygaze_features.manifest.commands:manifest",
     "video": "obygaze_features.video.commands:video",
     "backbones": "obygaze_features.backbones.commands:backbones",
@@ -20,7 +20,7 @@ COMMANDS = {
     "search": "obygaze_features.extraction.functions:search",
     "audit": "obygaze.audits.commands:audit",
     "models test": "obygaze_models.runner.experiments:test_command",
-    "manifest project": "obygaze.films.labels:project_marks",
+    "manifest project": "obygaze.films.functions:project_marks",
     "manifest sample": "obygaze.films.functions:sample_clips",
     "manifest agree": "obygaze.films.functions:measure_agreement",
     "manifest import": "obygaze.films.formats:import_manifest",

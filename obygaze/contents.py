@@ -56,17 +56,7 @@ class WorkspaceList:
 
 
 def list_workspace(*, workspace: PathLike | None = None) -> WorkspaceList:
-    """List the manifests, stores, runs and models of the workspace.
-
-    A store that is being filled has a row of its own, beside the store of its name.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze ls
-        obygaze -C /data/films ls --json
-    """
+    """List the manifests, stores, runs and models of the workspace."""
     here = Workspace.of(workspace)
     entries = []
     broken: dict[str, str] = {}

@@ -28,10 +28,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.labels import (
-    OrderWords,
-    Seconds,
-    Tables,
     named_films,
     project_tables,
 )

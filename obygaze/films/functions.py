@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
-from obygaze.films.labels import OrderWords, Seconds, Tables
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
     from obygaze.films.agreement import Agreement
+    from obygaze.films.labels import ProjectedLabels
     from obygaze.films.sampling import DrawnClips
+
+
+Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
+Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
+OrderWords = Annotated[
+    Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
+]
+
+
+@done_in("obygaze.films.labels")
+def project_marks(
+    marks: Tables,
+    *,
+    clips: PathLike | None = None,
+    every: Seconds = None,
+    threshold: str | float | Fraction = "0.2",
+    orders: OrderWords = None,
+    rule: Annotated[str, Option(metavar="RULE")] = "highest",
+    name: Annotated[
+        str | None, Option("-o --output", metavar="NAME", group="Output")
+    ] = None,
+    force: Annotated[bool, Option(group="Output")] = False,
+    workspace: PathLike | None = None,
+) -> ProjectedLabels:
+    """Turn marks in films into clips with labels.
+
+    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` and the page write
+    it, or a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
+
+    A value counts for a clip if it covers the threshold's share of it. The highest level that
+    counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
+    columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
+    columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
+    column `watched` say what was seen. Without any, that is the whole film, and a warning says so.
+
+    Args:
+        marks: One or more tables of marks.
+        clips: A manifest or table of clips with times in their films.
+        every: Cut the films into clips of this length instead.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
+        rule: How one label is made of those of several people: highest, agreed, majority, mean,
+            by:NAME, or each for a column of each. What each said is in a table beside.
+        name: Name of the manifest to write; without it, the labels are printed.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest project coded --clips films
+        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
+        obygaze manifest project mobygaze --every 30 -o mobygaze-30
+    """
 
 
 @done_in("obygaze.films.agreement")

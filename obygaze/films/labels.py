@@ -2,15 +2,16 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count as count_from
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
@@ -36,7 +37,6 @@ from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS
-from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
@@ -58,11 +58,6 @@ from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_features.manifest.windows import id_of_span
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
-Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
-Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
-OrderWords = Annotated[
-    Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
-]
 
 
 @dataclass(frozen=True)
@@ -213,41 +208,12 @@ def project_marks(
     every: Seconds = None,
     threshold: str | float | Fraction = "0.2",
     orders: OrderWords = None,
-    rule: Annotated[str, Option(metavar="RULE")] = HIGHEST,
-    name: Annotated[
-        str | None, Option("-o --output", metavar="NAME", group="Output")
-    ] = None,
-    force: Annotated[bool, Option(group="Output")] = False,
+    rule: str = HIGHEST,
+    name: str | None = None,
+    force: bool = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
-    """Turn marks in films into clips with labels.
-
-    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` and the page write
-    it, or a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
-
-    A value counts for a clip if it covers the threshold's share of it. The highest level that
-    counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
-    columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
-    columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
-    column `watched` say what was seen. Without any, that is the whole film, and a warning says so.
-
-    Args:
-        marks: One or more tables of marks.
-        clips: A manifest or table of clips with times in their films.
-        every: Cut the films into clips of this length instead.
-        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
-        orders: The words of a column from the lowest: Gewalt=schwach,stark.
-        rule: How one label is made of those of several people: highest, agreed, majority, mean,
-            by:NAME, or each for a column of each. What each said is in a table beside.
-        name: Name of the manifest to write; without it, the labels are printed.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest project coded --clips films
-        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
-        obygaze manifest project mobygaze --every 30 -o mobygaze-30
-    """
+    """Turn marks in films into clips with labels."""
     share = as_threshold(threshold)
     words = orders_of(orders or {})
     projected = project_tables(marks, clips, every, share, words, workspace)

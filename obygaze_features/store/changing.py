@@ -120,13 +120,13 @@ class Changed:
     @classmethod
     def of(cls, written: Written, **more: Any) -> Self:
         """Return what was written, with its size."""
-        record = open_store(written.path).record
+        files = [path for path in written.path.rglob("*") if path.is_file()]
         return cls(
             path=written.path,
             seal=written.seal,
-            n_clips=record.rows.total,
-            n_files=len(record.files),
-            n_bytes=record.n_bytes,
+            n_clips=len(open_store(written.path)),
+            n_files=len(files),
+            n_bytes=sum(path.stat().st_size for path in files),
             warnings=written.warnings,
             **more,
         )
@@ -605,10 +605,12 @@ def _require_equal_arrays(stores: Sequence[Store]) -> None:
     first = stores[0]
     expected = list(map(_numbers_of, first.record.arrays))
     for store in stores[1:]:
-        if list(map(_numbers_of, store.record.arrays)) != expected:
+        numbers = {array.name: _numbers_of(array) for array in store.record.arrays}
+        if [*numbers.values()] != expected:
+            others = [name for name in numbers if numbers[name] not in expected]
             raise Mismatch(
-                f"the arrays are not those of {first.location}, of the same types and shapes and in"
-                " the same order",
+                f"the arrays {few(others or [*numbers])} are not those of {first.location}, of the"
+                " same types and shapes and in the same order",
                 where=store.location,
                 hint="obygaze store subset STORE --array A --array B -o NAME puts them in an order",
             )

@@ -65,6 +65,7 @@ COMMANDS: dict[str, Sequence[str]] = {
         *("clips", "-b", "descriptors"),
         *("--tasks", "1", "-o", "job.sh", "--force"),
     ],
+    "extract plan": ["clips", "-b", "descriptors", "--workers", "1"],
     "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],

@@ -54,6 +54,7 @@ def make_world(folder: Path) -> None:
     for annotator, level in (("ada", "S"), ("ben", "HN")):
         segment = {"movie_id": "lake", "annotator": annotator, "start_frame": 0}
         segment |= {"end_frame": 99, "level": level, "concepts": "Look"}
+        segment["framerate"] = 25
         segments.append(segment)
     ws.write_table("segments.csv", segments)
 

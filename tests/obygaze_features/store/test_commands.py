@@ -277,10 +277,8 @@ def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:
     bare = tmp_path / "stores/bare"
     made_store(bare, some_rows(5), some_values(5), terms=Terms())
     line = ["push", "bare", "out", "--publish", "--creator", "Doe, Jane"]
-    again = "obygaze store push bare out --publish --creator 'Doe, Jane' --licence CC-BY-4.0\n"
-    assert f"Try: {again}" in typed(*line, code=2).stderr
-    plain = typed("push", "bare", "out", code=2).stderr
-    assert "obygaze store push bare out --licence CC-BY-4.0, or with --no-lic" in plain
+    assert "Try: --licence CC-BY-4.0" in typed(*line, code=2).stderr
+    assert "Try: --licence CC-BY-4.0" in typed("push", "bare", "out", code=2).stderr
     assert not (tmp_path / "out").exists()
     refused = typed("card", "bare", "--croissant", "bare.json", code=2)
     assert "head of README.md" in refused.stderr

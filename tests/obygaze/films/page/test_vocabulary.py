@@ -102,37 +102,31 @@ def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> Non
     assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]
 
 
-def test_the_modality_of_a_vocabulary_is_that_of_the_imported_marks(
+def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
     tmp_path: Path,
 ) -> None:
     """It was to be written a second time, as the modality of the manifest."""
-    from obygaze.films.exchange import import_segments
+    from obygaze.films.labels import project_marks
 
     vocabulary_path(tmp_path, "films").write_text(
         MIRROR.replace('above = "Look"', 'modality = "visual"'), "utf-8"
     )
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks = tmp_path / "films.ada.csv"
-    marks.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-        "lake,ada,0,9,S,Mirror|Silence|Look,25\n"
-    )
+    marks.write_text(f"{columns}lake,ada,0,24,S,Mirror|Silence|Look,25\n")
+    made = project_marks(marks, every="1", workspace=tmp_path).manifest
     names = ("Mirror", "Silence", "Look")
-    known = import_segments([marks], "marks").manifest.header.concepts
+    known = made.header.concepts
     assert [known[name] for name in names] == ["visual", "unknown", "visual"]
-    # Of two vocabularies, one knows more, or they contradict each other.
+    # Two vocabularies contradict each other.
     others = tmp_path / "pond.ben.csv"
     others.write_text(marks.read_text().replace("ada", "ben").replace("lake", "pond"))
-    for name, is_refused in (("Silence", False), ("Mirror", True)):
-        vocabulary_path(tmp_path, "pond").write_text(
-            f'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "{name}"\n'
-            'modality = "audio"\n'
-        )
-        if is_refused:
-            with pytest.raises(FixInput, match="'Mirror' is visual in another"):
-                import_segments([marks, others], "marks")
-            continue
-        known = import_segments([marks, others], "marks").manifest.header.concepts
-        assert [known[name] for name in names] == ["visual", "audio", "visual"]
+    vocabulary_path(tmp_path, "pond").write_text(
+        'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "Mirror"\n'
+        'modality = "audio"\n'
+    )
+    with pytest.raises(FixInput, match="'Mirror' is visual in another"):
+        project_marks([marks, others], every="1", workspace=tmp_path)
 
 
 def test_films_of_a_folder_have_the_concepts_of_the_papers_above(
