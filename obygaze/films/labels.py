@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count as count_from
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.marks import (
@@ -436,7 +435,8 @@ class _Cut:
     def half_s(self) -> float:
         """How far a place may be from a time."""
         if self.boundaries is not None:
-            return float(np.diff(self.boundaries).max()) / 2
+            steps_s = [after - before for before, after in pairwise(self.boundaries)]
+            return max(steps_s) / 2
         return float(1 / self.rate) / 2 if self.rate else 0.0
 
 

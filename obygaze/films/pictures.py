@@ -4,12 +4,10 @@ Marks lie on boundaries of pictures. Files of other programs have whole millisec
 another picture may be the first one; so an import puts times on the nearest boundary.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from obygaze.films.marks import Mark
 from obygaze_features.core.console import few
@@ -18,7 +16,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.times import times_of_films
 
-Floats = NDArray[np.float64]
+Floats = Sequence[float]
 # Sound may be a little longer than the pictures.
 MOST_BEHIND_S = 1.0
 
@@ -69,8 +67,8 @@ class LinkedFilms:
             from obygaze_features.video.film import film_index
 
             index = film_index(path, self.workspace.folder("indexes"))[0]
-            ends = np.append(index.times_s, index.times_s[-1] + index.last_s)
-            self._boundaries[film] = ends.astype(float)
+            times_s = [float(time_s) for time_s in index.times_s]
+            self._boundaries[film] = [*times_s, times_s[-1] + index.last_s]
         return self._boundaries[film]
 
     def at_pictures(self, marks: Iterable[Mark]) -> list[Mark]:
@@ -105,7 +103,7 @@ def times_of_pictures(boundaries: Floats, first: int, last: int) -> tuple[float,
 def pictures_of(boundaries: Floats, start_s: float, end_s: float) -> tuple[int, int]:
     """Return the first and the last picture between the nearest boundaries, at least one.
 
-    >>> pictures_of(np.array([0.0, 0.04, 0.08, 0.12]), 0.041, 0.119)
+    >>> pictures_of([0.0, 0.04, 0.08, 0.12], 0.041, 0.119)
     (1, 2)
     """
     first = min(nearest(boundaries, start_s), len(boundaries) - 2)
@@ -114,6 +112,6 @@ def pictures_of(boundaries: Floats, start_s: float, end_s: float) -> tuple[int, 
 
 def nearest(boundaries: Floats, time_s: float) -> int:
     """Return the number of the boundary that is nearest to a time."""
-    after = int(np.searchsorted(boundaries, time_s))
-    around = np.arange(max(after - 1, 0), min(after + 1, len(boundaries)))
-    return int(around[np.argmin(np.abs(boundaries[around] - time_s))])
+    after = bisect_left(boundaries, time_s)
+    around = range(max(after - 1, 0), min(after + 1, len(boundaries)))
+    return min(around, key=lambda number: abs(boundaries[number] - time_s))

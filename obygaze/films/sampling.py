@@ -44,7 +44,6 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
 
@@ -201,6 +200,9 @@ def _clips_to_draw_from(
 
 def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
     """Return the clips that no store of a workspace lists as withdrawn."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
+
     stores = stores_with_withdrawals(workspace)
     withdrawals = Withdrawals.of(list(stores.values()))
     if not withdrawals:

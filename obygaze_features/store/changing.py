@@ -595,8 +595,7 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="only stores of one recipe are merged; imports that were made in the same way have"
-            " one with the same --backbone and --fact",
+            hint="only stores of one recipe are merged: obygaze store import --help",
         )
 
 
