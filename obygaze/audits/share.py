@@ -101,11 +101,11 @@ def audit_share(
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
         n_clips = min(5 * len(drawn.films), len(drawn))
+        sample = f"obygaze manifest sample {shell_word(drawn.name)} -n"
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=f"obygaze manifest sample {shell_word(drawn.name)}"
-            f" -n {n_clips} -o drawn, mark the drawn clips, then this command with drawn",
+            hint=f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
