@@ -591,11 +591,17 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have one recipe."""
     first = stores[0]
     for store in stores[1:]:
+        hint = "only stores of one recipe are merged"
+        if first.recipe.is_unknown and store.recipe.is_unknown:
+            hint += (
+                "; imports that were made in the same way have one with the same --backbone and"
+                " --fact"
+            )
         first.recipe.require(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="only stores of one recipe are merged: obygaze store import --help",
+            hint=hint,
         )
 
 
@@ -608,8 +614,8 @@ def _require_equal_arrays(stores: Sequence[Store]) -> None:
         if [*numbers.values()] != expected:
             others = [name for name in numbers if numbers[name] not in expected]
             raise Mismatch(
-                f"the arrays {few(others or [*numbers])} are not those of {first.location}, of the"
-                " same types and shapes and in the same order",
+                f"the arrays are not those of {first.location}, of the same types and shapes and in"
+                f" the same order: {few(others or [*numbers])}",
                 where=store.location,
                 hint="obygaze store subset STORE --array A --array B -o NAME puts them in an order",
             )

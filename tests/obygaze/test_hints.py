@@ -53,7 +53,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 "have different recipes: backbone differ",
                 "backbone: my-model here, other-model there",
-                "Try: only stores of one recipe are merged; imports that were made in the same way",
+                "Try: only stores of one recipe are merged",
             ],
         ),
         ("manifest folds made-up -k 50", ["cannot make 50 folds", "from 2 to 3 folds"]),
