@@ -6,12 +6,12 @@ What is written becomes new tiers in the XML of a file; all else in the file sta
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from html import escape
 from itertools import accumulate, count
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
 
 from obygaze.films.marks import COMMENT, Mark, plain
 from obygaze_features.core.errors import FixInput
@@ -155,8 +155,8 @@ def write_elan(
     """
     media = ""
     if video is not None:
-        url = quoteattr(video.absolute().as_uri())
-        relative = quoteattr(relative_video)
+        url = _quoted(video.absolute().as_uri())
+        relative = _quoted(relative_video)
         media = (
             f'<MEDIA_DESCRIPTOR MEDIA_URL={url} MIME_TYPE="video/*"'
             f" RELATIVE_MEDIA_URL={relative}/>"
@@ -183,10 +183,10 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
     tiers = []
     shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
     for name, annotator, lane in _lanes(shown, outline.tier_names):
-        by = f" ANNOTATOR={quoteattr(annotator)}" if annotator else ""
+        by = f" ANNOTATOR={_quoted(annotator)}" if annotator else ""
         lines = [
-            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={quoteattr(type_name)}"
-            f" TIER_ID={quoteattr(name)}>"
+            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={_quoted(type_name)}"
+            f" TIER_ID={_quoted(name)}>"
         ]
         for mark in lane:
             key = next(new_ids)
@@ -199,7 +199,7 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
             lines.append(
                 f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{key}"'
                 f' TIME_SLOT_REF1="{start}" TIME_SLOT_REF2="{end}">'
-                f"<ANNOTATION_VALUE>{escape(mark.value)}</ANNOTATION_VALUE>"
+                f"<ANNOTATION_VALUE>{escape(mark.value, quote=False)}</ANNOTATION_VALUE>"
                 "</ALIGNABLE_ANNOTATION></ANNOTATION>"
             )
         tiers.append("\n        ".join(lines) + "\n    </TIER>")
@@ -391,3 +391,8 @@ class _Outline:
         self.end_of_tiers = position
         if has_end:
             self.end_of_tiers = self._data.index(b">", position) + 1
+
+
+def _quoted(text: str) -> str:
+    """Return a text as the value of an attribute, in quotes."""
+    return f'"{escape(text)}"'
