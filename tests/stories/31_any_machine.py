@@ -25,6 +25,7 @@ from support.written_stores import lasting_bytes
 
 import obygaze as og
 from stories.films import (
+    RATE,
     features_of,
     import_features,
     import_films,
@@ -251,11 +252,7 @@ for words in json.loads(sys.argv[1]):
 # What a tiny CLIP needs; these packages have code of their own for Windows.
 OF_CLIP = ("torch", "transformers", "transformers.models.clip.modeling_clip")
 # A person saves this.
-MARK = {
-    **{"mark": "00000000-0000-4000-8000-000000000001", "state": None},
-    **{"movie_id": "night", "start_frame": 10, "end_frame": 20, "level": "S"},
-    **{"concepts": ["Look"], "comment": ""},
-}
+MARK = {"first": 10, "last": 20, "level": "S", "concepts": [], "comment": ""}
 
 
 def start_without_posix(
@@ -329,7 +326,10 @@ def test_the_page_answers_and_saves_where_posix_modules_are_absent(
         strip = browser.open(f"{origin}/strip/night").read()
         assert strip.startswith(b"\xff\xd8")  # a JPEG
         headers = {"Content-Type": "application/json", "Origin": origin}
-        body = json.dumps(MARK).encode()
+        taken = browser.open(Request(f"{origin}/api/turn", b"{}", headers)).read()
+        turn = json.loads(taken)["turn"]
+        change = {"turn": turn, "movie_id": "night", "gone": [], "new": [MARK]}
+        body = json.dumps(change).encode()
         browser.open(Request(f"{origin}/api/marks", body, headers))
         part = Request(f"{origin}/media/0", headers={"Range": "bytes=0-99"})
         first_bytes = ws.path("videos/night.mp4").read_bytes()[:100]
@@ -338,9 +338,8 @@ def test_the_page_answers_and_saves_where_posix_modules_are_absent(
         server.send_signal(signal.SIGINT)
         text, _ = server.communicate(timeout=120)
     assert "exit code 0" in text, text
-    (saved,) = ws.read_table("segments/films.ada.csv")
-    assert (saved["start_frame"], saved["end_frame"], saved["level"]) == (
-        "10",
-        "20",
-        "S",
-    )
+    rows = ws.read_table("segments/films.ada.csv")
+    (saved,) = (row for row in rows if row["column"] == "level")
+    assert saved["value"] == "S"
+    times_s = [float(saved[name]) for name in ("start_s", "end_s")]
+    assert times_s == pytest.approx([10 / RATE, 21 / RATE])
