@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 
@@ -656,8 +656,13 @@ def test_a_link_to_another_folder_and_back_changes_nothing(
             for name in names:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).touch()
-        linked = link(manifest, folders[0]).manifest
-        elsewhere = link(linked, folders[1]).manifest
+        try:
+            linked = link(manifest, folders[0]).manifest
+            elsewhere = link(linked, folders[1]).manifest
+        except FixInput as error:
+            # One file of two films is refused, which another test is about.
+            assert "with clips of several films" in error.message
+            reject()
         assert link(elsewhere, folders[0]).manifest == linked
         assert elsewhere == link(manifest, folders[1]).manifest
     for clip in manifest:
