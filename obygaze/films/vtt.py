@@ -13,8 +13,9 @@ from obygaze_features.manifest.vocabulary import canonical_level
 
 # Without a block of styles: FFmpeg 5 reads no cue of a file that has one.
 _HEAD = "WEBVTT {film}\n\n"
-_VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
-_TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
+# A tag ends before the next one: without this, many marks "<" take hours.
+_VOICE = re.compile(r"<v(?:\.[^ \t<>]*)?[ \t]+([^<>]*)>")
+_TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^<>]*>|([^<\n]+)")
 
 
 def write_vtt(film: FilmSegments) -> bytes:
