@@ -286,15 +286,17 @@ def _data_set(handle: Any, where: str, path: str) -> Any:
         raise BadRow(f"nothing under {path!r}") from error
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
-    if _is_unsafe(node.dtype):
+    # Each look at it takes time.
+    dtype = node.dtype
+    if _is_unsafe(dtype):
         raise BadRow(f"{path!r} holds neither numbers nor texts")
-    n_bytes = node.size * node.dtype.itemsize
-    if n_bytes > MOST_COMPRESSED * Path(where).stat().st_size:
+    n_bytes = node.size * dtype.itemsize
+    if n_bytes > MOST_COMPRESSED * handle.id.get_filesize():
         # HDF5 returns fill values for what a file does not hold, which takes hours.
         raise Corrupt(
             f"{path!r} has {human(n_bytes)}, more than the file can hold", where=where
         )
-    if node.dtype.hasobject:
+    if dtype.hasobject:
         check_texts(handle, node)
     return node
 
