@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from obygaze.audits import audit_mediaeval as audit_mediaeval
     from obygaze.audits import audit_reliability as audit_reliability
     from obygaze.audits import audit_share as audit_share
-    from obygaze.audits.maps import audit_boxes as audit_boxes
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency

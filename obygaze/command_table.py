@@ -4,6 +4,7 @@
 COMMANDS = {
     "demo": "obygaze.demo.tour:demo",
     "doctor": "obygaze.doctor:doctor",
+    "ls": "obygaze.functions:list_workspace",
     "manifest": "obygaze_features.manifest.commands:manifest",
     "video": "obygaze_features.video.commands:video",
     "backbones": "obygaze_features.backbones.commands:backbones",
@@ -19,7 +20,7 @@ COMMANDS = {
     "search": "obygaze_features.extraction.functions:search",
     "audit": "obygaze.audits.commands:audit",
     "models test": "obygaze_models.runner.experiments:test_command",
-    "manifest project": "obygaze.films.labels:project_segments",
+    "manifest project": "obygaze.films.functions:project_marks",
     "manifest sample": "obygaze.films.functions:sample_clips",
     "manifest agree": "obygaze.films.functions:measure_agreement",
     "manifest import": "obygaze.films.formats:import_manifest",
@@ -31,7 +32,7 @@ COMMANDS = {
 
 # What `obygaze --help` lists under each heading, in the order of work.
 HEADINGS = {
-    "Start here": ("demo", "doctor"),
+    "Start here": ("demo", "doctor", "ls"),
     "Data": ("manifest", "video"),
     "Features": ("backbones", "extract", "store"),
     "Experiments": ("train", "run", "report", "compare", "models"),

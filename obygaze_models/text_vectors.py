@@ -26,7 +26,6 @@ from obygaze_features.manifest.clip_facts import (
     ClipFacts,
     require_same_shared,
 )
-from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.joining import refuse_joined
@@ -227,7 +226,7 @@ def _selected(
             f"the expression {name!r} needs a manifest to select clips from",
             hint="obygaze audit eat --help",
         )
-    ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
+    ids = [clip.clip_id for clip in manifest.where(name)]
     return name, ClipFacts.of(ids), manifest.name
 
 

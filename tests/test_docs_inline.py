@@ -269,7 +269,7 @@ def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
         ("--no-such-option", "no command that this page names"),
         ("obygaze run honest --set 'models.ridge.alpha=[1]'", "unknown key 'alpha'"),
         ("obygaze train ridge --set model.alpha=1", "unknown key 'alpha'"),
-        ("obygaze store ls one two", "takes 0 arguments"),
+        ("obygaze ls one two", "takes 0 arguments"),
         ("obygaze extract run NAME --batch 5 > file", ""),
         ("obygaze store info -o", ""),
         ("--array clip", ""),

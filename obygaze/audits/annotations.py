@@ -4,18 +4,12 @@ The values of a clip (emotions, relationships, concepts) are joined with | in it
 film are alike, so they are exchanged only within films.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from obygaze.audits.functions import CONCEPTS_COLUMN
-from obygaze.audits.result import (
-    Audit,
-    Finding,
-    IntervalEnds,
-)
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
@@ -37,77 +31,6 @@ from obygaze_models.text_vectors import (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AnnotationAudit(Audit):
-    """The test of each value of a column between two groups of clips, corrected together.
-
-    `intervals` has, for each test, the 95 % intervals of the shares of both groups over films.
-    """
-
-    source: str
-    view: str
-    column: str
-    n_empty: int
-    tests: tuple[GroupTest, ...]
-    intervals: tuple[tuple[IntervalEnds, IntervalEnds], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts, shares and p-values of each value."""
-        values = []
-        for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
-            tested = test.to_json()
-            values.append(
-                {
-                    "value": test.a,
-                    "count_x": int(test.s_x.sum()),
-                    "count_y": int(test.s_y.sum()),
-                    "share_x": float(test.s_x.mean()),
-                    "share_y": float(test.s_y.mean()),
-                    "interval_x": in_x,
-                    "interval_y": in_y,
-                    "p": tested["p"],
-                    "p_blocked": tested["p_blocked"],
-                    "verdict": tested["verdict"],
-                    "p_holm": tested["p_holm"],
-                    "blocks": tested["blocks"],
-                    "why": tested["why"],
-                }
-            )
-        first = self.tests[0]
-        groups = {
-            "x": first.x,
-            "y": first.y,
-            "n_x": len(first.s_x),
-            "n_y": len(first.s_y),
-        }
-        about = {"source": self.source, "view": self.view, "column": self.column}
-        return {**about, **groups, "n_empty": self.n_empty, "values": values}
-
-    def finding(self) -> Finding:
-        """Return one row per value, and sentences with the results."""
-        first = self.tests[0]
-        rows = list[tuple[object, ...]]()
-        for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
-            x = (int(test.s_x.sum()), float(test.s_x.mean()))
-            y = (int(test.s_y.sum()), float(test.s_y.mean()))
-            rows.append((test.a, *x, *in_x, *y, *in_y, *test.p_cells()))
-        sentences = [
-            f"X is {first.x}, {len(first.s_x)} clips; Y is {first.y}, {len(first.s_y)} clips. "
-            "Shares are of all clips of a group, with 95 % intervals over films."
-        ]
-        if self.n_empty:
-            sentences.append(
-                f"{self.n_empty} of these clips have no value in this column."
-            )
-        headers = ["value"]
-        for group in "XY":
-            headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
-        headers += ["p", "method", "p across films", "Holm"]
-        title = f"Annotations: {self.column} of {self.source}, {view_words(self.view)}"
-        sentences += summary(self.tests, _sentence)
-        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
-
-
 def audit_annotations(
     manifest: Manifest | str | Path,
     *,
@@ -115,7 +38,7 @@ def audit_annotations(
     x: GroupSelection,
     y: GroupSelection,
     workspace: str | Path | None = None,
-) -> AnnotationAudit:
+) -> Audit:
     """Test which values of a column go with a level, such as emotions or concepts."""
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)
@@ -141,23 +64,64 @@ def audit_annotations(
     require_films([*films_x, *films_y], manifest.name)
     films = np.array([*films_x, *films_y])
     tests = []
-    intervals = []
     for value in values:
         has_x = np.array([value in cell for cell in cells_x])
         has_y = np.array([value in cell for cell in cells_y])
         labels = (group_x.name, group_y.name, value, "")
         tests.append(compare_groups(labels, has_x, has_y, films))
-        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x, most=1)
-        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y, most=1)
-        intervals.append((in_x, in_y))
+    corrected = with_holm(tests)
+    rows: list[tuple[object, ...]] = []
+    documents = []
+    points = []
+    for test in corrected:
+        document = {"value": test.a, **test.to_json()}
+        row: list[object] = [test.a]
+        for group, has, of_films in (
+            ("x", test.s_x, films_x),
+            ("y", test.s_y, films_y),
+        ):
+            n_clips = int(has.sum())
+            share = float(has.mean())
+            interval = ratio_interval(has, np.ones(len(has)), of_films, most=1)
+            document[f"count_{group}"] = n_clips
+            document[f"share_{group}"] = share
+            document[f"interval_{group}"] = interval
+            row += [n_clips, share, *interval]
+            points.append(Point(f"{test.a}, {group.upper()}", share, interval))
+        documents.append(document)
+        rows.append((*row, *test.p_cells()))
+    headers = ["value"]
+    for group in "XY":
+        headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
+    headers += ["p", "method", "p across films", "Holm"]
+    limits = [
+        f"X is {group_x.name}, {len(clips_x)} clips; Y is {group_y.name}, {len(clips_y)} clips. "
+        "Shares are of all clips of a group, with 95 % intervals over films."
+    ]
     n_empty = sum(not cell for cell in [*cells_x, *cells_y])
-    return AnnotationAudit(
-        source=manifest.name,
-        view=manifest.header.view,
-        column=column,
-        n_empty=n_empty,
-        tests=with_holm(tests),
-        intervals=tuple(intervals),
+    if n_empty:
+        limits.append(f"{n_empty} of these clips have no value in this column.")
+    title = (
+        f"Annotations: {column} of {manifest.name}, {view_words(manifest.header.view)}"
+    )
+    return Audit(
+        title=title,
+        headers=headers,
+        rows=rows,
+        answers=summary(corrected, _sentence),
+        limits=limits,
+        values={
+            "source": manifest.name,
+            "view": manifest.header.view,
+            "column": column,
+            "x": group_x.name,
+            "y": group_y.name,
+            "n_x": len(clips_x),
+            "n_y": len(clips_y),
+            "n_empty": n_empty,
+            "values": documents,
+        },
+        figure=Plot(title, points, "share of the clips, with 95 % over films"),
     )
 
 

@@ -6,17 +6,11 @@ Intervals and tests are over clusters (images, films), because captions of one i
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import chain
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from obygaze.audits.result import (
-    DrawnAudit,
-    Finding,
-    IntervalEnds,
-    Plot,
-    Point,
-)
+from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.audits.texts import (
     GroupNames,
     LabelledText,
@@ -34,7 +28,6 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import (
-    PValue,
     holm,
     p_equals,
     p_text,
@@ -55,111 +48,19 @@ HEADERS = (
 )
 
 
-@dataclass(frozen=True)
-class WordRate:
-    """How often the captions of one group use the words of one list.
-
-    `ci` is the 95 % interval of `occurrences_per_1000`, over clusters.
-    """
-
-    group: str
-    words: str
-    n_captions: int
-    n_clusters: int
-    count: int
-    captions_with_hit: int
-    occurrences_per_1000: float
-    captions_with_hit_per_1000: float
-    ci: IntervalEnds
-
-
-@dataclass(frozen=True)
-class GroupContrast:
-    """Whether captions of one group use the words of a list more often than those of another.
-
-    `first` and `second` are values of the column `column`. Whole clusters were exchanged, where
-    the values of the columns `within` are the same.
-    """
-
-    words: str
-    column: str
-    first: str
-    second: str
-    within: tuple[str, ...]
-    p: PValue
-    p_holm: float = 1.0
-
-    def __str__(self) -> str:
-        p = f"two-sided {p_equals(self.p.two_sided)} ({self.p.method})"
-        exchanged = "whole clusters were exchanged"
-        if self.within:
-            exchanged += f" within {' and '.join(self.within)}"
-        return (
-            f"{self.words}, {self.column} {self.first} against {self.second}: {p}, "
-            f"{p_text(self.p_holm)} after Holm; {exchanged}."
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CaptionAudit(DrawnAudit):
-    """The rate of each list in each group, and the tests of each list between groups.
-
-    `rare_words` has, for each list, the words that were left out because all captions together
-    use them less than `min_occurrences` times, with how often they do. `not_tested` says why
-    there are no tests. `tokens` is what counted as a word.
-    """
-
-    source: str
-    n_captions: int
-    rates: tuple[WordRate, ...]
-    contrasts: tuple[GroupContrast, ...]
-    not_tested: str = ""
-    min_occurrences: int = 0
-    rare_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    tokens: Tokens = "words"
-
-    def finding(self) -> Finding:
-        """Return a row for each list and group, and sentences with the tests."""
-        rows = []
-        for rate in self.rates:
-            row = (
-                rate.words,
-                rate.group,
-                rate.n_captions,
-                rate.n_clusters,
-                rate.count,
-                rate.occurrences_per_1000,
-                *rate.ci,
-                rate.captions_with_hit_per_1000,
-            )
-            rows.append(row)
-        title = f"Words of {self.n_captions} captions: {self.source}"
-        return Finding(title, HEADERS, tuple(rows), tuple(self._sentences()))
-
-    def _sentences(self) -> Iterator[str]:
-        yield "Intervals (95 %) are bootstrapped over clusters, not captions."
-        for title, counts in self.rare_words.items():
-            words = ", ".join(f"{word} {n}" for word, n in counts.items())
-            yield (
-                f"{title}: words with fewer than {self.min_occurrences} occurrences in all "
-                f"captions are left out: {words}."
-            )
-        without_words = self.rare_words.keys() - {rate.words for rate in self.rates}
-        if without_words:
-            titles = ", ".join(sorted(without_words))
-            yield f"No word is left of {titles}: no row of the table."
-        yield from map(str, self.contrasts)
-        if self.not_tested:
-            yield f"The groups were not tested: {self.not_tested}."
-
-    def plot(self) -> Plot:
-        """Return the rate of each list in each group."""
-        points = []
-        for rate in sorted(self.rates, key=lambda rate: rate.words):
-            label = f"{rate.words}, {rate.group}"
-            points.append(Point(label, rate.occurrences_per_1000, rate.ci))
-        label = "words per thousand captions, with 95 % over clusters"
-        return Plot("Words of lists", points, label)
+CELLS = (
+    "words",
+    "group",
+    "n_captions",
+    "n_clusters",
+    "count",
+    "occurrences_per_1000",
+    "ci",
+    "captions_with_hit_per_1000",
+)
+XLABEL = "words per thousand captions, with 95 % over clusters"
+# A rate or a test, by the names of JSON.
+Record = dict[str, Any]
 
 
 def audit_captions(
@@ -171,7 +72,7 @@ def audit_captions(
     words: WordLists | None = None,
     tokens: Tokens = "words",
     min_occurrences: int = 0,
-) -> CaptionAudit:
+) -> Audit:
     """Count how often captions use the words of a list, by group."""
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
@@ -212,19 +113,51 @@ def audit_captions(
             hint="use a smaller --min-occurrences",
         )
     not_tested = _why_not_tested(captions, groups)
-    contrasts: list[GroupContrast] = []
-    if not not_tested:
-        contrasts = group_contrasts(captions, frequent, groups)
-    return CaptionAudit(
-        source_name(source),
-        len(captions),
-        tuple(word_rates(captions, frequent)),
-        tuple(contrasts),
-        not_tested,
-        min_occurrences,
-        rare_words,
-        tokens,
+    contrasts = [] if not_tested else group_contrasts(captions, frequent, groups)
+    rates = word_rates(captions, frequent)
+    points = []
+    for rate in sorted(rates, key=lambda rate: str(rate["words"])):
+        label = f"{rate['words']}, {rate['group']}"
+        points.append(Point(label, rate["occurrences_per_1000"], rate["ci"]))
+    answers = [_sentence(contrast) for contrast in contrasts]
+    if not_tested:
+        answers.append(f"The groups were not tested: {not_tested}.")
+    name = source_name(source)
+    return Audit(
+        title=f"Words of {len(captions)} captions: {name}",
+        headers=HEADERS,
+        rows=[record_cells(rate, CELLS) for rate in rates],
+        answers=answers,
+        limits=list(_limits(rare_words, frequent, min_occurrences)),
+        values={
+            "source": name,
+            "n_captions": len(captions),
+            "rates": rates,
+            "contrasts": contrasts,
+            "not_tested": not_tested,
+            "min_occurrences": min_occurrences,
+            "rare_words": rare_words,
+            "tokens": tokens,
+        },
+        figure=Plot("Words of lists", points, XLABEL),
     )
+
+
+def _limits(
+    rare_words: Mapping[str, Mapping[str, int]], frequent: WordLists, least: int
+) -> Iterator[str]:
+    """Yield what intervals are of, and which words were left out."""
+    yield "Intervals (95 %) are bootstrapped over clusters, not captions."
+    for title, counts in rare_words.items():
+        words = ", ".join(f"{word} {n}" for word, n in counts.items())
+        yield (
+            f"{title}: words with fewer than {least} occurrences in all "
+            f"captions are left out: {words}."
+        )
+    without_words = rare_words.keys() - frequent.keys()
+    if without_words:
+        titles = ", ".join(sorted(without_words))
+        yield f"No word is left of {titles}: no row of the table."
 
 
 def _without_group(n_rows: int, groups: GroupNames) -> str:
@@ -255,7 +188,7 @@ def _rare_words(
     return rare_words
 
 
-def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[WordRate]:
+def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[Record]:
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
     rates = []
     for group, inside in by_label(captions).items():
@@ -263,25 +196,34 @@ def word_rates(captions: Sequence[LabelledText], lists: WordLists) -> list[WordR
         n = len(inside)
         for name, words in lists.items():
             hits = _occurrences(inside, words)
-            n_hits = sum(hit > 0 for hit in hits)
-            per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
-            ci = ratio_interval(hits, [1] * n, clusters, scale=1000)
-            counts = (n, len(set(clusters)), sum(hits), n_hits)
-            rates.append(WordRate(group, name, *counts, *per_1000, ci))
+            n_with_hit = sum(hit > 0 for hit in hits)
+            rates.append(
+                {
+                    "group": group,
+                    "words": name,
+                    "n_captions": n,
+                    "n_clusters": len(set(clusters)),
+                    "count": sum(hits),
+                    "captions_with_hit": n_with_hit,
+                    "occurrences_per_1000": 1000 * sum(hits) / n,
+                    "captions_with_hit_per_1000": 1000 * n_with_hit / n,
+                    "ci": ratio_interval(hits, [1] * n, clusters, scale=1000),
+                }
+            )
     return rates
 
 
 def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str:
     """Return why clusters cannot be exchanged between groups, "" where they can be."""
-    if len(groups.cells_of) < 2:
+    if len(groups.record_cells) < 2:
         return "there is only one"
-    if len(groups.columns) == 1 and len(groups.cells_of) > 2:
+    if len(groups.columns) == 1 and len(groups.record_cells) > 2:
         return "one column tests two of them, several columns are crossed"
     labels_of: dict[str, frozenset[str]] = {}
     for caption in captions:
         if labels_of.setdefault(caption.cluster, caption.labels) != caption.labels:
             return "a cluster has captions of two groups, so it cannot be exchanged"
-    cells = list(groups.cells_of.values())
+    cells = list(groups.record_cells.values())
     for i, column in enumerate(groups.columns):
         others = [cell[:i] + cell[i + 1 :] for cell in cells]
         has_two_values = len({cell[i] for cell in cells}) > 1
@@ -294,7 +236,7 @@ def _why_not_tested(captions: Sequence[LabelledText], groups: GroupNames) -> str
 
 def group_contrasts(
     captions: Sequence[LabelledText], lists: WordLists, groups: GroupNames
-) -> list[GroupContrast]:
+) -> list[Record]:
     """Return the tests of each column of groups and each list, corrected together.
 
     Of a column with two values, these are compared; of one with more, each with the others. Each
@@ -304,8 +246,8 @@ def group_contrasts(
     for caption in captions:
         (group_of[caption.cluster],) = caption.labels
     clusters = sorted(group_of)
-    cells = [groups.cells_of[group_of[cluster]] for cluster in clusters]
-    contrasts = []
+    cells = [groups.record_cells[group_of[cluster]] for cluster in clusters]
+    contrasts: list[Record] = []
     for i, column in enumerate(groups.columns):
         others = [cell[:i] + cell[i + 1 :] for cell in cells]
         blocks = [sorted(set(others)).index(other) for other in others]
@@ -315,12 +257,26 @@ def group_contrasts(
             for title, words in lists.items():
                 values = _words_above_rate(captions, words, clusters)
                 p = permutation_p(values, is_first, blocks if within else None)
-                contrasts.append(GroupContrast(title, column, first, second, within, p))
-    corrected = holm([contrast.p.two_sided for contrast in contrasts])
+                named = {"words": title, "column": column, "first": first}
+                more = {"second": second, "within": within, "p": asdict(p)}
+                contrasts.append({**named, **more})
+    corrected = holm([contrast["p"]["two_sided"] for contrast in contrasts])
     return [
-        replace(contrast, p_holm=float(p))
+        {**contrast, "p_holm": float(p)}
         for contrast, p in zip(contrasts, corrected, strict=True)
     ]
+
+
+def _sentence(contrast: Record) -> str:
+    p = contrast["p"]
+    exchanged = "whole clusters were exchanged"
+    if contrast["within"]:
+        exchanged += f" within {' and '.join(contrast['within'])}"
+    return (
+        f"{contrast['words']}, {contrast['column']} {contrast['first']} against"
+        f" {contrast['second']}: two-sided {p_equals(p['two_sided'])} ({p['method']}),"
+        f" {p_text(contrast['p_holm'])} after Holm; {exchanged}."
+    )
 
 
 def _compared_values(values: set[str]) -> list[tuple[str, str]]:

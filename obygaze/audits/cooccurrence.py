@@ -3,19 +3,15 @@
 The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.gender import cut_shares
-from obygaze.audits.printed import SABIR, Shares, as_range, printed_shares_beside
-from obygaze.audits.result import (
-    Audit,
-    Finding,
-    IntervalEnds,
-)
+from obygaze.audits.printed import SABIR, as_range, printed_shares_beside
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import (
     LabelledText,
     TextSource,
@@ -36,80 +32,9 @@ CUT = (
 )
 
 
-@dataclass(frozen=True)
-class CoOccurrence:
-    """How often one thing is named with words of each gender; a text with both counts twice.
-
-    `share` is that of the first gender, `ci` its 95 % interval, and `printed` has both shares cut
-    after two decimals. They are None for a thing without a gendered text. `paper` has the shares
-    that a paper prints for the thing, by caption model.
-    """
-
-    thing: str
-    counts: Mapping[str, int]
-    share: float | None
-    ci: IntervalEnds | None
-    printed: tuple[float, float] | None
-    paper: Mapping[str, Shares]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CoocAudit(Audit):
-    """The counts of each thing; `genders` has the names of both lists of words."""
-
-    source: str
-    n_texts: int
-    genders: tuple[str, ...]
-    things: tuple[CoOccurrence, ...]
-    note: str = CUT
-
-    def finding(self) -> Finding:
-        """Return one row per thing, and sentences about shares and intervals."""
-        headers = ["thing", *self.genders]
-        headers += [f"share {self.genders[0]}", "low", "high"]
-        headers += [f"cut {gender}" for gender in self.genders]
-        rows = [_row_of(thing) for thing in self.things]
-        if self._beside_paper:
-            headers += [f"paper {gender}" for gender in self.genders]
-            rows = [(*_row_of(thing), *_of_paper(thing)) for thing in self.things]
-        title = f"Co-occurrence: {self.source}"
-        return Finding(
-            title, tuple(headers), tuple(rows), sentences=tuple(self._sentences())
-        )
-
-    @property
-    def _beside_paper(self) -> bool:
-        """Whether a paper prints shares of one of the things."""
-        return any(thing.paper for thing in self.things)
-
-    def _sentences(self) -> Iterator[str]:
-        yield CUT
-        if all(thing.share is None for thing in self.things):
-            yield f"No text with a thing has a word of {' or '.join(self.genders)}."
-        if any(thing.ci for thing in self.things):
-            yield (
-                "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
-                "counts for each."
-            )
-        if self._beside_paper:
-            yield f"Under 'paper': the smallest and the largest share of {SABIR}."
-
-
-def _row_of(thing: CoOccurrence) -> tuple[object, ...]:
-    """Return the counts, the share, its interval and the cut shares of a thing."""
-    low, high = thing.ci or (None, None)
-    cuts: list[str | None] = [None, None]
-    if thing.printed:
-        cuts = [f"{cut:.2f}" for cut in thing.printed]
-    return (thing.thing, *thing.counts.values(), thing.share, low, high, *cuts)
-
-
-def _of_paper(thing: CoOccurrence) -> tuple[str | None, str | None]:
-    """Return the ranges of both shares that a paper prints for a thing."""
-    if not thing.paper:
-        return None, None
-    first, second = zip(*thing.paper.values(), strict=True)
-    return as_range(first), as_range(second)
+XLABEL = "share of the first gender, with 95 % over clusters"
+# A thing, by the names of JSON.
+Record = dict[str, Any]
 
 
 def audit_cooc(
@@ -117,7 +42,7 @@ def audit_cooc(
     *,
     things: str,
     cluster: str | Sequence[str] | None = None,
-) -> CoocAudit:
+) -> Audit:
     """Count which things are named together with words of which gender."""
     genders = read_words("gender")
     texts = read_captions(
@@ -133,7 +58,62 @@ def audit_cooc(
         raise FixInput(
             "no text has a thing", where=source_name(source), hint="--things"
         )
-    return CoocAudit(source_name(source), len(texts), tuple(genders), tuple(counted))
+    name = source_name(source)
+    headers = ["thing", *genders, f"share {next(iter(genders))}", "low", "high"]
+    headers += [f"cut {gender}" for gender in genders]
+    rows = [_row_of(thing) for thing in counted]
+    if any(thing["paper"] for thing in counted):
+        headers += [f"paper {gender}" for gender in genders]
+        rows = [(*_row_of(thing), *_of_paper(thing)) for thing in counted]
+    title = f"Co-occurrence: {name}"
+    points = [Point(one["thing"], one["share"], one["ci"] or ()) for one in counted]
+    answers = []
+    if all(thing["share"] is None for thing in counted):
+        answers.append(f"No text with a thing has a word of {' or '.join(genders)}.")
+    return Audit(
+        title=title,
+        headers=headers,
+        rows=rows,
+        answers=answers,
+        limits=list(_limits(counted)),
+        values={
+            "source": name,
+            "n_texts": len(texts),
+            "genders": list(genders),
+            "things": counted,
+            "note": CUT,
+        },
+        figure=Plot(title, points, XLABEL, 0.5),
+    )
+
+
+def _limits(counted: Sequence[Record]) -> Iterator[str]:
+    yield CUT
+    if any(thing["ci"] for thing in counted):
+        yield (
+            "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
+            "counts for each."
+        )
+    if any(thing["paper"] for thing in counted):
+        yield f"Under 'paper': the smallest and the largest share of {SABIR}."
+
+
+def _row_of(thing: Record) -> tuple[object, ...]:
+    """Return the counts, the share, its interval and the cut shares of a thing."""
+    cuts = [
+        None if cut is None else f"{cut:.2f}"
+        for cut in thing["printed"] or (None, None)
+    ]
+    interval = thing["ci"] or (None, None)
+    return (thing["thing"], *thing["counts"].values(), thing["share"], *interval, *cuts)
+
+
+def _of_paper(thing: Record) -> tuple[str | None, str | None]:
+    """Return the ranges of both shares that a paper prints for a thing."""
+    if not thing["paper"]:
+        return None, None
+    first, second = zip(*thing["paper"].values(), strict=True)
+    return as_range(first), as_range(second)
 
 
 def _things_of(cell: str) -> frozenset[str]:
@@ -141,11 +121,10 @@ def _things_of(cell: str) -> frozenset[str]:
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
-def count_pairs(
-    texts: Sequence[LabelledText], genders: WordLists
-) -> list[CoOccurrence]:
+def count_pairs(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
     """Return the counts of each thing and the share of the first gender, over clusters.
 
+    A text with words of both genders counts twice. A thing without a gendered text has no share.
     Words are found beside punctuation as well: in quotes, in brackets, before 's.
     """
     list_of_first, list_of_second = genders.values()
@@ -165,9 +144,16 @@ def count_pairs(
             share = n_first / (n_first + n_second)
             interval = ratio_interval(first, total, clusters, most=1)
             printed = cut_shares(n_first, n_second)
-        counts = dict(zip(genders, (n_first, n_second), strict=True))
-        paper = printed_shares_beside(thing)
-        counted.append(CoOccurrence(thing, counts, share, interval, printed, paper))
+        counted.append(
+            {
+                "thing": thing,
+                "counts": dict(zip(genders, (n_first, n_second), strict=True)),
+                "share": share,
+                "ci": interval,
+                "printed": printed,
+                "paper": printed_shares_beside(thing),
+            }
+        )
     return counted
 
 

@@ -1,7 +1,7 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from obygaze.audits.printed import (
     printed_effects,
 )
 from obygaze.audits.reliability import cronbach_alpha
-from obygaze.audits.result import DrawnAudit, Finding, Plot, Point
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -35,6 +35,7 @@ from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.schema import Data
 from obygaze_models.text_vectors import (
+    Groups,
     GroupSelection,
     VectorGroup,
     in_view,
@@ -56,126 +57,10 @@ HEADERS = (
     "p across films",
     "Holm",
 )
-
-
-@dataclass(frozen=True)
-class PromptReliability:
-    """Cronbach's alpha of the texts of an attribute: do the cosines of items to them go together?
-
-    None where the sums of the cosines of all items are equal.
-    """
-
-    attribute: str
-    n_texts: int
-    n_items: int
-    cronbach: float | None
-
-    def __str__(self) -> str:
-        alpha = "not defined" if self.cronbach is None else f"{self.cronbach:.3f}"
-        return (
-            f"Cronbach's alpha of the {self.n_texts} texts of {self.attribute}, by their "
-            f"cosines to {self.n_items} items: {alpha}."
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EatAudit(DrawnAudit):
-    """The association tests of one call, corrected together.
-
-    `prompts` has Cronbach's alpha of each attribute of several texts. `paper` has what a paper
-    prints for a pair of attributes, and `model` the name of the clips' model in its tables.
-    """
-
-    tests: tuple[GroupTest, ...]
-    source: str = ""
-    prompts: tuple[PromptReliability, ...] = ()
-    # The manifest that expressions chose clips from, and its view; "" without one.
-    manifest: str = ""
-    view: str = ""
-    # The clips in which nothing is said, where the vectors are of words; they are left out.
-    n_silent: int = 0
-    paper: Mapping[tuple[str, str], PrintedEffects] = field(default_factory=dict)
-    model: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tests; the values of a single test also stand at the top."""
-        tests = []
-        for test in self.tests:
-            printed = self.paper.get((test.a, test.b))
-            of_paper = asdict(printed) | {"model": self.model} if printed else None
-            tests.append(test.to_json() | {"paper": of_paper})
-        single = tests[0] if len(tests) == 1 else {}
-        prompts = [asdict(attribute) for attribute in self.prompts]
-        chosen_from = {"manifest": self.manifest, "view": self.view}
-        about = {"source": self.source, **chosen_from, "n_silent": self.n_silent}
-        return {**single, **about, "tests": tests, "prompts": prompts}
-
-    def finding(self) -> Finding:
-        """Return one row per test, and sentences with the results."""
-        title = (
-            f"Embedding association: {self.source}" if self.source else "Association"
-        )
-        if self.manifest:
-            title += f", clips of {self.manifest}, {view_words(self.view)}"
-        headers: tuple[str, ...] = HEADERS
-        rows = [_row_of(test) for test in self.tests]
-        if any(printed.of_model(self.model) for printed in self.paper.values()):
-            headers = (*HEADERS, f"paper, {self.model}")
-            rows = [
-                (*row, self._of_paper(test))
-                for row, test in zip(rows, self.tests, strict=True)
-            ]
-        sentences = summary(self.tests, _sentence)
-        if self.n_silent:
-            verb = "is" if self.n_silent == 1 else "are"
-            clips = count(self.n_silent, "clip")
-            sentences.append(f"{clips} in which nothing is said {verb} left out.")
-        first = self.tests[0]
-        normal = first.verdict.normal
-        if len(self.tests) == 1 and normal:
-            kind = first.tail.replace("_", "-")
-            p = p_text(normal[first.tail])
-            sentences.append(f"Normal approximation of the {kind} p: {p}.")
-        sentences += map(str, self.prompts)
-        sentences += map(str, self.paper.values())
-        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
-
-    def _of_paper(self, test: GroupTest) -> str | None:
-        printed = self.paper.get((test.a, test.b))
-        return printed.of_model(self.model) if printed else None
-
-    def plot(self) -> Plot:
-        """Return the effect size of each test, the smallest p first."""
-        points = []
-        for test in sorted(self.tests, key=lambda test: test.p):
-            if test.effect_size is None:
-                continue
-            label = f"{test.a} / {test.b}" if len(self.tests) > 1 else test.x
-            note = p_equals(test.p)
-            if len(self.tests) > 1:
-                note += f", Holm {p_text(test.p_holm)}"
-            points.append(Point(label, test.effect_size, (), note))
-        return Plot(
-            self.finding().title,
-            points,
-            "d, above 0 if X is closer to A than Y is",
-            0.0,
-        )
-
-
-def _row_of(test: GroupTest) -> tuple[object, ...]:
-    """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
-    sizes = (len(test.s_x), len(test.s_y))
-    names = (test.x, test.y, test.a, test.b)
-    return (*names, *sizes, test.effect_size, *test.p_cells())
-
-
-def _sentence(test: GroupTest) -> str:
-    d = test.effect_size
-    groups = f"{test.x} against {test.y}"
-    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
-    p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
-    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
+XLABEL = "d, above 0 if X is closer to A than Y is"
+Pairs = Sequence[tuple[VectorGroup, VectorGroup]]
+# What a paper prints for pairs of attributes.
+Paper = Mapping[tuple[str, str], PrintedEffects]
 
 
 def audit_eat(
@@ -190,7 +75,7 @@ def audit_eat(
     tail: Tail = "two_sided",
     permutations: int = 1_000_000,
     workspace: str | Path | None = None,
-) -> EatAudit:
+) -> Audit:
     """Test whether one group of clips is closer to some words than another group."""
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
@@ -208,9 +93,7 @@ def audit_eat(
                     f"--{name} is for a store; a file of vectors has its own groups"
                 )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        groups_of_arrays = read_vectors(vectors)
-        tests_of_arrays = run_tests(*groups_of_arrays, **draws)
-        return EatAudit(tests_of_arrays, source, _prompts_of(*groups_of_arrays))
+        return association_audit(source, read_vectors(vectors), **draws)
     if store is None or x is None or y is None or text is None:
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
@@ -218,26 +101,127 @@ def audit_eat(
     if manifest is not None:
         whole = read_manifest(manifest, workspace=workspace)
         clips = in_view(whole, with_view(Data(), whole, {"": opened}).view)
-    groups_of_store, n_silent = read_store_vectors(
-        opened, clips, x, y, attributes, text=text
-    )
-    audit = EatAudit(
-        run_tests(*groups_of_store, **draws),
+    groups, n_silent = read_store_vectors(opened, clips, x, y, attributes, text=text)
+    return association_audit(
         Path(opened.location).name,
-        _prompts_of(*groups_of_store),
+        groups,
+        clips=clips,
         n_silent=n_silent,
-        paper=_paper_of(groups_of_store[2], read_texts(text)),
+        paper=_paper_of(groups[2], read_texts(text)),
         model=_model_of(opened),
+        **draws,
     )
-    if clips is None:
-        return audit
-    return replace(audit, manifest=clips.name, view=clips.header.view)
 
 
-def _prompts_of(
-    x: VectorGroup, y: VectorGroup, pairs: Sequence[tuple[VectorGroup, VectorGroup]]
-) -> tuple[PromptReliability, ...]:
-    """Return Cronbach's alpha of each attribute of several texts, over the items of the groups."""
+def association_audit(
+    source: str,
+    groups: Groups,
+    *,
+    clips: Manifest | None = None,
+    n_silent: int = 0,
+    paper: Paper | None = None,
+    model: str = "",
+    **draws: Any,
+) -> Audit:
+    """Return the tests of two groups of vectors for each pair of attributes, corrected together.
+
+    Args:
+        source: Where the vectors are from.
+        groups: The groups, and the pairs of attributes.
+        clips: The manifest from which expressions chose clips.
+        n_silent: The clips that are left out, because nothing is said in them.
+        paper: What a paper prints for pairs of attributes.
+        model: The name that the tables of the paper have for the model of the clips.
+        draws: The settings of `compare_groups`: tail, permutations.
+    """
+    x, y, pairs = groups
+    tests = run_tests(x, y, pairs, **draws)
+    prompts = _prompts_of(x, y, pairs)
+    printed = [(paper or {}).get((test.a, test.b)) for test in tests]
+    of_model = [of_paper.of_model(model) if of_paper else None for of_paper in printed]
+    title = f"Embedding association: {source}"
+    view = ""
+    if clips is not None:
+        view = clips.header.view
+        title += f", clips of {clips.name}, {view_words(view)}"
+    headers: tuple[str, ...] = HEADERS
+    rows = [_row_of(test) for test in tests]
+    if any(of_model):
+        headers = (*HEADERS, f"paper, {model}")
+        rows = [(*row, cell) for row, cell in zip(rows, of_model, strict=True)]
+    documents = []
+    for test, of_paper in zip(tests, printed, strict=True):
+        about_paper = asdict(of_paper) | {"model": model} if of_paper else None
+        documents.append(test.to_json() | {"paper": about_paper})
+    single = documents[0] if len(tests) == 1 else {}
+    limits = []
+    if n_silent:
+        verb = "is" if n_silent == 1 else "are"
+        clips_left = count(n_silent, "clip")
+        limits.append(f"{clips_left} in which nothing is said {verb} left out.")
+    normal = tests[0].verdict.normal
+    if single and normal:
+        kind = tests[0].tail.replace("_", "-")
+        p = p_text(normal[tests[0].tail])
+        limits.append(f"Normal approximation of the {kind} p: {p}.")
+    for attribute in prompts:
+        alpha = attribute["cronbach"]
+        shown = "not defined" if alpha is None else f"{alpha:.3f}"
+        limits.append(
+            f"Cronbach's alpha of the {attribute['n_texts']} texts of {attribute['attribute']}, by"
+            f" their cosines to {attribute['n_items']} items: {shown}."
+        )
+    limits += map(str, (paper or {}).values())
+    return Audit(
+        title=title,
+        headers=headers,
+        rows=rows,
+        answers=summary(tests, _sentence),
+        limits=limits,
+        values={
+            **single,
+            "source": source,
+            "manifest": clips.name if clips else "",
+            "view": view,
+            "n_silent": n_silent,
+            "tests": documents,
+            "prompts": prompts,
+        },
+        figure=Plot(title, list(_points(tests)), XLABEL, 0.0),
+    )
+
+
+def _points(tests: Sequence[GroupTest]) -> Iterator[Point]:
+    """Yield the effect size of each test, the smallest p first."""
+    for test in sorted(tests, key=lambda test: test.p):
+        if len(tests) > 1:
+            note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
+            yield Point(f"{test.a} / {test.b}", test.effect_size, (), note)
+        else:
+            yield Point(test.x, test.effect_size, (), p_equals(test.p))
+
+
+def _row_of(test: GroupTest) -> tuple[object, ...]:
+    """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
+    sizes = (len(test.s_x), len(test.s_y))
+    names = (test.x, test.y, test.a, test.b)
+    return (*names, *sizes, test.effect_size, *test.p_cells())
+
+
+def _sentence(test: GroupTest) -> str:
+    d = test.effect_size
+    groups = f"{test.x} against {test.y}"
+    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+    p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
+    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}"
+
+
+def _prompts_of(x: VectorGroup, y: VectorGroup, pairs: Pairs) -> list[dict[str, Any]]:
+    """Return Cronbach's alpha of each attribute of several texts: do the texts go together?
+
+    It is that of the cosines of the items of both groups to the texts; None where the sums of the
+    cosines of all items are equal.
+    """
     items = [unit_rows(group.vectors, group.name) for group in (x, y)]
     rows = np.concatenate(items)
     attributes = {group.name: group for group in chain.from_iterable(pairs)}
@@ -246,9 +230,9 @@ def _prompts_of(
         cosines = rows @ unit_rows(group.vectors, name).T
         n_items, n_texts = cosines.shape
         if n_texts > 1:
-            alpha = cronbach_alpha(cosines)
-            prompts.append(PromptReliability(name, n_texts, n_items, alpha))
-    return tuple(prompts)
+            about = {"attribute": name, "n_texts": n_texts, "n_items": n_items}
+            prompts.append({**about, "cronbach": cronbach_alpha(cosines)})
+    return prompts
 
 
 def _model_of(store: Store) -> str:
@@ -258,9 +242,7 @@ def _model_of(store: Store) -> str:
     return model_of_checkpoint(checkpoint)
 
 
-def _paper_of(
-    pairs: Sequence[tuple[VectorGroup, VectorGroup]], texts: TextTable
-) -> dict[tuple[str, str], PrintedEffects]:
+def _paper_of(pairs: Pairs, texts: TextTable) -> dict[tuple[str, str], PrintedEffects]:
     """Return what a paper prints for each pair of attributes that has all prompts of the paper."""
     named = {(a.name, b.name) for a, b in pairs}
     found = {}
@@ -281,7 +263,7 @@ def _paper_of(
 def run_tests(
     x: VectorGroup,
     y: VectorGroup,
-    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    pairs: Pairs,
     **draws: Any,
 ) -> tuple[GroupTest, ...]:
     """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.

@@ -14,14 +14,7 @@ from obygaze_features.core.workspace import PathLike
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from obygaze.audits.annotations import AnnotationAudit
-    from obygaze.audits.captions import CaptionAudit
-    from obygaze.audits.cooccurrence import CoocAudit
-    from obygaze.audits.eat import EatAudit
-    from obygaze.audits.levels import LevelAudit
-    from obygaze.audits.mediaeval import MediaEvalAudit
-    from obygaze.audits.reliability import ReliabilityAudit
-    from obygaze.audits.share import ShareAudit
+    from obygaze.audits.result import Audit
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
 
@@ -43,7 +36,7 @@ def audit_eat(
     tail: Literal["two_sided", "greater", "less"] = "two_sided",
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
     workspace: str | Path | None = None,
-) -> EatAudit:
+) -> Audit:
     """Test whether one group of clips is closer to some words than another group.
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
@@ -81,7 +74,7 @@ def audit_annotations(
     x: Annotated[Clips, Option(metavar="CLIPS")],
     y: Annotated[Clips, Option(metavar="CLIPS")],
     workspace: str | Path | None = None,
-) -> AnnotationAudit:
+) -> Audit:
     """Test which values of a column go with a level, such as emotions or concepts.
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
@@ -113,7 +106,7 @@ def audit_levels(
     view: Literal["raw", "visual", "as_published"] | None = None,
     by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     workspace: str | Path | None = None,
-) -> LevelAudit:
+) -> Audit:
     """Test whether clips of a higher level have more concepts, for each annotator.
 
     The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
@@ -145,7 +138,7 @@ def audit_reliability(
     column: str | None = None,
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
-) -> ReliabilityAudit:
+) -> Audit:
     """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.
 
     The table has a row for each item and a column for each rater; of a manifest, the answers are
@@ -184,7 +177,7 @@ def audit_captions(
     words: Annotated[WordLists | None, PYTHON_ONLY] = None,
     tokens: Literal["words", "authors"] = "words",
     min_occurrences: Annotated[int, Option(least=0)] = 0,
-) -> CaptionAudit:
+) -> Audit:
     """Count how often captions use the words of a list, by group.
 
     Two groups are also tested against each other, by exchanging whole clusters. With several
@@ -221,7 +214,7 @@ def audit_cooc(
     *,
     things: str,
     cluster: str | Sequence[str] | None = None,
-) -> CoocAudit:
+) -> Audit:
     """Count which things are named together with words of which gender.
 
     A text with words of both genders counts for both. Shares are printed exactly, and cut after two
@@ -248,7 +241,7 @@ def audit_mediaeval(
     manifest: Manifest | str | Path | None = None,
     precision: Literal["float32", "float64"] = "float32",
     workspace: str | Path | None = None,
-) -> MediaEvalAudit:
+) -> Audit:
     """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
 
     A run is a file of predictions. Runs for violence rank clips, and are scored by average
@@ -288,13 +281,14 @@ def audit_share(
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     workspace: PathLike | None = None,
-) -> ShareAudit:
+) -> Audit:
     """Estimate in how many clips of films something is, from clips drawn by plan and marked.
 
     The clips are those of `manifest sample`. The share is that of all clips of the films, with an
     interval over films: it speaks of films of which these are a draw. Groups of films are compared
     by exchanging whole films, with Holm's correction. Levels and concepts are taken as they were
-    marked.
+    marked. Of marks, the share of the time is beside that of the clips: at each moment the highest
+    level counts, and what is not marked is an easy negative. A word that no mark has is refused.
 
     Predictions of all clips of the films, by any model, can make the interval narrower. They are
     used if they explain something within films, and never counted.

@@ -5,13 +5,12 @@ what is seen.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from obygaze.audits.printed import SABIR, as_range, printed_shares
-from obygaze.audits.result import Audit, Finding
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
@@ -50,124 +49,119 @@ class GenderEstimate:
     note: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GenderAudit(Audit):
-    """The scores of a table, all of one form; without `estimates` there are no ratios."""
-
-    rows: tuple[GenderScore | GenderEstimate, ...]
-    source: str = ""
-
-    @property
-    def estimates(self) -> tuple[GenderEstimate, ...]:
-        """The rows with both wordings."""
-        return tuple(row for row in self.rows if isinstance(row, GenderEstimate))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every row, the means, and how many captions each wording wins."""
-        ratios = [
-            row.ratio_to_man for row in self.estimates if row.ratio_to_man is not None
-        ]
-        to_man = None
-        to_woman = None
-        if ratios:
-            to_man = math.fsum(ratios) / len(ratios)
-            to_woman = 100 - to_man
-        counts = None
-        printed = None
-        paper = None
-        if self.estimates:
-            genders = [row.gender for row in self.estimates]
-            counts = {name: genders.count(name) for name in ("man", "woman")}
-            printed = list(cut_shares(**counts))
-            paper = printed_shares("score")
-        return {
-            **_mean_scores(self.estimates),
-            "rows": [
-                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(row)}
-                for row in self.rows
-            ],
-            "mean": math.fsum(row.score for row in self.rows) / len(self.rows),
-            "mean_ratio_to_man": to_man,
-            "mean_ratio_to_woman": to_woman,
-            "counts": counts,
-            "printed": printed,
-            "paper": paper,
-            "n_ties": sum(row.score_man == row.score_woman for row in self.estimates),
-            "n_without_ratio": len(self.estimates) - len(ratios),
-            "n": len(self.rows),
-        }
-
-    def finding(self) -> Finding:
-        """Return one row per caption, and sentences with the means."""
-        summary = self.to_json()
-        sentences = [
-            f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."
-        ]
-        n_noted = sum(bool(row.note) for row in self.rows)
-        if n_noted:
-            sentences.append(f"Captions with a note on the similarity: {n_noted}.")
-        if self.estimates:
-            sentences += _sentences_of_estimates(summary)
-        headers, rows = self._table()
-        title = f"Gender score: {self.source}" if self.source else "Gender score"
-        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
-
-    def _table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """Return the headers and rows for a reader: by caption, or by number."""
-        rows: list[tuple[object, ...]] = []
-        if self.estimates:
-            for row in self.estimates:
-                shares = (row.ratio_to_man, row.ratio_to_woman)
-                rows.append((row.caption, row.score, *shares, row.note or None))
-            return ("caption", "score", "% to man", "% to woman", "note"), rows
-        for number, scored in enumerate(self.rows, 1):
-            rows.append((number, scored.score, scored.note or None))
-        return ("row", "score", "note"), rows
+def _audit_of(scores: Sequence[GenderScore], source: str) -> Audit:
+    """Return the scores of captions of one wording."""
+    mean = math.fsum(row.score for row in scores) / len(scores)
+    rows = [
+        (number, row.score, row.note or None) for number, row in enumerate(scores, 1)
+    ]
+    documents = []
+    for row in scores:
+        documents.append({"ratio_to_man": None, "ratio_to_woman": None, **asdict(row)})
+    title = f"Gender score: {source}"
+    points = [Point(f"row {number}", score) for number, score, _ in rows]
+    not_known = (
+        "mean_ratio_to_man",
+        "mean_ratio_to_woman",
+        "counts",
+        "printed",
+        "paper",
+    )
+    return Audit(
+        title=title,
+        headers=("row", "score", "note"),
+        rows=rows,
+        answers=[f"Mean score of {count(len(scores), 'caption')}: {mean:.3f}."],
+        limits=_noted(scores),
+        values={
+            **dict.fromkeys(not_known),
+            "rows": documents,
+            "mean": mean,
+            "n": len(scores),
+        },
+        figure=Plot(title, points, "score"),
+    )
 
 
-def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
-    """Return how often each wording wins, and the means of both."""
-    counts = summary["counts"]
-    man, woman = summary["printed"]
-    to_man, to_woman = zip(*summary["paper"].values(), strict=True)
-    sentences = [
+def _audit_of_both(estimates: Sequence[GenderEstimate], source: str) -> Audit:
+    """Return the scores of captions in both wordings, and how often each wording wins."""
+    n = len(estimates)
+    ratios = [row.ratio_to_man for row in estimates if row.ratio_to_man is not None]
+    to_man = math.fsum(ratios) / len(ratios) if ratios else None
+    mean = math.fsum(row.score for row in estimates) / n
+    mean_man = math.fsum(row.score_man for row in estimates) / n
+    mean_woman = math.fsum(row.score_woman for row in estimates) / n
+    of_means = None
+    if mean_man + mean_woman:
+        of_means = 100 * mean_man / (mean_man + mean_woman)
+    genders = [row.gender for row in estimates]
+    counts = {name: genders.count(name) for name in ("man", "woman")}
+    man, woman = cut_shares(**counts)
+    paper = printed_shares("score")
+    of_paper = " and ".join(map(as_range, zip(*paper.values(), strict=True)))
+    n_ties = sum(row.score_man == row.score_woman for row in estimates)
+    answers = [
+        f"Mean score of {count(n, 'caption')}: {mean:.3f}.",
         f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
         f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-        f"published, not rounded. Printed for {SABIR}: {as_range(to_man)} and"
-        f" {as_range(to_woman)}."
+        f"published, not rounded. Printed for {SABIR}: {of_paper}.",
     ]
-    if summary["n_ties"]:
-        n_ties = count(summary["n_ties"], "caption")
-        sentences.append(
-            f"{n_ties} with the same score for both are counted for 'man', as published."
+    limits = _noted(estimates)
+    if n_ties:
+        limits.append(
+            f"{count(n_ties, 'caption')} with the same score for both are counted for 'man', as"
+            " published."
         )
-    mean = summary["mean_ratio_to_man"]
-    if mean is not None and summary["n_without_ratio"]:
-        n_captions = count(summary["n_without_ratio"], "caption")
-        sentences.append(
-            f"{n_captions} with two scores of 0 have no share and are left out of its average."
+    if to_man is not None:
+        answers.append(
+            f"On average the share of 'man' in the two scores is {to_man:.1f} %. Mean score "
+            f"of 'man' {mean_man:.3f}, of 'woman' {mean_woman:.3f}, "
+            f"over all captions whatever wording wins: {of_means:.1f} % to man."
         )
-    if mean is not None:
-        sentences.append(
-            f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "
-            f"of 'man' {summary['mean_man']:.3f}, of 'woman' {summary['mean_woman']:.3f}, "
-            "over all captions whatever wording wins: "
-            f"{summary['ratio_of_means_to_man']:.1f} % to man."
-        )
-    return sentences
+        if len(ratios) < n:
+            limits.append(
+                f"{count(n - len(ratios), 'caption')} with two scores of 0 have no share and are"
+                " left out of its average."
+            )
+    rows = []
+    points = []
+    for row in estimates:
+        shares = (row.ratio_to_man, row.ratio_to_woman)
+        rows.append((row.caption, row.score, *shares, row.note or None))
+        points.append(Point(row.caption, row.ratio_to_man))
+    title = f"Gender score: {source}"
+    return Audit(
+        title=title,
+        headers=("caption", "score", "% to man", "% to woman", "note"),
+        rows=rows,
+        answers=answers,
+        limits=limits,
+        values={
+            "mean_man": mean_man,
+            "mean_woman": mean_woman,
+            "ratio_of_means_to_man": of_means,
+            "rows": [asdict(row) for row in estimates],
+            "mean": mean,
+            "mean_ratio_to_man": to_man,
+            "mean_ratio_to_woman": None if to_man is None else 100 - to_man,
+            "counts": counts,
+            "printed": [man, woman],
+            "paper": paper,
+            "n_ties": n_ties,
+            "n_without_ratio": n - len(ratios),
+            "n": n,
+        },
+        figure=Plot(title, points, "% to man", 50.0),
+    )
 
 
-def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
-    """Return the mean score of each wording over all rows, and the share of man in their sum."""
-    if not rows:
-        return {}
-    man = math.fsum(row.score_man for row in rows) / len(rows)
-    woman = math.fsum(row.score_woman for row in rows) / len(rows)
-    share = 100 * man / (man + woman) if man + woman else None
-    return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
+def _noted(rows: Sequence[GenderScore | GenderEstimate]) -> list[str]:
+    """Return how many captions have a note."""
+    n_noted = sum(bool(row.note) for row in rows)
+    return [f"Captions with a note on the similarity: {n_noted}."] if n_noted else []
 
 
-def audit_gender_score(captions: str | Path) -> GenderAudit:
+def audit_gender_score(captions: str | Path) -> Audit:
     """Score how strongly each caption of a table leans to a gender.
 
     Args:
@@ -184,13 +178,26 @@ def audit_gender_score(captions: str | Path) -> GenderAudit:
     violations = Violations(path)
     read = read_table(path, required=("prob",), violations=violations)
     _check_columns(read.columns, violations)
-    rows = [_score_row(row) for row in read.rows]
+    scores: list[GenderScore] = []
+    estimates: list[GenderEstimate] = []
+    for row in read.rows:
+        try:
+            if "lm_man" in row.cells:
+                man = _score_of(row, "lm_man", "sim_man")
+                woman = _score_of(row, "lm_woman", "sim_woman")
+                estimates.append(gender_estimate(row["caption"], man, woman))
+            else:
+                scores.append(_score_of(row, "lm", "sim"))
+        except FixInput as error:
+            row.add(None, error.message)
     violations.raise_if_any("some rows cannot be scored")
-    if not rows:
-        raise FixInput(
-            "the table has no captions (no row after the header)", where=str(path)
-        )
-    return GenderAudit(tuple(row for row in rows if row is not None), path.name)
+    if estimates:
+        return _audit_of_both(estimates, path.name)
+    if scores:
+        return _audit_of(scores, path.name)
+    raise FixInput(
+        "the table has no captions (no row after the header)", where=str(path)
+    )
 
 
 def _check_columns(columns: Sequence[str], violations: Violations) -> None:
@@ -259,25 +266,15 @@ def cut_shares(man: int, woman: int) -> tuple[float, float]:
     return 100 * man // total / 100, 100 * woman // total / 100
 
 
-def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
-    def score(*columns: str) -> GenderScore:
-        values = []
-        for column in columns:
-            value = number_of_cell(row[column])
-            if value is None:
-                raise FixInput(f"{column} must be a number, got {row[column]!r}")
-            values.append(value)
-        return gender_score(*values)
-
-    try:
-        if "lm_man" not in row.cells:
-            return score(*SCORE_COLUMNS)
-        man = score("lm_man", "sim_man", "prob")
-        woman = score("lm_woman", "sim_woman", "prob")
-        return gender_estimate(row["caption"], man, woman)
-    except FixInput as error:
-        row.add(None, error.message)
-        return None
+def _score_of(row: TableRow, lm: str, sim: str) -> GenderScore:
+    """Return the score of a wording of a row, from its columns."""
+    values = []
+    for column in (lm, sim, "prob"):
+        value = number_of_cell(row[column])
+        if value is None:
+            raise FixInput(f"{column} must be a number, got {row[column]!r}")
+        values.append(value)
+    return gender_score(*values)
 
 
 def _check_probability(name: str, value: float) -> None:

@@ -4,8 +4,7 @@ Clips of one film are alike, so films are what counts: intervals come from a boo
 and a step from one level to the next is tested by the signs of the differences within films.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -14,11 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.result import (
-    Audit,
-    Finding,
-    IntervalEnds,
-)
+from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze.films.sampling import require_column
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -45,148 +40,12 @@ STEPS = (("HN", "NS"), ("NS", "S"))
 LEAST_FILMS = 6
 
 
-@dataclass(frozen=True)
-class LevelMean:
-    """The mean number of concepts of the clips of one level, with its interval over films.
-
-    Of a clip with labels of several annotators at this level, it is the mean of these.
-    """
-
-    level: str
-    n_clips: int
-    n_films: int
-    mean: float | None
-    interval: IntervalEnds
-
-
-@dataclass(frozen=True)
-class Step:
-    """The mean over films of how many more concepts a clip of the higher level has.
-
-    `n_films` have clips of both levels, and in `n_rising` of them the number is higher. `p` is that
-    of a rise; None of fewer than six films.
-    """
-
-    lower: str
-    higher: str
-    difference: float | None
-    interval: IntervalEnds
-    n_films: int
-    n_rising: int
-    p: float | None
-
-
-@dataclass(frozen=True)
-class AnnotatorLevels:
-    """The levels and the steps of one annotator."""
-
-    annotator: str
-    levels: tuple[LevelMean, ...]
-    steps: tuple[Step, ...]
-
-    @property
-    def rises(self) -> bool:
-        """Whether the mean of all clips of a level rises with each step."""
-        means = [level.mean for level in self.levels if level.mean is not None]
-        has_all_levels = len(means) == len(self.levels)
-        return has_all_levels and all(a < b for a, b in pairwise(means))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LevelAudit(Audit):
-    """Concepts a clip by level: of all clips, then of each annotator or other value of `by`.
-
-    `n_without_level` clips are left out.
-
-    `p` is that of the claim that the number rises with each step for each annotator: the largest of
-    their p (an intersection-union test needs no correction). None where a step cannot be tested.
-    """
-
-    source: str
-    view: str
-    unit: str
-    annotators: tuple[AnnotatorLevels, ...]
-    p: float | None
-    n_without_level: int = 0
-    by: str = ANNOTATOR
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every number as one JSON document."""
-        document = asdict(self)
-        document["rises"] = self.rises
-        return document
-
-    @property
-    def single(self) -> tuple[AnnotatorLevels, ...]:
-        """The annotators without the row of all; that row alone where none are named."""
-        return self.annotators[1:] or self.annotators
-
-    @property
-    def rises(self) -> bool:
-        """Whether the mean of all clips of a level rises with each step for each annotator."""
-        return all(annotator.rises for annotator in self.single)
-
-    def finding(self) -> Finding:
-        """Return a row for each annotator and level, and sentences with the test of the claim."""
-        headers = (
-            self.by,
-            "level",
-            f"{self.unit}s",
-            f"concepts a {self.unit}",
-            "low",
-            "high",
-            "rise in a film",
-            "low",
-            "high",
-            "rising films",
-            "films",
-            "p of a rise",
-        )
-        rows: list[tuple[object, ...]] = []
-        for annotator in self.annotators:
-            step_to = {step.higher: step for step in annotator.steps}
-            for level in annotator.levels:
-                numbers = (level.n_clips, level.mean, *level.interval)
-                step = step_to.get(level.level)
-                change: tuple[object, ...] = (None,) * 6
-                if step is not None:
-                    change = (
-                        step.difference,
-                        *step.interval,
-                        step.n_rising,
-                        step.n_films,
-                        None if step.p is None else p_text(step.p),
-                    )
-                rows.append((annotator.annotator, level.level, *numbers, *change))
-        title = f"Concepts by level: {self.source}, {view_words(self.view)}"
-        return Finding(title, headers, tuple(rows), sentences=tuple(self._sentences()))
-
-    def _sentences(self) -> Iterator[str]:
-        yield (
-            f"Means are over {self.unit}s, with 95 % intervals over films. A rise is the mean over "
-            "films of the difference to the level before, within films that have both levels; its "
-            f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
-        )
-        if self.n_without_level:
-            n_clips = count(self.n_without_level, self.unit)
-            yield f"Left out, without a level: {n_clips}."
-        n_annotators = count(len(self.single), self.by)
-        n_rising = sum(annotator.rises for annotator in self.single)
-        who = f"all clips together (no {self.by} is named)"
-        verb = "rises" if self.rises else "does not rise"
-        rising = f"{verb} from HN to NS to S for {who}"
-        if len(self.annotators) > 1:
-            who = f"each {self.by}"
-            rising = f"rises from HN to NS to S for {n_rising} of {n_annotators}"
-        yield f"The mean number of concepts {rising}."
-        if self.p is None:
-            yield "A step has too few films for a test, so this claim is not tested."
-            return
-        verdict = "it does" if self.p < ALPHA else "this is not shown"
-        yield (
-            f"Does it rise within films, with each step, for {who}: {verdict} "
-            f"({p_equals(self.p)}, the largest p of a step)."
-        )
+# What is known of each annotator, or of another value of a column, by the names of JSON.
+Record = dict[str, Any]
+NO_STEP: Record = {
+    **dict.fromkeys(("difference", "n_rising", "n_films", "p")),
+    "interval": [None, None],
+}
 
 
 def audit_levels(
@@ -195,9 +54,13 @@ def audit_levels(
     view: View | None = None,
     by: str | None = None,
     workspace: str | Path | None = None,
-) -> LevelAudit:
-    """Test whether clips of a higher level have more concepts, for each annotator."""
-    manifest = in_view(manifest, view, workspace).without_watched()
+) -> Audit:
+    """Test whether clips of a higher level have more concepts, for each annotator.
+
+    `p` is that of the claim that the number rises with each step for each annotator: the largest of
+    their p (an intersection-union test needs no correction). None where a step cannot be tested.
+    """
+    manifest = in_view(manifest, view, workspace)
     if by is not None:
         # Their labels are counted, and not what each annotator said.
         manifest = manifest.undisputed(("level", *manifest.header.concepts))
@@ -208,26 +71,100 @@ def audit_levels(
     require_films(
         [clip.movie_id for clip in clips if clip.level in LEVELS[1:]], manifest.name
     )
-    everyone = ALL if by in (None, ANNOTATOR) else f"all {manifest.header.unit}s"
-    annotators = [_levels_of(everyone, clips)]
-    if not any(level.n_clips for level in annotators[0].levels):
+    unit = manifest.header.unit
+    everyone = _levels_of(ALL if by in (None, ANNOTATOR) else f"all {unit}s", clips)
+    if not any(level["n_clips"] for level in everyone["levels"]):
         raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
-    for name in sorted(clips_of):
-        annotators.append(_levels_of(name, clips_of[name]))
-    p_values = []
-    for annotator in annotators[1:] or annotators:
-        p_values += [step.p for step in annotator.steps]
-    known = [p for p in p_values if p is not None]
-    with_level = {clip.clip_id for clip in clips if clip.level}
-    return LevelAudit(
-        source=manifest.name,
-        view=manifest.header.view,
-        unit=manifest.header.unit,
-        annotators=tuple(annotators),
-        p=max(known) if len(known) == len(p_values) else None,
-        n_without_level=len(manifest) - len(with_level),
-        by=by or ANNOTATOR,
+    named = [_levels_of(name, clips_of[name]) for name in sorted(clips_of)]
+    asked = named or [everyone]
+    steps = chain.from_iterable(one["steps"] for one in asked)
+    p_values = [step["p"] for step in steps]
+    p = None if None in p_values else max(p_values)
+    n_without_level = len(manifest) - len({c.clip_id for c in clips if c.level})
+    noun = by or ANNOTATOR
+    rows = []
+    points = []
+    for one in (everyone, *named):
+        who = one["annotator"]
+        for level, step in zip(one["levels"], [NO_STEP, *one["steps"]], strict=True):
+            rows.append(_row(who, level, step))
+            points.append(
+                Point(f"{who}, {level['level']}", level["mean"], level["interval"])
+            )
+    title = f"Concepts by level: {manifest.name}, {view_words(manifest.header.view)}"
+    limits = [
+        f"Means are over {unit}s, with 95 % intervals over films. A rise is the mean over "
+        "films of the difference to the level before, within films that have both levels; its "
+        f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
+    ]
+    if n_without_level:
+        limits.append(f"Left out, without a level: {count(n_without_level, unit)}.")
+    return Audit(
+        title=title,
+        headers=_headers(noun, unit),
+        rows=rows,
+        answers=_answers(named, everyone, p, noun),
+        limits=limits,
+        values={
+            "source": manifest.name,
+            "view": manifest.header.view,
+            "unit": unit,
+            "annotators": [everyone, *named],
+            "p": p,
+            "n_without_level": n_without_level,
+            "by": noun,
+            "rises": all(map(_rises, asked)),
+        },
+        figure=Plot(title, points, f"concepts a {unit}, with 95 % over films"),
     )
+
+
+def _headers(noun: str, unit: str) -> tuple[str, ...]:
+    of_level = (noun, "level", f"{unit}s", f"concepts a {unit}", "low", "high")
+    of_step = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
+    return of_level + of_step
+
+
+def _row(who: str, level: Record, step: Record) -> tuple[object, ...]:
+    """Return the cells of a level and of the step that leads to it."""
+    p = None if step["p"] is None else p_text(step["p"])
+    of_level = (
+        who,
+        level["level"],
+        level["n_clips"],
+        level["mean"],
+        *level["interval"],
+    )
+    of_step = (step["difference"], *step["interval"], step["n_rising"], step["n_films"])
+    return (*of_level, *of_step, p)
+
+
+def _rises(person: Record) -> bool:
+    """Return whether the mean of all clips of a level rises with each step."""
+    means = [level["mean"] for level in person["levels"]]
+    return None not in means and all(a < b for a, b in pairwise(means))
+
+
+def _answers(
+    named: Sequence[Record], everyone: Record, p: float | None, noun: str
+) -> list[str]:
+    """Return whether the number of concepts rises, and whether this is shown."""
+    if named:
+        who = f"each {noun}"
+        n_rising = sum(map(_rises, named))
+        rising = f"rises from HN to NS to S for {n_rising} of {count(len(named), noun)}"
+    else:
+        who = f"all clips together (no {noun} is named)"
+        verb = "rises" if _rises(everyone) else "does not rise"
+        rising = f"{verb} from HN to NS to S for {who}"
+    tested = "A step has too few films for a test, so this claim is not tested."
+    if p is not None:
+        verdict = "it does" if p < ALPHA else "this is not shown"
+        tested = (
+            f"Does it rise within films, with each step, for {who}: {verdict} "
+            f"({p_equals(p)}, the largest p of a step)."
+        )
+    return [f"The mean number of concepts {rising}.", tested]
 
 
 def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
@@ -246,62 +183,71 @@ def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     return clips_of
 
 
-def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
+def _levels_of(name: str, clips: Sequence[Clip]) -> Record:
     """Return the mean number of concepts at each level, and the steps between levels.
 
     The clips are those of several annotators; a clip that several gave this level counts once.
     """
-    counts: dict[str, dict[str, list[float]]] = {level: {} for level in LEVELS[1:]}
-    levels = []
-    for level, by_film in counts.items():
+    counts: dict[str, dict[str, list[float]]] = {}
+    for level in LEVELS[1:]:
         numbers_of_clip: dict[tuple[str, str], list[int]] = {}
         for clip in clips:
             if clip.level == level:
                 numbers = numbers_of_clip.setdefault((clip.movie_id, clip.clip_id), [])
                 numbers.append(len(clip.concepts))
+        by_film = counts.setdefault(level, {})
         for (film, _), numbers in numbers_of_clip.items():
             by_film.setdefault(film, []).append(fmean(numbers))
-        levels.append(_level_mean(level, by_film))
+    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
-    return AnnotatorLevels(name, tuple(levels), tuple(steps))
+    return {"annotator": name, "levels": levels, "steps": steps}
 
 
-def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> LevelMean:
-    if not by_film:
-        return LevelMean(level, 0, 0, None, [None, None])
+def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> Record:
+    """Return the mean number of concepts of the clips of a level, with its interval over films."""
     numbers: list[float] = []
     films: list[str] = []
     for film, of_film in by_film.items():
         numbers += of_film
         films += [film] * len(of_film)
-    interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
+    mean = None
+    interval: IntervalEnds = [None, None]
+    if numbers:
+        mean = fmean(numbers)
+        interval = ratio_interval(numbers, np.ones(len(numbers)), films)
+    counted = {"level": level, "n_clips": len(numbers), "n_films": len(by_film)}
+    return {**counted, "mean": mean, "interval": interval}
 
 
 def _step(
     lower: str,
     higher: str,
     counts: Mapping[str, Mapping[str, Sequence[float]]],
-) -> Step:
-    """Return how much the number of concepts rises from one level to the next within films."""
+) -> Record:
+    """Return how much the number of concepts rises from one level to the next within films.
+
+    The difference is the mean over the films that have clips of both levels; `n_rising` of them
+    have more at the higher level. `p` is that of a rise; None of fewer than six films.
+    """
     films = sorted(counts[lower].keys() & counts[higher].keys())
     means_of_lower = [fmean(counts[lower][film]) for film in films]
     means_of_higher = [fmean(counts[higher][film]) for film in films]
     differences = difference_of(means_of_higher, means_of_lower)
-    if not films:
-        return Step(lower, higher, None, [None, None], 0, 0, None)
     p = None
     if len(films) >= LEAST_FILMS:
         p, _ = sign_flip_p(differences, greater=True)
-    return Step(
-        lower=lower,
-        higher=higher,
-        difference=float(differences.mean()),
-        interval=_interval_of_mean(differences),
-        n_films=len(films),
-        n_rising=int((differences > 0).sum()),
-        p=p,
-    )
+    mean: dict[str, Any] = {"difference": None, "interval": [None, None]}
+    if films:
+        interval = _interval_of_mean(differences)
+        mean = {"difference": float(differences.mean()), "interval": interval}
+    return {
+        "lower": lower,
+        "higher": higher,
+        **mean,
+        "n_films": len(films),
+        "n_rising": int((differences > 0).sum()),
+        "p": p,
+    }
 
 
 def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:

@@ -17,7 +17,7 @@ from obygaze.audits.mediaeval_runs import (
     score_affect,
     score_ranking,
 )
-from obygaze.audits.result import Audit, Finding
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
@@ -32,6 +32,7 @@ COLUMNS = {
 SPLIT = "mediaeval2015"
 TEST = 0
 MAX_RUNS = 5
+TITLE = "MediaEval 2015, Affective Impact of Movies"
 HEADERS = (
     "run",
     "subtask",
@@ -55,60 +56,6 @@ class RunScore:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MediaEvalAudit(Audit):
-    """The scores of the runs of one team, and the rules of the task that they break."""
-
-    precision: Precision
-    broken: tuple[str, ...]
-    runs: tuple[RunScore, ...]
-
-    @property
-    def scores(self) -> list[tuple[str, str, RankingScore | AffectScore]]:
-        """The file name, the subtask and the score of each run and subtask."""
-        scores = []
-        for run in self.runs:
-            for subtask in COLUMNS:
-                score = getattr(run, subtask)
-                if score is not None:
-                    scores.append((Path(run.run).name, subtask, score))
-        return scores
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every run; at the top, for each subtask, its first run."""
-        first = dict[str, Any].fromkeys(COLUMNS)
-        for _, name, score in reversed(self.scores):
-            first[name] = asdict(score)
-        return {**first, **asdict(self)}
-
-    def finding(self) -> Finding:
-        """Return a row for each run and measure, and sentences about ties and missing clips."""
-        rows: list[tuple[object, ...]] = []
-        sentences = list(chain.from_iterable(run.warnings for run in self.runs))
-        for run, name, score in self.scores:
-            sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
-            if isinstance(score, AffectScore):
-                values = (
-                    score.accuracy,
-                    score.accuracy_returned,
-                    score.random,
-                    score.majority,
-                )
-                rows.append((run, name, "accuracy", *values))
-                continue
-            rows.append(
-                (run, name, "ap_trec", score.ap_trec, None, score.ap_random, None)
-            )
-            rows.append(
-                (run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None)
-            )
-            area = score.pr_auc_trapezoid
-            rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
-        sentences += [f"Against the rules of the task: {line}." for line in self.broken]
-        title = "MediaEval 2015, Affective Impact of Movies"
-        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
-
-
 def audit_mediaeval(
     runs: Sequence[str | Path],
     *,
@@ -116,7 +63,7 @@ def audit_mediaeval(
     manifest: Manifest | str | Path | None = None,
     precision: Precision = "float32",
     workspace: str | Path | None = None,
-) -> MediaEvalAudit:
+) -> Audit:
     """Score predictions for MediaEval 2015, a contest on violence and emotion in films."""
     if (qrels is None) == (manifest is None):
         sources = "neither" if qrels is None else "both"
@@ -132,7 +79,37 @@ def audit_mediaeval(
     affect = [run for run in scores if run.violence is None]
     broken = [f"violence: {line}" for line in check_rules(violence)]
     broken += [f"affect: {line}" for line in check_rules(affect)]
-    return MediaEvalAudit(precision, tuple(broken), tuple(scores))
+    limits = [*chain.from_iterable(run.warnings for run in scores)]
+    rows: list[tuple[object, ...]] = []
+    points = []
+    # At the top, for each subtask, its first run.
+    first = dict[str, Any].fromkeys(COLUMNS)
+    for run in scores:
+        name = Path(run.run).name
+        for subtask in COLUMNS:
+            score: RankingScore | AffectScore | None = getattr(run, subtask)
+            if score is not None:
+                first[subtask] = first[subtask] or asdict(score)
+                for measure, value, *others in score.rows():
+                    rows.append((name, subtask, measure, value, *others))
+                    points.append(Point(f"{name}, {subtask}, {measure}", value))
+                limits += [
+                    f"{name}, {subtask}: {line}" for line in score.to_sentences()
+                ]
+    return Audit(
+        title=TITLE,
+        headers=HEADERS,
+        rows=rows,
+        answers=[f"Against the rules of the task: {line}." for line in broken],
+        limits=limits,
+        values={
+            **first,
+            "precision": precision,
+            "broken": broken,
+            "runs": [asdict(run) for run in scores],
+        },
+        figure=Plot(TITLE, points, "average precision, or accuracy"),
+    )
 
 
 def check_rules(runs: Sequence[RunScore]) -> list[str]:

@@ -21,6 +21,8 @@ from obygaze_features.core.tables import TableRow, numbered_lines, whole_number
 CLASSES = (-1, 0, 1)
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
 Precision = Literal["float32", "float64"]
+# A measure, its value, that of the returned clips, that of chance, and that of the majority.
+Row = tuple[str, float, float | None, float | None, float | None]
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
@@ -136,6 +138,15 @@ class RankingScore:
     n_relevant_returned: int
     n_unjudged: int
 
+    def rows(self) -> list[Row]:
+        """Return each average precision: its name, value, none of the returned, and chance."""
+        chance = self.ap_random
+        return [
+            ("ap_trec", self.ap_trec, None, chance, None),
+            ("ap_sklearn", self.ap_sklearn, None, chance, None),
+            ("pr_auc_trapezoid", self.pr_auc_trapezoid, None, None, None),
+        ]
+
     def to_sentences(self) -> list[str]:
         """Return what a reader must know about ties and missing clips."""
         sentences = []
@@ -169,6 +180,11 @@ class AffectScore:
     majority: float
     random: float
     confusion: tuple[tuple[int, ...], ...]
+
+    def rows(self) -> list[Row]:
+        """Return the accuracy: over all, of the returned, by chance and of the largest class."""
+        values = (self.accuracy, self.accuracy_returned, self.random, self.majority)
+        return [("accuracy", *values)]
 
     def to_sentences(self) -> list[str]:
         """Return what a reader must know about missing and unknown clips."""

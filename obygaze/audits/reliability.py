@@ -8,20 +8,15 @@ two answers are equal or not.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze.audits.result import (
-    Audit,
-    Finding,
-    IntervalEnds,
-)
+from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze.audits.texts import (
     CaptionRow,
     TextSource,
@@ -29,9 +24,9 @@ from obygaze.audits.texts import (
     read_records,
     source_name,
 )
-from obygaze.films.labels import is_table
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
@@ -40,7 +35,6 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
     Manifest,
-    is_only_watched,
     view_words,
 )
 from obygaze_features.manifest.spelling import Spelling
@@ -49,7 +43,6 @@ Floats = NDArray[np.float64]
 OF_FEW = (
     "by Hesterberg's expanded percentiles, of fewer than 6 by Student's t, of 2 none"
 )
-HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
 # The columns whose cells depend on the view.
@@ -60,72 +53,6 @@ IN_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Rater:
-    """The mean and the standard deviation of the numbers of one rater; None of words."""
-
-    name: str
-    mean: float | None = None
-    sd: float | None = None
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ReliabilityAudit(Audit):
-    """Cronbach's and Krippendorff's alpha of raters, with their 95 % intervals over clusters.
-
-    Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
-    alphas are None where no item differs from another. `words` has how often each rater gave each
-    word, where answers are words; then there is no Cronbach's alpha.
-    """
-
-    source: str
-    n_items: int
-    n_incomplete: int
-    n_clusters: int
-    cronbach: float | None
-    cronbach_interval: IntervalEnds
-    krippendorff: float | None
-    krippendorff_interval: IntervalEnds
-    raters: tuple[Rater, ...]
-    words: Mapping[str, tuple[int, ...]]
-
-    def finding(self) -> Finding:
-        """Return a row for each rater, or for each word, and a sentence for each alpha."""
-        krippendorff = _alpha_text(self.krippendorff, self.krippendorff_interval)
-        headers: tuple[str, ...] = HEADERS
-        rows: list[tuple[object, ...]]
-        rows = [(rater.name, rater.mean, rater.sd) for rater in self.raters]
-        sentences = [
-            f"Cronbach's alpha of {len(self.raters)} raters: "
-            f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
-            f"Krippendorff's alpha (interval, squared differences): {krippendorff}.",
-        ]
-        if self.words:
-            headers = ("word", *(rater.name for rater in self.raters))
-            rows = [(word, *counts) for word, counts in self.words.items()]
-            sentences = [
-                f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
-                f" {krippendorff}.",
-            ]
-        about = (
-            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are"
-            f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
-        )
-        if self.n_clusters == self.n_items:
-            about = (
-                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, each a"
-                f" cluster of its own, which count as independent, and wider where these are few"
-                f" ({OF_FEW}); --cluster COLUMN draws whole films."
-            )
-        sentences.append(about)
-        if self.n_incomplete:
-            sentences.append(
-                f"{self.n_incomplete} items that not all raters have rated are left out."
-            )
-        title = f"Reliability: {self.source}"
-        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
-
-
 def audit_reliability(
     source: TextSource | Manifest,
     *,
@@ -133,7 +60,7 @@ def audit_reliability(
     column: str | None = None,
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
-) -> ReliabilityAudit:
+) -> Audit:
     """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha."""
     names = column_names(raters)
     if column is None and not names:
@@ -195,12 +122,11 @@ def _records_of(
     elif not isinstance(source, str | Path):
         return _Records(source, source_name(source))
     else:
-        if column is None and is_table(source):
+        if column is None and Path(source).suffix in TABLE_ENDINGS:
             return _Records(source, source_name(source))
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
-        clips = [clip for clip in manifest if not is_only_watched(clip)]
-        return _Records([_cells(clip) for clip in clips], manifest.name)
+        return _Records([_cells(clip) for clip in manifest], manifest.name)
     return _rated_clips(manifest, column)
 
 
@@ -216,8 +142,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
             "--column is for clips that several people annotated, and here nobody or one did",
             where=manifest.name,
             hint="import a table with the labels of each annotator, with --rule. Of marks in films,"
-            f" obygaze manifest agree {name} --every 10 compares the levels, and obygaze manifest"
-            f" project {name} --every 10 -o labels.csv makes clips. {IN_COLUMNS}",
+            f" obygaze manifest agree {name} --every 10 compares the levels. {IN_COLUMNS}",
         )
     answers, columns = _answers(manifest, column)
     own = manifest.annotations[0].own
@@ -309,34 +234,30 @@ def _are_numbers(
 ) -> bool:
     """Return whether all answers are numbers, and not words; an error where some are."""
     n_numbers = 0
+    n_words = 0
     place_of_word: dict[str, str] = {}
-    n_of_word: Counter[str] = Counter()
     for record in records:
         for name in names:
             answer = str(record.cells[name]).strip()
             if number_of_cell(answer) is not None:
                 n_numbers += 1
             elif answer:
-                n_of_word[answer] += 1
+                n_words += 1
                 place = record.cells.get("clip_id", record.where)
                 place_of_word.setdefault(answer, f"{name}, {place}")
-    if n_numbers and n_of_word:
-        words = [
-            f"{word!r} ({place_of_word[word]}{f', {n} times' if n > 1 else ''})"
-            for word, n in n_of_word.most_common()
-        ]
+    if n_numbers and n_words:
+        words = [f"{word!r} ({place})" for word, place in place_of_word.items()]
         hint = "correct these cells, or leave them empty"
         if column is not None:
-            (word, _), *_ = n_of_word.most_common(1)
-            asked = shell_word(f"{column}={word}")
+            asked = shell_word(f"{column}={next(iter(place_of_word))}")
             hint = f"--column {asked}, this word against all else; or {hint}"
         raise FixInput(
             f"expected only numbers or only words, got {count(n_numbers, 'number')} and"
-            f" {count(n_of_word.total(), 'word')}: {few(words)}",
+            f" {count(n_words, 'word')}: {few(words)}",
             where=title,
             hint=hint,
         )
-    return not n_of_word
+    return not n_words
 
 
 def reliability_of(
@@ -346,12 +267,13 @@ def reliability_of(
     *,
     source: str = "rows",
     n_incomplete: int = 0,
-) -> ReliabilityAudit:
+) -> Audit:
     """Return the alphas of a table of numbers or words, a row for each item, a column a rater."""
     from obygaze_models.evaluation.bootstrap import resample
 
     table = np.asarray(ratings)
-    raters = tuple(map(Rater, names))
+    means: list[Any] = [None] * len(names)
+    deviations: list[Any] = [None] * len(names)
     words: dict[str, tuple[int, ...]] = {}
     numbers: Floats | None = None
     if table.dtype.kind == "U":
@@ -360,13 +282,16 @@ def reliability_of(
         vectors = np.eye(len(distinct))[places.reshape(table.shape)]
         counts = vectors.sum(axis=0).T.astype(int).tolist()
         words = dict(zip(distinct.tolist(), map(tuple, counts), strict=True))
+        headers = ("word", *names)
+        rows = [(word, *of_word) for word, of_word in words.items()]
     else:
         means = table.mean(axis=0).tolist()
         deviations = table.std(axis=0, ddof=1).tolist()
-        raters = tuple(map(Rater, names, means, deviations))
         # No alpha changes; sums of squares keep their digits.
         numbers = table - table.mean()
         vectors = numbers[:, :, None]
+        headers = ("rater", "mean", "sd")
+        rows = [*zip(names, means, deviations, strict=True)]
     # By their answers: the draws depend neither on the names of films nor on the order of rows.
     answers_of: dict[str, list[list[object]]] = {}
     for cluster, answers in zip(clusters, table.tolist(), strict=True):
@@ -376,32 +301,71 @@ def reliability_of(
     codes = np.array([places_of_clusters[cluster] for cluster in clusters])
 
     def alphas(weights: Floats) -> dict[str, Floats]:
-        values = {"krippendorff": _krippendorff(vectors, weights)}
+        values = {}
         if numbers is not None:
             values["cronbach"] = _cronbach(numbers, weights)
-        return values
+        return {**values, "krippendorff": _krippendorff(vectors, weights)}
 
     def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
         return alphas(weights[:, codes])
 
-    point = alphas(np.ones((1, len(table))))
     intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
-    alpha_of = {name: _finite(values[0]) for name, values in point.items()}
-    interval_of: dict[str, IntervalEnds] = {}
-    for name, interval in intervals.items():
+    of_raters = f"of {len(names)} raters"
+    named = {
+        "cronbach": f"Cronbach's alpha {of_raters}",
+        "krippendorff": "Krippendorff's alpha (interval, squared differences)",
+    }
+    if numbers is None:
+        named["krippendorff"] = f"Krippendorff's alpha (nominal) {of_raters}"
+    values: dict[str, Any] = {"cronbach": None, "cronbach_interval": [None, None]}
+    sentences = []
+    points = []
+    for name, value in alphas(np.ones((1, len(table)))).items():
+        alpha = _finite(value[0])
+        interval = intervals[name]
         # Alpha is at most 1.
-        interval_of[name] = [_finite(interval.low), _finite(min(interval.high, 1))]
-    return ReliabilityAudit(
-        source=source,
-        n_items=len(table),
-        n_incomplete=n_incomplete,
-        n_clusters=len(in_order),
-        cronbach=alpha_of.get("cronbach"),
-        cronbach_interval=interval_of.get("cronbach", [None, None]),
-        krippendorff=alpha_of["krippendorff"],
-        krippendorff_interval=interval_of["krippendorff"],
-        raters=raters,
-        words=words,
+        ends = [_finite(interval.low), _finite(min(interval.high, 1))]
+        values |= {name: alpha, f"{name}_interval": ends}
+        sentences.append(f"{named[name]}: {_alpha_text(alpha, ends)}.")
+        points.append(Point(named[name], alpha, ends))
+    limits = [_about_intervals(len(table), len(in_order))]
+    if n_incomplete:
+        limits.append(
+            f"{n_incomplete} items that not all raters have rated are left out."
+        )
+    title = f"Reliability: {source}"
+    about_raters = zip(names, means, deviations, strict=True)
+    return Audit(
+        title=title,
+        headers=headers,
+        rows=rows,
+        answers=sentences,
+        limits=limits,
+        values={
+            **values,
+            "source": source,
+            "n_items": len(table),
+            "n_incomplete": n_incomplete,
+            "n_clusters": len(in_order),
+            "raters": [
+                {"name": n, "mean": mean, "sd": sd} for n, mean, sd in about_raters
+            ],
+            "words": words,
+        },
+        figure=Plot(title, points, "alpha, with 95 % over clusters"),
+    )
+
+
+def _about_intervals(n_items: int, n_clusters: int) -> str:
+    if n_clusters < n_items:
+        return (
+            f"{n_items} items in {count(n_clusters, 'cluster')}; intervals (95 %) are"
+            f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
+        )
+    return (
+        f"{n_items} items; intervals (95 %) are bootstrapped over items, each a cluster of its own,"
+        f" which count as independent, and wider where these are few ({OF_FEW}); --cluster COLUMN"
+        " draws whole films."
     )
 
 

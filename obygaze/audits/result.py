@@ -1,12 +1,11 @@
-"""What all audits share: a table with sentences, JSON, files, intervals, a figure."""
+"""The result of all audits: text, table, figure, page and JSON."""
 
 import textwrap
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.figures import (
@@ -24,65 +23,25 @@ IntervalEnds = list[float | None]
 MAX_ROWS = 40
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of an audit as a reader sees it: plain text and values, no markup.
+class Drawable(Protocol):
+    """What the figure of an audit shows, and how it is drawn."""
 
-    Each row has a cell for each header.
-    """
+    @property
+    def title(self) -> str:
+        """What it shows."""
 
-    title: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    sentences: tuple[str, ...] = ()
-
-
-class Audit(ABC):
-    """The result of an audit. Printing it shows its table; `to_json()` has every number."""
-
-    @abstractmethod
-    def finding(self) -> Finding:
-        """Return the title, the table and the sentences for a reader."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every number as one JSON document."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-    def __str__(self) -> str:
-        finding = self.finding()
-        rows = aligned(finding.headers, finding.rows) if finding.rows else ""
-        sentences = "\n".join(finding.sentences)
-        parts = (finding.title, rows, sentences)
-        return "\n\n".join(part for part in parts if part)
-
-    def __repr__(self) -> str:
-        finding = self.finding()
-        return (
-            f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
-        )
-
-    def write(
-        self, *, table: str | Path | None = None, force: bool = False
-    ) -> list[Path]:
-        """Write the audit to the given file and return the paths that were written.
-
-        Args:
-            table: The CSV file for the table, at full precision.
-            force: Replace files that have other contents.
-        """
-        if table is None:
-            return []
-        finding = self.finding()
-        data = csv_bytes(finding.headers, finding.rows)
-        write_new(Path(table), data, force=force)
-        return [Path(table)]
+    def drawn(self) -> AbstractContextManager[Any]:
+        """Return a context with the matplotlib figure."""
 
 
 class Point(NamedTuple):
-    """A labelled row: a value with the ends of its interval, and a note beside the axes."""
+    """A labelled row: a value with the ends of its interval, and a note beside the axes.
+
+    A value that is not known has no dot.
+    """
 
     label: str
-    value: float
+    value: float | None
     ends: Sequence[float | None] = ()
     note: str = ""
 
@@ -95,92 +54,140 @@ class Plot(NamedTuple):
     xlabel: str
     line: float | None = None
 
+    @contextmanager
+    def drawn(self) -> Iterator[Any]:
+        """Yield the first 40 rows as a figure."""
+        points = self.points[:MAX_ROWS]
+        n_all = len(self.points)
+        with canvas(WIDTH, 65 + 20 * max(len(points), 1)) as (figure, axes):
+            for row, (_, value, ends, note) in enumerate(points):
+                if value is None:
+                    continue
+                is_below = self.line is not None and value < self.line
+                color = "wrong" if is_below else "model"
+                draw_dots(axes, [value], [row], color, 6)
+                if ends and None not in ends:
+                    axes.plot(ends, [row, row], color=COLORS[color], lw=1.7, alpha=0.75)
+                beside = {
+                    "xycoords": ("axes fraction", "data"),
+                    "textcoords": "offset points",
+                }
+                style = {"va": "center", "fontsize": 7.5}
+                axes.annotate(note, (1.0, row), xytext=(5, 0), **beside, **style)
+            label_rows(
+                axes, [textwrap.shorten(p.label, 60, placeholder=" …") for p in points]
+            )
+            if self.line is not None:
+                axes.axvline(self.line, color=COLORS["muted"], lw=0.8, zorder=1)
+            draw_grid(axes)
+            axes.set_xlabel(self.xlabel)
+            title = self.title
+            if n_all > MAX_ROWS:
+                title += f" ({MAX_ROWS} of {n_all} rows)"
+            axes.set_title(title)
+            yield figure
 
-class DrawnAudit(Audit):
-    """An audit with a figure."""
 
-    @abstractmethod
-    def plot(self) -> Plot:
-        """Return what the figure shows."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """The result of an audit. Printing it shows its table; `to_json()` has every number.
 
-    def write(
-        self,
-        *,
-        table: str | Path | None = None,
-        force: bool = False,
-        figure: str | Path | None = None,
-    ) -> list[Path]:
-        """Write the audit to the given files and return the paths that were written.
+    Each number is also `audit[NAME]`, by its name in JSON.
 
-        Args:
-            table: The CSV file for the table, at full precision.
-            force: Replace files that have other contents.
-            figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
-        """
-        written = super().write(table=table, force=force)
-        if figure is not None:
-            with drawing(self.plot()) as drawn:
-                written += save(drawn, Path(figure), force=force)
-        return written
+    Args:
+        title: What was measured, of what.
+        headers: The columns of the table.
+        rows: A cell for each header.
+        answers: What the numbers say, in sentences.
+        limits: What the answers depend on, and what was left out.
+        values: What JSON has.
+        figure: What the figure shows.
+        warnings: What was wrong with the input.
+        notes: What is printed beside the text.
+    """
 
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    answers: Sequence[str]
+    limits: Sequence[str]
+    values: Mapping[str, Any]
+    figure: Drawable
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
-class ReportedAudit(DrawnAudit):
-    """An audit with a figure and a page."""
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
 
-    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return every number as one JSON document."""
+        return dict(self.values)
+
+    def __str__(self) -> str:
+        rows = aligned(self.headers, self.rows) if self.rows else ""
+        sentences = "\n".join([*self.answers, *self.limits])
+        return "\n\n".join(part for part in (self.title, rows, sentences) if part)
+
+    def __repr__(self) -> str:
+        return f"<Audit: {self.title[:80]}, {len(self.rows)} rows>"
+
     def page(self) -> str:
-        """Return the page as HTML."""
+        """Return the answers, the figure and the table as an HTML page."""
+        from obygaze_models.report import figures, page, tables
+
+        rows = [tuple(map(_cell_of_page, row)) for row in self.rows]
+        # Whoever gets the page did not see what the command warned of.
+        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
+        with self.figure.drawn() as drawing:
+            return page.render_template(
+                "finding.html",
+                title=self.title,
+                answers=self.answers,
+                limits=[*self.limits, *warned],
+                figure=figures.Figure("figure", self.figure.title, "", drawing),
+                table=tables.ResultTable("table", "Numbers", self.headers, rows),
+            )
 
     def write(
         self,
         *,
         table: str | Path | None = None,
-        force: bool = False,
         figure: str | Path | None = None,
         report: str | Path | None = None,
+        force: bool = False,
     ) -> list[Path]:
         """Write the audit to the given files and return the paths that were written.
 
         Args:
             table: The CSV file for the table, at full precision.
-            force: Replace files that have other contents.
             figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
-            report: The HTML file for a page with the answer, the figure and the table.
+            report: The HTML file for a page with the answers, the figure and the table.
+            force: Replace files that have other contents.
         """
-        written = super().write(table=table, force=force, figure=figure)
+        written = []
+        if table is not None:
+            data = csv_bytes(self.headers, self.rows)
+            write_new(Path(table), data, force=force)
+            written.append(Path(table))
+        if figure is not None:
+            with self.figure.drawn() as drawing:
+                written += save(drawing, Path(figure), force=force)
         if report is not None:
             write_new(Path(report), self.page().encode("utf-8"), force=force)
             written.append(Path(report))
         return written
 
 
-@contextmanager
-def drawing(plot: Plot) -> Iterator[Any]:
-    """Yield the first 40 rows as a figure."""
-    points = plot.points[:MAX_ROWS]
-    n_all = len(plot.points)
-    with canvas(WIDTH, 65 + 20 * max(len(points), 1)) as (figure, axes):
-        for row, (_, value, ends, note) in enumerate(points):
-            is_below = plot.line is not None and value < plot.line
-            color = "wrong" if is_below else "model"
-            draw_dots(axes, [value], [row], color, 6)
-            if ends and None not in ends:
-                axes.plot(ends, [row, row], color=COLORS[color], lw=1.7, alpha=0.75)
-            beside = {
-                "xycoords": ("axes fraction", "data"),
-                "textcoords": "offset points",
-            }
-            style = {"va": "center", "fontsize": 7.5}
-            axes.annotate(note, (1.0, row), xytext=(5, 0), **beside, **style)
-        label_rows(
-            axes, [textwrap.shorten(p.label, 60, placeholder=" …") for p in points]
-        )
-        if plot.line is not None:
-            axes.axvline(plot.line, color=COLORS["muted"], lw=0.8, zorder=1)
-        draw_grid(axes)
-        axes.set_xlabel(plot.xlabel)
-        title = plot.title
-        if n_all > MAX_ROWS:
-            title += f" ({MAX_ROWS} of {n_all} rows)"
-        axes.set_title(title)
-        yield figure
+def record_cells(record: Mapping[str, Any], names: Sequence[str]) -> tuple[object, ...]:
+    """Return the cells of a row, which are values of a record; an interval is two cells."""
+    cells: list[object] = []
+    for name in names:
+        value = record[name]
+        cells += value if isinstance(value, list) else [value]
+    return tuple(cells)
+
+
+def _cell_of_page(value: object) -> object:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else value

@@ -4,28 +4,39 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
+from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.films.agreement import NULLS, agreement, pairs_of
-from obygaze.films.labels import project_tables, table_names, table_path
-from obygaze.films.mark_tables import concept_of
+from obygaze.films.labels import labels_of, project_tables
+from obygaze.films.marks import (
+    CONCEPTS_COLUMN,
+    LEVEL,
+    NOTHING,
+    UNKNOWN,
+    WATCHED,
+    Mark,
+    marks_by_film,
+    read_marks,
+    table_of_marks,
+)
 from obygaze.films.predictions import score_column
-from obygaze.films.projection import DEFAULT_THRESHOLD
+from obygaze.films.projection import ClipSpan
 from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
     is_drawn,
     not_withdrawn,
     require_column,
-    require_times,
     values_of_films,
 )
 from obygaze.films.vocabulary import modalities_of
@@ -35,10 +46,19 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.annotators import HIGHEST
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
+from obygaze_features.manifest.model import (
+    DIFFERS,
+    LEVELS,
+    Clip,
+    Manifest,
+    require_numbers,
+    with_columns_of,
+)
+from obygaze_features.manifest.own_labels import COVERED
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -54,11 +74,6 @@ from obygaze_models.zoo.seen import IN_SAMPLE
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
 MAY_HAVE_TRAINED = (IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
-PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
-FIGURE_CAPTION = (
-    "Each dot is the share of the clips, each line its interval of 95 % over films; to the right,"
-    " how many clips were marked, in how many films."
-)
 LEAST_FILMS = 2
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
@@ -66,207 +81,10 @@ WHY_NOT_COUNT = (
 )
 
 
-@dataclass(frozen=True)
-class GroupShare:
-    """The share of the clips of a group of films, with its interval of 95 % over films.
-
-    `n_clips` is the number of all clips of the films with marks. `width_of_marks` is the width of
-    the interval without predictions; None where there are no predictions.
-    """
-
-    group: str
-    n_films: int
-    n_clips: int
-    n_marked: int
-    share: float
-    low: float | None
-    high: float | None
-    width_of_marks: float | None = None
-
-
-@dataclass(frozen=True)
-class GroupDifference:
-    """The difference of the shares of two groups; its p exchanges whole films.
-
-    `p_holm` is corrected over all pairs. Films that are in both groups are left out.
-    """
-
-    groups: tuple[str, str]
-    difference: float
-    p: float
-    p_holm: float
-    method: str
-    n_in_both: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ShareAudit(ReportedAudit):
-    """The share of the clips of films for which an expression holds.
-
-    `explained` is the share of the variance within films that predictions explain, None without
-    predictions; they are used if it is above 0. `agreement` is None unless several annotators
-    marked the same clips.
-    """
-
-    source: str
-    of: str
-    shares: tuple[GroupShare, ...]
-    differences: tuple[GroupDifference, ...]
-    explained: float | None
-    agreement: Mapping[str, Any] | None
-    n_drawn: int
-    n_withdrawn: int
-    n_disputed: int
-    films_without_marks: tuple[str, ...]
-    films_without_group: tuple[str, ...]
-    n_without_score: int
-    warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every number as one JSON document."""
-        document = asdict(self)
-        document["answer"] = self.answer
-        return document
-
-    @property
-    def answer(self) -> str:
-        """The share of all films in one sentence."""
-        whole = self.shares[0]
-        return (
-            f"In films such as these {whole.n_films}, {self.of} holds for"
-            f" {_with_interval(whole)} of the clips."
-        )
-
-    def finding(self) -> Finding:
-        """Return a row for each group, and sentences with the answer and what limits it."""
-        headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-        has_predictions = self.explained is not None
-        if has_predictions:
-            headers += ["width", "width without predictions"]
-        rows = []
-        for share in self.shares:
-            row: list[object] = [share.group, share.n_films, share.n_clips]
-            row += [share.n_marked, share.share, share.low, share.high]
-            if has_predictions:
-                row += [_width(share), share.width_of_marks]
-            rows.append(tuple(row))
-        title = f"How much: {self.of} in {self.source}"
-        sentences = (self.answer, *self._differences(), *self.limits)
-        return Finding(title, tuple(headers), tuple(rows), sentences)
-
-    def plot(self) -> Plot:
-        """Return the share of each group with its interval."""
-        points = []
-        for share in self.shares:
-            note = f"{share.n_marked} marks, {count(share.n_films, 'film')}"
-            points.append(
-                Point(share.group, share.share, (share.low, share.high), note)
-            )
-        return Plot(f"{self.of} in {self.source}", points, "share of the clips")
-
-    def page(self) -> str:
-        """Return the page as HTML."""
-        from obygaze_models.report.figures import Figure
-        from obygaze_models.report.page import render_template
-        from obygaze_models.report.tables import ResultTable
-
-        finding = self.finding()
-        rows = []
-        for share in self.shares:
-            numbers = (share.n_films, share.n_clips, share.n_marked)
-            rows.append((share.group, *numbers, _with_interval(share)))
-        table = ResultTable("shares", "Numbers", PAGE_HEADERS, rows)
-        # Whoever gets the page did not see what the command warned of.
-        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
-        plot = self.plot()
-        with drawing(plot) as figure:
-            shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
-            return render_template(
-                "finding.html",
-                title=finding.title,
-                answer=self.answer,
-                sentences=tuple(self._differences()),
-                limits=(*self.limits, *warned),
-                figure=shown,
-                table=table,
-            )
-
-    def _differences(self) -> Iterator[str]:
-        """Yield a sentence for each pair of groups; of many, for those that differ."""
-        shown: Sequence[GroupDifference] = self.differences
-        n_pairs = len(shown)
-        if n_pairs > MANY:
-            shown = [pair for pair in shown if pair.p_holm < ALPHA]
-            yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
-        for pair in shown:
-            verdict = "differ" if pair.p_holm < ALPHA else "are not shown to differ"
-            corrected = " after Holm's correction" if n_pairs > 1 else ""
-            first, second = pair.groups
-            left_out = ""
-            if pair.n_in_both:
-                left_out = f" {count(pair.n_in_both, 'film')} in both left out."
-            yield (
-                f"{first} and {second} {verdict}: {pair.difference:+.3f},"
-                f" {p_equals(pair.p_holm)}{corrected}, exchanging whole films.{left_out}"
-            )
-
-    @property
-    def limits(self) -> Iterator[str]:
-        """What the answer is about, and what is missing."""
-        whole = self.shares[0]
-        of_draw = ""
-        if whole.n_marked < whole.n_clips:
-            of_draw = " and on the clips that were drawn"
-        yield (
-            f"The interval says how the share depends on the films that were at hand{of_draw};"
-            " other kinds of films can differ more. Long films count for more, as they have more"
-            " clips."
-        )
-        if self.explained is not None:
-            width = _number(_width(whole))
-            if self.explained > 0:
-                yield (
-                    f"The predictions explain {100 * self.explained:.0f} % of the variance within"
-                    f" films: with them, the interval is {width} wide, without them"
-                    f" {_number(whole.width_of_marks)}."
-                )
-            else:
-                yield (
-                    "The predictions explain nothing within films and are not used: the interval"
-                    f" is {width} wide."
-                )
-        if self.agreement is not None:
-            values = self.agreement["gamma"]
-            gammas = ", ".join(f"{_number(values[null])} ({null})" for null in NULLS)
-            yield (
-                f"Where several annotators marked a clip, the highest level counts. They agree by"
-                f" gamma {gammas}, in the mean of {count(self.agreement['films'], 'film')}."
-            )
-        n_missing = self.n_drawn - self.n_withdrawn - self.n_disputed - whole.n_marked
-        if n_missing:
-            yield (
-                f"{n_missing} of {self.n_drawn} drawn clips have no mark: the share is right if"
-                " they were not left out for what they show."
-            )
-        if self.films_without_marks:
-            yield (
-                f"No mark in {count(len(self.films_without_marks), 'film')}"
-                f" ({few(self.films_without_marks, 5)}): the share is that of the others."
-            )
-        if self.n_disputed:
-            yield f"Left out, because annotators differ: {count(self.n_disputed, 'clip')}."
-        if self.n_withdrawn:
-            yield f"Left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}."
-        if self.films_without_group:
-            yield (
-                f"In no group: {count(len(self.films_without_group), 'film')}"
-                f" ({few(self.films_without_group, 5)})."
-            )
-        if self.n_without_score:
-            yield (
-                f"{count(self.n_without_score, 'clip')} without a score: they count as the mean of"
-                " their film, which only makes the predictions less useful."
-            )
+CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
+TIME_CELLS = ("time_share", "time_low", "time_high")
+# The share of a group of films, or the difference of two groups, by the names of JSON.
+Record = dict[str, Any]
 
 
 def audit_share(
@@ -277,15 +95,17 @@ def audit_share(
     predictions: PathLike | None = None,
     by: str | None = None,
     workspace: PathLike | None = None,
-) -> ShareAudit:
+) -> Audit:
     """Estimate in how many clips of films something is, from clips drawn by plan and marked."""
     here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
+        n_clips = min(5 * len(drawn.films), len(drawn))
+        sample = f"obygaze manifest sample {shell_word(drawn.name)} -n"
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=_way_to_share(drawn, of, _expression(of, drawn, marks, here)),
+            hint=f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
@@ -293,9 +113,15 @@ def audit_share(
     marked = drawn.with_clips(kept)
     warnings: tuple[str, ...] = ()
     measured = None
+    spans: list[ClipSpan] = []
     if marks is not None:
-        marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
+        marked, warnings, measured, spans = _with_marks(
+            marked, marks, manifest, workspace
+        )
     expression = _expression(of, marked, marks, here)
+    unknown = marked.unknown_values(expression)
+    if unknown:
+        raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
     decided = marked.undisputed((*expression.compared, *expression.concepts))
     answers = dict.fromkeys(marked.clip_ids)
     answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})
@@ -312,59 +138,184 @@ def audit_share(
     scores = None
     if predictions is not None:
         scores = _read_scores(Path(predictions), marked, plan)
-    films = _marked_films(films_with_marks, marked, plan, answers, scores)
+    sizes = np.array([plan[film].n_clips for film in films_with_marks], np.float64)
+    films = _marked_films(films_with_marks, marked, sizes, answers, scores)
     explained = None if scores is None else float(explained_by_scores(films))
     slopes = (
         films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
     )
     groups = _groups(films_with_marks, group_of_film)
+    of_time = None
+    if marks is not None:
+        timed = _timed_marks(marks, here)
+        lengths, held = _seconds(films_with_marks, marked, spans, timed, expression)
+        known = {clip: held[clip] for clip, said in answers.items() if said is not None}
+        of_time = _marked_films(
+            films_with_marks, marked, sizes * lengths, {**answers, **known}, None
+        )
     shares = []
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
-        shares.append(_group_share(group, films, slopes, in_group, has_scores))
-    return ShareAudit(
-        source=drawn.name,
-        of=of,
-        shares=tuple(shares),
-        differences=tuple(_differences_of(groups, films, slopes)),
-        explained=explained,
-        agreement=measured,
-        n_drawn=sum(film.n_drawn for film in plan.values()),
-        n_withdrawn=len(drawn) - len(kept),
-        n_disputed=len(marked) - len(decided),
-        films_without_marks=tuple(
+        share = _group_share(group, films, slopes, in_group, has_scores)
+        shares.append({**share, **_share_of_time(of_time, in_group)})
+    differences = _differences_of(groups, films, slopes)
+    whole = shares[0]
+    answer = (
+        f"In films such as these {whole['n_films']}, {of} holds for"
+        f" {_with_interval(whole)} of the clips"
+    )
+    if of_time is not None:
+        answer += f", and for {_with_interval(whole, 'time_')} of the time"
+    answer += "."
+    # What is missing, and is said: by its name in JSON.
+    missing: dict[str, Any] = {
+        "n_drawn": sum(film.n_drawn for film in plan.values()),
+        "n_withdrawn": len(drawn) - len(kept),
+        "n_disputed": len(marked) - len(decided),
+        "films_without_marks": [
             film for film in drawn.films if film not in films_with_marks
-        ),
-        films_without_group=tuple(
+        ],
+        "films_without_group": [
             film
             for film in films_with_marks
             if by is not None and not group_of_film[film]
+        ],
+        "n_without_score": 0 if scores is None else scores.n_missing,
+    }
+    headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
+    cells: tuple[str, ...] = CELLS
+    if of_time is not None:
+        headers += ["share of time", "low of time", "high of time"]
+        cells += TIME_CELLS
+    rows = [record_cells(share, cells) for share in shares]
+    if scores is not None:
+        headers += ["width", "width without predictions"]
+        rows = [
+            (*row, _width(share), share["width_of_marks"])
+            for row, share in zip(rows, shares, strict=True)
+        ]
+    points = []
+    for share in shares:
+        note = f"{share['n_marked']} marks, {count(share['n_films'], 'film')}"
+        ends = (share["low"], share["high"])
+        points.append(Point(share["group"], share["share"], ends, note))
+    return Audit(
+        title=f"How much: {of} in {drawn.name}",
+        headers=headers,
+        rows=rows,
+        answers=[answer, *_sentences(differences)],
+        limits=[
+            *_limits_of_interval(whole, explained, measured),
+            *_limits_of_marks(whole["n_marked"], **missing),
+        ],
+        values={
+            "source": drawn.name,
+            "of": of,
+            "answer": answer,
+            "shares": shares,
+            "differences": differences,
+            "explained": explained,
+            "agreement": measured,
+            **missing,
+            "warnings": warnings,
+        },
+        figure=Plot(
+            f"{of} in {drawn.name}", points, "share of the clips, with 95 % over films"
         ),
-        n_without_score=0 if scores is None else scores.n_missing,
-        warnings=(*warnings, *marked.unknown_values(expression)),
+        warnings=warnings,
     )
 
 
-def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
-    """Return what to type for clips that were not drawn: all may have been marked."""
-    name = shell_word(manifest.name)
-    holds = [expression.holds(clip.values) for clip in manifest]
-    without_interval = ""
-    if None not in holds and any(holds):
-        counted = f"obygaze manifest stats {name} --where {shell_word(of)}"
-        without_interval = f"; without an interval, {counted}"
-    try:
-        require_times(manifest.clips, manifest)
-    except FixInput as error:
-        return f"to be drawn, clips need times in their films: {error.hint}{without_interval}"
-    sample = f"obygaze manifest sample {name} -n"
-    if None in holds:
-        n_clips = min(5 * len(manifest.films), len(manifest))
-        return f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn"
-    return (
-        f"each clip has a value: {sample} {len(manifest)} -o drawn, then this command with drawn"
-        f"{without_interval}"
+def _sentences(differences: Sequence[Record]) -> Iterator[str]:
+    """Yield a sentence for each pair of groups; of many, for those that differ."""
+    shown = differences
+    n_pairs = len(differences)
+    if n_pairs > MANY:
+        shown = [pair for pair in differences if pair["p_holm"] < ALPHA]
+        yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
+    corrected = " after Holm's correction" if n_pairs > 1 else ""
+    for pair in shown:
+        verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
+        first, second = pair["groups"]
+        left_out = ""
+        if pair["n_in_both"]:
+            left_out = f" {count(pair['n_in_both'], 'film')} in both left out."
+        yield (
+            f"{first} and {second} {verdict}: {pair['difference']:+.3f},"
+            f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
+        )
+
+
+def _limits_of_interval(
+    whole: Record, explained: float | None, measured: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Yield what the interval is about, and what made it."""
+    of_draw = ""
+    if whole["n_marked"] < whole["n_clips"]:
+        of_draw = " and on the clips that were drawn"
+    yield (
+        f"The interval says how the share depends on the films that were at hand{of_draw};"
+        " other kinds of films can differ more. Long films count for more, as they have more"
+        " clips."
     )
+    width = _number(_width(whole))
+    if explained is not None and explained > 0:
+        yield (
+            f"The predictions explain {100 * explained:.0f} % of the variance within"
+            f" films: with them, the interval is {width} wide, without them"
+            f" {_number(whole['width_of_marks'])}."
+        )
+    elif explained is not None:
+        yield (
+            "The predictions explain nothing within films and are not used: the interval"
+            f" is {width} wide."
+        )
+    if measured is not None:
+        gammas = ", ".join(
+            f"{_number(measured['gamma'][null])} ({null})" for null in NULLS
+        )
+        yield (
+            f"Where several annotators marked a clip, the highest level counts. They agree by"
+            f" gamma {gammas}, in the mean of {count(measured['films'], 'film')}."
+        )
+
+
+def _limits_of_marks(
+    n_marked: int,
+    *,
+    n_drawn: int,
+    n_withdrawn: int,
+    n_disputed: int,
+    films_without_marks: Sequence[str],
+    films_without_group: Sequence[str],
+    n_without_score: int,
+) -> Iterator[str]:
+    """Yield what is missing."""
+    n_missing = n_drawn - n_withdrawn - n_disputed - n_marked
+    if n_missing:
+        yield (
+            f"{n_missing} of {n_drawn} drawn clips have no mark: the share is right if"
+            " they were not left out for what they show."
+        )
+    if films_without_marks:
+        yield (
+            f"No mark in {count(len(films_without_marks), 'film')}"
+            f" ({few(films_without_marks, 5)}): the share is that of the others."
+        )
+    if n_disputed:
+        yield f"Left out, because annotators differ: {count(n_disputed, 'clip')}."
+    if n_withdrawn:
+        yield f"Left out, because they were withdrawn: {count(n_withdrawn, 'clip')}."
+    if films_without_group:
+        yield (
+            f"In no group: {count(len(films_without_group), 'film')}"
+            f" ({few(films_without_group, 5)})."
+        )
+    if n_without_score:
+        yield (
+            f"{count(n_without_score, 'clip')} without a score: they count as the mean of"
+            " their film, which only makes the predictions less useful."
+        )
 
 
 def _with_marks(
@@ -372,31 +323,133 @@ def _with_marks(
     marks: PathLike | Sequence[PathLike],
     manifest: PathLike,
     workspace: PathLike | None,
-) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None]:
-    """Return the clips with the labels of tables of marks alone, warnings, and the agreement."""
-    projected = project_tables(
-        marks, manifest, None, None, DEFAULT_THRESHOLD, workspace
-    )
-    labels = {row.clip_id: row for row in projected.projection.merged if row.labelled}
+) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None, list[ClipSpan]]:
+    """Return the clips with the labels of marks alone, warnings, the agreement, and the spans."""
+    projected = project_tables(marks, manifest, None, workspace=workspace)
+    labels = labels_of(projected, HIGHEST)
+    made = {COVERED, *projected.projection.columns}
     clips = []
     for clip in drawn:
-        label = labels.get(clip.clip_id)
-        level = label.level if label else ""
-        marked_concepts = label.concepts if label else ()
-        concepts: dict[str, None] = {}
-        for name in marked_concepts:
-            # A table made by hand may have another name of a concept of the papers.
-            is_own = name in drawn.header.concepts
-            concepts[name if is_own else concept_of(name)] = None
+        label = labels.by_id.get(clip.clip_id)
         # The marks take the place of what annotators said before.
         extra = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
-        clips.append(replace(clip, level=level, concepts=tuple(concepts), extra=extra))
+        extra |= dict.fromkeys(made & {*labels.columns}, "")
+        level = label.level if label else ""
+        concepts = label.concepts if label else ()
+        if label is not None:
+            extra |= {
+                name: label.extra[name] for name in labels.columns if name in made
+            }
+            extra |= {DIFFERS: label.extra.get(DIFFERS, "")}
+        clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
     # The projection is on all drawn clips, also on those that were withdrawn since.
-    spans = [span for span in projected.spans if span.clip_id in drawn]
-    pairs = pairs_of(projected.projection, spans)
-    shared = [pair for pair in pairs if pair.n]
+    kept = projected.marked.with_clips(
+        clip for clip in projected.marked if clip.clip_id in drawn
+    )
+    shared = [pair for pair in pairs_of(kept) if pair.n]
     measured = agreement(shared, permutations=0) if shared else None
-    return drawn.with_clips(clips), projected.warnings, measured
+    columns = with_columns_of(clips, drawn.columns)
+    marked = replace(drawn.with_clips(clips), columns=columns)
+    spans = [span for span in projected.spans if span.clip_id in drawn]
+    return marked, projected.warnings, measured, spans
+
+
+def _timed_marks(
+    marks: PathLike | Sequence[PathLike], workspace: Workspace
+) -> dict[str, list[Mark]]:
+    """Return the marks of each film, without those that say only what was watched."""
+    names = [marks] if isinstance(marks, str | os.PathLike) else marks
+    read = read_marks([table_of_marks(name, workspace) for name in names])
+    return marks_by_film(mark for mark in read if mark.column != WATCHED)
+
+
+def _seconds(
+    films: Sequence[str],
+    marked: Manifest,
+    spans: Sequence[ClipSpan],
+    timed: Mapping[str, Sequence[Mark]],
+    expression: Expression,
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Return how long a drawn clip of each film is on average, and in which part of it it holds.
+
+    The part is of this length, so that longer clips count for more.
+    """
+    lengths: dict[str, list[float]] = {}
+    held = {}
+    for span in spans:
+        marks_of_film = timed.get(span.movie_id, ())
+        clip = marked[span.clip_id]
+        held[span.clip_id] = held_s(clip, span, marks_of_film, expression.holds)
+        lengths.setdefault(span.movie_id, []).append(span.length_s)
+    means = {film: fmean(of_film) for film, of_film in lengths.items()}
+    shares = {clip: part / means[marked[clip].movie_id] for clip, part in held.items()}
+    return np.array([means[film] for film in films]), shares
+
+
+def held_s(
+    clip: Clip,
+    span: ClipSpan,
+    marks: Sequence[Mark],
+    holds: Callable[[Callable[[str], Sequence[str]]], bool | None],
+) -> float:
+    """Return for how many seconds of a clip something holds.
+
+    Args:
+        clip: The clip, for its other columns.
+        span: When it begins and ends in its film.
+        marks: The marks of the film, without what was only watched.
+        holds: Whether it holds for the cells of a clip.
+    """
+    inside = [
+        mark
+        for mark in marks
+        if mark.start_s < span.end_s and mark.end_s > span.start_s
+    ]
+    ends = {span.start_s, span.end_s}
+    for mark in inside:
+        ends |= {max(mark.start_s, span.start_s), min(mark.end_s, span.end_s)}
+    # The clip has its own labels, which are not those of each of its moments.
+    own = {
+        mark.column: NOTHING
+        for mark in marks
+        if mark.column not in (LEVEL, CONCEPTS_COLUMN)
+    }
+    clip = replace(clip, extra={**clip.extra, **own})
+    total_s = 0.0
+    for start_s, end_s in pairwise(sorted(ends)):
+        there = [one for one in inside if one.start_s <= start_s and one.end_s >= end_s]
+        if holds(_at_moment(clip, there).values):
+            total_s += end_s - start_s
+    return total_s
+
+
+def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
+    """Return a clip with what is marked at one moment of it.
+
+    The highest level counts, with the concepts of its marks; where nothing is marked, the moment is
+    an easy negative, and `none` in other columns.
+    """
+    levels = [mark.value for mark in marks if mark.column == LEVEL]
+    level = max(levels, key=[UNKNOWN, *LEVELS].index, default=LEVELS[0])
+    of_level = [
+        (mark.start_s, mark.end_s, mark.annotator)
+        for mark in marks
+        if mark.column == LEVEL and mark.value == level
+    ]
+    concepts: dict[str, None] = {}
+    words: dict[str, dict[str, None]] = {}
+    for mark in marks:
+        place = (mark.start_s, mark.end_s, mark.annotator)
+        if mark.column == CONCEPTS_COLUMN and (place in of_level or not levels):
+            concepts[mark.value] = None
+        elif mark.column not in (LEVEL, CONCEPTS_COLUMN) and mark.value not in (
+            NOTHING,
+            UNKNOWN,
+        ):
+            words.setdefault(mark.column, {})[mark.value] = None
+    cells = {name: "|".join(of_column) for name, of_column in words.items()}
+    extra = {**clip.extra, **cells}
+    return replace(clip, level=level, concepts=tuple(concepts), extra=extra)
 
 
 def _expression(
@@ -410,7 +463,8 @@ def _expression(
     for clip in marked:
         concepts.update(dict.fromkeys(clip.concepts))
     if marks is not None:
-        paths = [table_path(name, workspace) for name in table_names(marks)]
+        names = [marks] if isinstance(marks, str | os.PathLike) else marks
+        paths = [table_of_marks(name, workspace) for name in names]
         concepts.update(dict.fromkeys(modalities_of(paths)))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
@@ -499,28 +553,44 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
 def _marked_films(
     names: Sequence[str],
     marked: Manifest,
-    plan: Mapping[str, DrawnFilm],
-    answers: Mapping[str, bool | None],
+    sizes: NDArray[np.float64],
+    said: Mapping[str, float | None],
     scores: Scores | None,
 ) -> MarkedFilms:
-    """Return what the marked clips of each film say."""
+    """Return what the marked clips of each film say.
+
+    Args:
+        names: The films.
+        marked: The drawn clips.
+        sizes: How much each film counts: its clips, or their seconds.
+        said: Whether it holds for each clip, or for which part of its time; None where not marked.
+        scores: The scores of a model.
+    """
     clips_of_film: dict[str, list[Clip]] = {name: [] for name in names}
     for clip in marked:
-        if answers[clip.clip_id] is not None:
+        if said[clip.clip_id] is not None:
             clips_of_film[clip.movie_id].append(clip)
     shape = (len(names), max(map(len, clips_of_film.values())))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
     score_of_all = np.zeros(len(names))
     for row, (film, clips) in enumerate(clips_of_film.items()):
-        marks[row, : len(clips)] = [bool(answers[clip.clip_id]) for clip in clips]
+        marks[row, : len(clips)] = [said[clip.clip_id] for clip in clips]
         if scores is not None:
             mean = scores.mean_of_film[film]
             score_of_all[row] = mean
             of_clips = [scores.of_clip.get(clip.clip_id, mean) for clip in clips]
             scores_of_clips[row, : len(clips)] = of_clips
-    sizes = np.array([plan[name].n_clips for name in names], dtype=np.float64)
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
+
+
+def _share_of_time(films: MarkedFilms | None, in_group: NDArray[np.intp]) -> Record:
+    """Return the share of the time of a group of films; None where nobody knows the times."""
+    if films is None:
+        return dict.fromkeys(TIME_CELLS)
+    share = share_of(films.some(in_group))
+    ends = {"time_low": _known(share.low), "time_high": _known(share.high)}
+    return {"time_share": float(share.value), **ends}
 
 
 def _groups(
@@ -540,31 +610,39 @@ def _group_share(
     slopes: NDArray[np.float64],
     in_group: NDArray[np.intp],
     has_scores: bool,
-) -> GroupShare:
-    """Return the share of the clips of a group of films."""
+) -> Record:
+    """Return the share of the clips of a group of films, with its interval of 95 % over films.
+
+    The clips are all of the films with marks. `width_of_marks` is the width of the interval without
+    predictions; None where there are no predictions.
+    """
     of_group = films.some(in_group)
     share = share_of(of_group, slopes[in_group])
     by_marks = share_of(of_group)
-    return GroupShare(
-        group=group,
-        n_films=len(in_group),
-        n_clips=int(of_group.sizes.sum()),
-        n_marked=int(of_group.n_marked.sum()),
-        share=float(share.value),
-        low=_known(share.low),
-        high=_known(share.high),
-        width_of_marks=_known(by_marks.width) if has_scores else None,
-    )
+    return {
+        "group": group,
+        "n_films": len(in_group),
+        "n_clips": int(of_group.sizes.sum()),
+        "n_marked": int(of_group.n_marked.sum()),
+        "share": float(share.value),
+        "low": _known(share.low),
+        "high": _known(share.high),
+        "width_of_marks": _known(by_marks.width) if has_scores else None,
+    }
 
 
 def _differences_of(
     groups: Mapping[str, NDArray[np.intp]],
     films: MarkedFilms,
     slopes: NDArray[np.float64],
-) -> list[GroupDifference]:
-    """Return the differences of all pairs of groups that have two films of their own, with p."""
+) -> list[Record]:
+    """Return the differences of all pairs of groups that have two films of their own, with p.
+
+    Films that are in both groups are left out. p exchanges whole films; `p_holm` is corrected over
+    all pairs.
+    """
     values = films.shares + slopes * films.ahead
-    tested = []
+    tested: list[Record] = []
     for names in combinations(groups, 2):
         first, second = (groups[name] for name in names)
         in_both = np.intersect1d(first, second)
@@ -582,17 +660,20 @@ def _differences_of(
             np.average(values[part], weights=films.sizes[part])
             for part in (first, second)
         ]
-        difference = float(shares[0] - shares[1])
-        pair = GroupDifference(
-            names, difference, p_value.two_sided, 1.0, p_value.method, len(in_both)
+        tested.append(
+            {
+                "groups": names,
+                "difference": float(shares[0] - shares[1]),
+                "p": p_value.two_sided,
+                "method": p_value.method,
+                "n_in_both": len(in_both),
+            }
         )
-        tested.append(pair)
     if not tested:
         return []
-    corrected = holm([pair.p for pair in tested])
+    corrected = holm([pair["p"] for pair in tested])
     return [
-        replace(pair, p_holm=float(p))
-        for pair, p in zip(tested, corrected, strict=True)
+        {**pair, "p_holm": float(p)} for pair, p in zip(tested, corrected, strict=True)
     ]
 
 
@@ -600,17 +681,17 @@ def _known(value: NDArray[np.float64]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _width(share: GroupShare) -> float | None:
-    if share.low is None or share.high is None:
-        return None
-    return share.high - share.low
+def _width(share: Record) -> float | None:
+    return None if share["low"] is None else float(share["high"] - share["low"])
 
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(share: GroupShare) -> str:
-    if share.low is None:
-        return f"{share.share:.3f} (no interval of one film)"
-    return f"{share.share:.3f} [{share.low:.3f}, {share.high:.3f}]"
+def _with_interval(record: Record, of: str = "") -> str:
+    """Return a share of a record with its interval; its names begin with `of`."""
+    share, low, high = (record[f"{of}{name}"] for name in ("share", "low", "high"))
+    if low is None:
+        return f"{share:.3f} (no interval of one film)"
+    return f"{share:.3f} [{low:.3f}, {high:.3f}]"

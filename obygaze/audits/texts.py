@@ -123,12 +123,12 @@ def read_records(
 class GroupNames:
     """The function from the cells of a text to the name of its group; an error where two are alike.
 
-    `cells_of` has the values of the columns of each group that was named.
+    `record_cells` has the values of the columns of each group that was named.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
-        self.cells_of: dict[str, tuple[str, ...]] = {}
+        self.record_cells: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, cells: Mapping[str, str]) -> frozenset[str]:
         """Return the name of the group of a text; none where one of its columns is empty."""
@@ -136,7 +136,7 @@ class GroupNames:
         if not all(group):
             return frozenset()
         name = " ".join(group)
-        first = self.cells_of.setdefault(name, group)
+        first = self.record_cells.setdefault(name, group)
         if first != group:
             first_shown = " + ".join(map(repr, first))
             second_shown = " + ".join(map(repr, group))

@@ -14,10 +14,13 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from obygaze.films.mark_tables import SEGMENT_COLUMNS
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.lazy import need
 
+SEGMENT_COLUMNS = (
+    *("movie_id", "annotator", "start_frame", "end_frame"),
+    *("level", "concepts", "framerate"),
+)
 SEED = 17
 FPS = 24
 WIDTH = 128
@@ -86,7 +89,7 @@ def make_films() -> list[DemoScene]:
 
 
 def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
-    """Return the segments each annotator marks, as rows of SEGMENT_COLUMNS.
+    """Return the segments each annotator marks, as rows of `SEGMENT_COLUMNS`.
 
     The first one marks every scene with a concept; the second one overlooks some. Their segments
     start and end a few frames apart. Rows of level `watched` say that both watched whole films.
@@ -95,7 +98,7 @@ def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
     last_frames = {scene.movie_id: scene.end_frame for scene in scenes}
     for movie_id, last_frame in last_frames.items():
         for annotator in ANNOTATORS:
-            rows.append((movie_id, annotator, 0, last_frame, "watched", ""))
+            rows.append((movie_id, annotator, 0, last_frame, "watched", "", FPS))
     for number, annotator in enumerate(ANNOTATORS):
         random = Random(SEED * 100 + number)
         for scene in scenes:
@@ -105,7 +108,9 @@ def annotate(scenes: Sequence[DemoScene]) -> list[tuple[str | int, ...]]:
             start = scene.start_frame + random.randint(0, 6)
             end = scene.end_frame - random.randint(0, 6)
             concepts = "|".join(scene.concepts)
-            rows.append((scene.movie_id, annotator, start, end, scene.level, concepts))
+            frames = (start, end)
+            label = (scene.level, concepts)
+            rows.append((scene.movie_id, annotator, *frames, *label, FPS))
     return rows
 
 
@@ -114,9 +119,10 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     segments = folder / "segments.csv"
     clips = folder / "clips.csv"
     write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
-    names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
+    names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame", "framerate")
     rows = (
-        (s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes
+        (s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame, FPS)
+        for s in scenes
     )
     write_atomic(clips, csv_bytes(names, rows))
     return segments, clips

@@ -77,7 +77,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         session.console.note(f"making {len(scenes)} clips of twelve films ...")
         write_tables(scenes, folder)
         render_films(scenes, folder / "videos")
-        for name in ("mapping.toml", "first.toml", "heard.toml", "joined.toml"):
+        for name in ("first.toml", "heard.toml", "joined.toml"):
             write_atomic(folder / name, DATA.joinpath(name).read_bytes())
         save_tiny_xclip(folder)
         commands = _run_steps(ctx.find_root().command, folder, session.console)

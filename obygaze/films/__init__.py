@@ -10,13 +10,12 @@ if TYPE_CHECKING:
     from obygaze.films.agreement import (
         measure_agreement as measure_agreement,
     )
-    from obygaze.films.clip_spans import read_clip_spans as read_clip_spans
     from obygaze.films.formats import export_manifest as export_manifest
     from obygaze.films.formats import import_manifest as import_manifest
-    from obygaze.films.labels import project_segments as project_segments
-    from obygaze.films.mark_tables import Marks as Marks
-    from obygaze.films.mark_tables import Segment as Segment
-    from obygaze.films.mark_tables import read_marks as read_marks
+    from obygaze.films.functions import project_marks as project_marks
+    from obygaze.films.marks import Mark as Mark
+    from obygaze.films.marks import Marks as Marks
+    from obygaze.films.marks import read_marks as read_marks
     from obygaze.films.projection import ClipSpan as ClipSpan
     from obygaze.films.projection import Projection as Projection
     from obygaze.films.projection import project as project

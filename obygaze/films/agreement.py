@@ -1,4 +1,4 @@
-"""Measure the agreement of annotators beyond chance: gamma on clip levels, under three nulls.
+"""Measure the agreement of annotators beyond chance: gamma on labels of clips, under three nulls.
 
 gamma = 1 - observed / expected disorder, both means of a distance between levels. What is
 expected depends on the model of chance (the null):
@@ -9,13 +9,15 @@ expected depends on the model of chance (the null):
 - `pooled`: both use the frequencies of both annotators together. With the correction (2n-1)/2n for
   drawing without replacement it is Krippendorff's alpha, which is given beside it.
 
-The distances are those of points on a line: EN 0, HN .3, NS .7, S 1.
+The distances of levels are those of points on a line: EN 0, HN .3, NS .7, S 1. Words of a column
+with an order have equal steps between them; of any other column, two words are the same or not.
 
 Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
 each pair of levels occurs. So chance is simulated by random tables of these counts, not of labels:
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,35 +28,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.film_rates import Fps
+from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.labels import (
-    Seconds,
-    Tables,
-    is_table,
     named_films,
     project_tables,
-    table_names,
-    table_path,
 )
+from obygaze.films.marks import LEVEL
 from obygaze.films.projection import (
     ClipSpan,
-    Projection,
+    Orders,
     as_threshold,
-    one_of_each,
     threshold_text,
+    with_nothing,
 )
 from obygaze_features.core.console import few, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.expression import quoted_word
-from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.own_labels import label_columns
+from obygaze_features.manifest.annotators import orders_of
+from obygaze_features.manifest.model import LEVELS, Annotation
 
 Ints = NDArray[np.int64]
-# The level of each clip, by film and annotator.
-Levels = Mapping[str, Mapping[str, Mapping[str, str]]]
 Values = dict[str, float | None]
 
 NULLS = ("uniform", "own", "pooled")
@@ -68,7 +63,7 @@ WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
 
 @dataclass(frozen=True)
 class AnnotatorPair:
-    """The levels of two annotators in one film, as a table of counts of each pair of levels."""
+    """The words of two annotators in one film, as a table of counts of each pair of words."""
 
     movie_id: str
     annotators: tuple[str, str]
@@ -109,7 +104,9 @@ class AnnotatorPair:
         return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
     def without_ns(self) -> Self:
-        """Return the pair without the clips that an annotator labelled NS."""
+        """Return the pair of levels without the clips that an annotator labelled NS."""
+        if len(self.counts) != len(LEVELS):
+            return self
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
         return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
 
@@ -134,62 +131,84 @@ class AnnotatorPair:
         return pooled, pooled
 
 
+@dataclass(frozen=True)
+class Scale:
+    """The words of a column, and how far each two are apart, in tenths."""
+
+    column: str
+    words: tuple[str, ...]
+    tenths: Ints
+
+    @classmethod
+    def of(cls, column: str, said: Iterable[str], orders: Orders) -> Self:
+        """Return the scale of a column in which people said some words."""
+        if column == LEVEL:
+            return cls(column, LEVELS, TENTHS)
+        if column in orders:
+            words = with_nothing(orders)[column]
+            places = 10 * np.arange(len(words), dtype=np.int64)
+            return cls(column, words, np.abs(places[:, None] - places))
+        words = tuple(sorted(set(said)))
+        return cls(column, words, 10 - 10 * np.eye(len(words), dtype=np.int64))
+
+    def pair(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        *,
+        movie_id: str = "",
+        annotators: tuple[str, str] = ("", ""),
+    ) -> AnnotatorPair:
+        """Return the pair of two annotators from their words for the same clips."""
+        if len(first) != len(second):
+            raise FixInput(
+                f"expected levels of the same clips, got {len(first)} and {len(second)} levels"
+            )
+        counts = np.zeros(self.tenths.shape, dtype=np.int64)
+        for one, other in zip(first, second, strict=True):
+            counts[self.words.index(one), self.words.index(other)] += 1
+        return AnnotatorPair(movie_id, annotators, counts, self.tenths)
+
+
 def annotator_pair(
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    movie_id: str = "",
-    annotators: tuple[str, str] = ("", ""),
+    first: Sequence[str], second: Sequence[str], **named: Any
 ) -> AnnotatorPair:
     """Return the pair of two annotators from their levels of the same clips, in the same order."""
-    if len(first) != len(second):
-        raise FixInput(
-            f"expected levels of the same clips, got {len(first)} and {len(second)} levels"
-        )
-    counts = np.zeros(TENTHS.shape, dtype=np.int64)
-    for one, other in zip(first, second, strict=True):
-        counts[LEVELS.index(one), LEVELS.index(other)] += 1
-    return AnnotatorPair(movie_id, annotators, counts, TENTHS)
+    return Scale.of(LEVEL, (), {}).pair(first, second, **named)
 
 
-def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[AnnotatorPair]:
-    """Return every pair of annotators of every film, on the clips that both gave a label.
+def word_in(annotation: Annotation, column: str) -> str:
+    """Return what a person said of a clip in a column, "" for nothing."""
+    if column == LEVEL:
+        return annotation.level
+    return annotation.own.get(column, "")
 
-    A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
-    threshold) says nothing of agreement, and is not counted as an easy negative. The same pictures
-    of a film are one clip.
+
+def pairs_of(
+    manifest: Manifest, column: str = LEVEL, orders: Orders | None = None
+) -> list[AnnotatorPair]:
+    """Return every pair of annotators of every film, on the clips of which both say something.
+
+    A clip of which somebody says nothing is not counted as one with the word for nothing.
     """
-    film_of = {span.clip_id: span.movie_id for span in one_of_each(spans)}
-    levels: dict[str, dict[str, dict[str, str]]] = {}
-    for annotator, rows in projection.by_annotator.items():
-        for row in rows:
-            if row.clip_id in film_of:
-                of_film = levels.setdefault(film_of[row.clip_id], {})
-                of_annotator = of_film.setdefault(annotator, {})
-                if row.labelled:
-                    of_annotator[row.clip_id] = row.level
-    return _pairs(levels)
-
-
-def pairs_of_annotations(manifest: Manifest) -> list[AnnotatorPair]:
-    """Return every pair of annotators of every film, on the clips that both gave a level."""
-    levels: dict[str, dict[str, dict[str, str]]] = {}
-    for one in manifest.annotations:
-        if one.level:
-            of_film = levels.setdefault(manifest[one.clip_id].movie_id, {})
-            of_film.setdefault(one.annotator, {})[one.clip_id] = one.level
-    return _pairs(levels)
-
-
-def _pairs(levels: Levels) -> list[AnnotatorPair]:
+    said = [word_in(one, column) for one in manifest.annotations]
+    scale = Scale.of(column, filter(None, said), orders or {})
+    words: dict[str, dict[str, dict[str, str]]] = {}
+    for one, word in zip(manifest.annotations, said, strict=True):
+        if word:
+            of_film = words.setdefault(manifest[one.clip_id].movie_id, {})
+            of_film.setdefault(one.annotator, {})[one.clip_id] = word
     pairs = []
-    for film, level_of in sorted(levels.items()):
-        for names in combinations(sorted(level_of), 2):
-            one, other = (level_of[name] for name in names)
-            both = [clip_id for clip_id in one if clip_id in other]
-            first = [one[clip_id] for clip_id in both]
-            second = [other[clip_id] for clip_id in both]
-            pair = annotator_pair(first, second, movie_id=film, annotators=names)
+    for film, of_film in sorted(words.items()):
+        for names in combinations(sorted(of_film), 2):
+            first, second = (of_film[name] for name in names)
+            both = [clip_id for clip_id in first if clip_id in second]
+            pair = scale.pair(
+                [first[clip_id] for clip_id in both],
+                [second[clip_id] for clip_id in both],
+                movie_id=film,
+                annotators=names,
+            )
             pairs.append(pair)
     return pairs
 
@@ -269,12 +288,13 @@ def agreement(
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of annotators: `measures` is the document of `agreement`.
+    """The agreement of annotators in a column: `measures` is the document of `agreement`.
 
     `threshold` is that of marks; None of annotations of clips. `assumed` are the films with
     annotators that count as watched as a whole, since nothing says what was watched.
     """
 
+    column: str
     threshold: Fraction | None
     measures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
@@ -284,6 +304,7 @@ class Agreement:
         """Return the threshold, all measures, and of whom it is not known what they watched."""
         threshold = self.threshold
         return {
+            "column": self.column,
             "threshold": None if threshold is None else threshold_text(threshold),
             **self.measures,
             "assumed_watched": [list(pair) for pair in self.assumed],
@@ -317,116 +338,105 @@ class Agreement:
     @property
     def notes(self) -> list[str]:
         """What the mean of Krippendorff's alpha means, and of which pairs the means are."""
-        meaning = _meaning(self.measures["alpha"])
+        meaning = _meaning(self.measures["alpha"], self.column)
         return [meaning, *_pairs_of_means(self.measures, has_ns=self._has_ns)]
 
 
 def measure_agreement(
-    segments: Tables,
+    marks: Tables,
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
+    column: str = LEVEL,
+    orders: OrderWords = None,
     permutations: int = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators."""
+    words = orders_of(orders or {})
     share = as_threshold(threshold)
-    names = table_names(segments)
-    manifests = _manifests(names, workspace)
-    for manifest in manifests:
-        _refuse_ratings(manifest)
-        if manifest.annotations:
-            if len(names) > 1 or clips or every is not None or fps is not None:
-                raise FixUsage(
-                    "the clips of this manifest have annotations, which are compared as they are,"
-                    " without other tables, --clips, --every or --fps",
-                    where=manifest.name,
-                    hint=f"obygaze manifest agree {shell_word(manifest.name)}",
-                )
-            return _agreement_of_annotations(manifest, permutations)
-    projected = project_tables(segments, clips, every, fps, share, workspace)
-    together = [name for name in projected.projection.by_annotator if "|" in name]
-    if together:
-        tests = " and ".join(
-            f"annotator == {quoted_word(name)}" for name in together[0].split("|")
-        )
-        where = shell_word(f"not ({tests})")
-        raise FixInput(
-            "a label that several annotators gave together says nothing of their agreement:"
-            f" {few(together, 3)}",
-            where=", ".join(map(str, names)),
-            hint=f"leave such rows out: obygaze manifest show NAME --where {where} -o rows.csv,"
-            " then obygaze manifest agree rows.csv --clips rows.csv",
-        )
-    pairs = pairs_of(projected.projection, projected.spans)
-    _require_pairs(pairs, ", ".join(map(str, names)))
-    measures = agreement(pairs, permutations)
-    projection = projected.projection
-    marked = {clip.movie_id for clip in projection.labels}
-    warnings = (*projected.warnings, *_films_of_one_annotator(marked, pairs))
-    return Agreement(share, measures, warnings, projection.assumed)
-
-
-def _agreement_of_annotations(manifest: Manifest, permutations: int) -> Agreement:
-    """Return the agreement of the levels that several people gave to clips."""
-    pairs = pairs_of_annotations(manifest)
-    _require_pairs(pairs, manifest.name)
-    levels = [one for one in manifest.annotations if one.level]
-    annotated = {manifest[one.clip_id].movie_id for one in levels}
-    warnings = _films_of_one_annotator(annotated, pairs)
-    return Agreement(None, agreement(pairs, permutations), tuple(warnings))
-
-
-def _require_pairs(pairs: Sequence[AnnotatorPair], where: str) -> None:
-    """Raise an error unless two annotators labelled the same clips."""
-    if any(pair.n for pair in pairs):
-        return
-    if pairs:
-        raise FixInput(
-            "agreement needs clips that two annotators have labelled, got none",
-            where=where,
-        )
-    raise FixInput(
-        "agreement needs two annotators of the same film, got one of each",
-        where=where,
-        hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
+    if clips is None and every is None:
+        manifest = _annotated(marks, workspace)
+        _require_column(manifest, column)
+        pairs = pairs_of(manifest, column, words)
+        return _agreement(manifest, pairs, column, permutations)
+    projected = project_tables(marks, clips, every, share, words, workspace)
+    marked = _one_of_each(projected.marked, projected.spans)
+    _require_column(marked, column)
+    agreed = _agreement(marked, pairs_of(marked, column, words), column, permutations)
+    assumed = {
+        (film, name)
+        for film, name, looked_for in projected.projection.assumed
+        if looked_for == column
+    }
+    warnings = (*projected.warnings, *agreed.warnings)
+    return replace(
+        agreed, threshold=share, warnings=warnings, assumed=tuple(sorted(assumed))
     )
 
 
-def _manifests(names: Iterable[PathLike], workspace: PathLike | None) -> list[Manifest]:
-    """Return the manifests among some names; a table may have any file beside it."""
-    paths = [table_path(name, workspace) for name in names if not is_table(name)]
-    return [read_manifest(path.with_suffix(".toml")) for path in paths]
+def _annotated(names: Tables, workspace: PathLike | None) -> Manifest:
+    """Return the manifest with annotations that is named; marks are compared on clips."""
+    tables = [names] if isinstance(names, str | os.PathLike) else names
+    if len(tables) == 1 and Workspace.of(workspace).manifest(str(tables[0])).is_file():
+        manifest = read_manifest(tables[0], workspace=workspace)
+        if manifest.annotations:
+            return manifest
+    raise FixUsage(
+        "expected --clips or --every, on which marks are compared, or the manifest of clips that"
+        " several people annotated",
+        where=", ".join(map(str, tables)),
+        hint="--every 30",
+    )
 
 
-def _refuse_ratings(manifest: Manifest) -> None:
-    """Raise an error for a manifest without levels, which may have ratings, or without times."""
-    annotations = manifest.annotations
-    has_levels = any(one.level for one in annotations or manifest.clips)
-    has_times = any(clip.start_s is not None for clip in manifest)
-    if has_levels and not annotations and not has_times:
+def _one_of_each(manifest: Manifest, spans: Iterable[ClipSpan]) -> Manifest:
+    """Return one clip of those that have the same span of a film."""
+    of_span: dict[tuple[str, float, float], str] = {}
+    for span in spans:
+        of_span.setdefault((span.movie_id, span.start_s, span.end_s), span.clip_id)
+    kept = {*of_span.values()}
+    return manifest.with_clips(clip for clip in manifest if clip.clip_id in kept)
+
+
+def _require_column(manifest: Manifest, column: str) -> None:
+    """Raise an error for a column in which nobody says anything."""
+    if any(word_in(one, column) for one in manifest.annotations):
+        return
+    known: dict[str, None] = {}
+    for one in manifest.annotations:
+        said = {LEVEL: one.level, **one.own}
+        known.update(dict.fromkeys(name for name, word in said.items() if word))
+    raise FixInput(
+        f"nobody says anything in the column {column!r}{near(column, known)}",
+        where=manifest.name,
+        hint=f"--column {shell_word(next(iter(known)))}" if known else None,
+    )
+
+
+def _agreement(
+    manifest: Manifest, pairs: Sequence[AnnotatorPair], column: str, permutations: int
+) -> Agreement:
+    """Return the agreement of pairs of the people of a manifest."""
+    _require_pairs(pairs, manifest)
+    annotated = {
+        manifest[one.clip_id].movie_id
+        for one in manifest.annotations
+        if word_in(one, column)
+    }
+    warnings = _films_of_one_annotator(annotated, pairs)
+    measures = agreement(pairs, permutations)
+    return Agreement(column, None, measures, tuple(warnings))
+
+
+def _require_pairs(pairs: Sequence[AnnotatorPair], manifest: Manifest) -> None:
+    """Raise an error unless two annotators labelled the same clips."""
+    if not any(pair.n for pair in pairs):
         raise FixInput(
-            "agreement is measured on what several annotators said of clips, or on times of films:"
-            " nobody else annotated these clips, and none has times (start_s, end_s)",
+            "agreement needs clips that two annotators have labelled, got none; the annotators"
+            f" are {few(manifest.annotators, 5)}",
             where=manifest.name,
-            hint="import a table with the labels of each annotator: obygaze manifest import"
-            " --help",
-        )
-    own = label_columns(manifest.clips) or own_columns(manifest.columns)
-    options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
-    if annotations:
-        clips = manifest.of_annotator(annotations[0].annotator).clips
-        own = [name for name in label_columns(clips) if name in annotations[0].own]
-        first = " ".join(map(shell_word, own[:1]))
-        options = f"--column {first} --cluster movie_id"
-    if own and not has_levels:
-        raise FixInput(
-            "agree measures levels, and no clip has a level; of words or ratings of your own, audit"
-            " reliability measures the agreement",
-            where=manifest.name,
-            hint=f"obygaze audit reliability {shell_word(manifest.name)} {options}",
         )
 
 
@@ -454,16 +464,15 @@ def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _meaning(alpha: float | None) -> str:
+def _meaning(alpha: float | None, column: str) -> str:
     """Return what the mean of Krippendorff's alpha over films means."""
-    places = ", ".join(
-        f"{level} {tenths / 10:g}"
-        for level, tenths in zip(LEVELS, TENTHS[0], strict=True)
-    )
-    scale = (
-        f"levels are points on a line ({places}), gamma and alpha have their distances; 1 is"
-        " complete agreement, 0 agreement by chance"
-    )
+    scale = "1 is complete agreement, 0 agreement by chance"
+    if column == LEVEL:
+        places = ", ".join(
+            f"{level} {tenths / 10:g}"
+            for level, tenths in zip(LEVELS, TENTHS[0], strict=True)
+        )
+        scale = f"levels are points on a line ({places}); {scale}"
     if alpha is None:
         return f"{scale}."
     if alpha >= 0.8:
@@ -472,7 +481,7 @@ def _meaning(alpha: float | None) -> str:
         answer = "from .667 to .80, only tentative conclusions can be drawn"
     else:
         answer = "below .667, the labels depend on who gave them"
-    return f"{scale}. Krippendorff's alpha (absolute differences) is {alpha:.3f}: {answer}."
+    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
 
 
 def _pairs_of_means(measures: Mapping[str, Any], *, has_ns: bool) -> list[str]:

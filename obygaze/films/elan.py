@@ -1,456 +1,300 @@
-"""Write marks as ELAN files, and read the tiers of ELAN files, both with pympi.
+"""ELAN files: a tier is a column, its words are values. pympi reads them.
 
-In a file that this program writes, each annotator has a tier of levels, below it tiers of concepts
-and of comments, and a tier of what was watched. `tiers` says what those of other files are.
+What is written becomes new tiers in the XML of a file; all else in the file stays as it is.
 """
 
+import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from fractions import Fraction
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate, count
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
 
-from obygaze.films.mark_tables import (
-    WATCHED,
-    FilmSegments,
-    ReadMark,
-    Segment,
-    concept_of,
-    plain,
-)
-from obygaze.films.tiers import OWN_TYPES, UNUSED, Tier, TierAnnotation, TierMapping
-from obygaze_features.core.console import count
+from obygaze.films.marks import COMMENT, Mark, plain
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import open_file, whole_number
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import LEVELS, clock
-from obygaze_features.manifest.vocabulary import concept_meaning, concepts
+from obygaze_features.core.tables import open_file
 
-LANGUAGE = "eng"
-# The property of a file of this program with the pictures per second of its film.
-RATE_PROPERTY = "obygaze:framerate"
-# A mark without a level says nothing of its clips, and the time of no mark is an easy negative.
-EMPTY = 'write what it is in ELAN, or its level in [levels], such as "" = "EN"'
-UNLINKED = f'write "{UNUSED}" for it in [tiers], or link it in ELAN'
+# What programs write where nobody said who the author is.
+NOBODY = ("", "unspecified", "pympi")
+# The tier of marks that overlap those in the tier of the same name without a number.
+_NUMBERED = re.compile(r"(.+) #\d+")
+_MILLISECONDS = re.compile(r"-?[0-9]{1,12}")
+_NEW = """<?xml version="1.0" encoding="UTF-8"?>
+<ANNOTATION_DOCUMENT AUTHOR="" DATE="2000-01-01T00:00:00+00:00" FORMAT="3.0" VERSION="3.0" \
+xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">
+    <HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">{media}</HEADER>
+    <TIME_ORDER/>
+    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="marks" TIME_ALIGNABLE="true" GRAPHIC_REFERENCES="false"/>
+</ANNOTATION_DOCUMENT>
+"""
 
 
-# ---- writing -------------------------------------------------------------------------------------
+class TierAnnotation(NamedTuple):
+    """The text of an annotation, and its span in the film."""
+
+    start_s: float
+    end_s: float
+    text: str
 
 
-def write_elan(film: FilmSegments, relative_video: str = "") -> bytes:
-    """Return the segments of a film as an ELAN file.
+class Tier(NamedTuple):
+    """A tier of a file.
 
-    Args:
-        film: The segments.
-        relative_video: The path of the film's file from the folder of the ELAN file.
+    Attributes:
+        name: The name in the file.
+        column: The name without the person behind @.
+        annotator: Who annotated.
+        annotations: The annotations that have times.
+        n_without_times: The number of the others.
     """
-    elan = _elan()
-    document = elan.Eaf(author="")
-    document.adocument["DATE"] = datetime.now(UTC).isoformat(timespec="seconds")
-    document.header.update({"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
-    document.properties[:] = [(RATE_PROPERTY, frame_rate_text(film.fps))]
-    document.tiers.clear()
-    document.linguistic_types.clear()
-    if film.video is not None:
-        document.media_descriptors.append(
-            {
-                "MEDIA_URL": film.video.absolute().as_uri(),
-                "MIME_TYPE": "video/*",
-                "RELATIVE_MEDIA_URL": relative_video,
-            }
-        )
-    _add_types(document, film)
-    _TierWriter(document, film).write()
-    text: bytes = elan.to_string(document, encoding="utf-8")
-    return text
-
-
-def _add_types(document: Any, film: FilmSegments) -> None:
-    """Add the linguistic types, and the words that annotations of levels and concepts may have."""
-    document.add_language(
-        LANGUAGE, "http://cdb.iso.org/lg/CDB-00138502-001", "English (eng)"
-    )
-    names = dict.fromkeys(concepts())
-    for segment in film.segments:
-        names.update(dict.fromkeys(segment.concepts))
-    for vocabulary, words in (("level", LEVELS), ("concept", names)):
-        document.add_controlled_vocabulary(vocabulary)
-        document.add_cv_description(vocabulary, LANGUAGE)
-        for number, word in enumerate(words):
-            meaning = concept_meaning(word) if vocabulary == "concept" else ""
-            entry = f"cve_{vocabulary}_{number}"
-            document.add_cv_entry(vocabulary, entry, [(word, LANGUAGE, meaning)])
-    document.add_linguistic_type("level")
-    document.add_linguistic_type("concept", "Symbolic_Subdivision", timealignable=False)
-    document.add_linguistic_type("comment", "Symbolic_Association", timealignable=False)
-    document.add_linguistic_type(WATCHED)
-    for name in ("level", "concept"):
-        document.linguistic_types[name]["CONTROLLED_VOCABULARY_REF"] = name
-
-
-class _TierWriter:
-    """Adds the tiers of a film.
-
-    pympi looks for the annotation above a new one among all annotations of a tier, and numbers
-    times as they come. So annotations are written into its documented tables: times in their order.
-    """
-
-    def __init__(self, document: Any, film: FilmSegments) -> None:
-        self.document = document
-        self.film = film
-        self.lanes = _lanes(film.segments)
-        # The names of tiers of levels are taken before those of others.
-        self.names = {lane.name for lane in self.lanes}
-        self.n_annotations = 0
-        self.slot_of: dict[tuple[int, int], str] = {}
-
-    def write(self) -> None:
-        """Add the times, then the tiers."""
-        ends = []
-        segments = chain.from_iterable(lane.segments for lane in self.lanes)
-        for number, segment in enumerate(segments):
-            # Where one segment ends and the next begins, the end comes first.
-            ends.append((self.film.ms(segment.end_frame + 1), 0, number))
-            ends.append((self.film.ms(segment.start_frame), 1, number))
-        for position, (ms, is_start, number) in enumerate(sorted(ends), start=1):
-            slot = f"ts{position}"
-            self.document.timeslots[slot] = ms
-            self.slot_of[is_start, number] = slot
-        numbers = iter(range(len(ends)))
-        for lane in self.lanes:
-            self._write_lane(lane, numbers)
-
-    def _write_lane(self, lane: "_Lane", numbers: Iterator[int]) -> None:
-        """Add the tier of a lane, and those of its concepts and comments."""
-        annotations = self._tier(lane.name, lane.type_name, lane.annotator, None)[0]
-        ids = []
-        for segment in lane.segments:
-            number = next(numbers)
-            text = WATCHED if segment.is_watched else segment.level
-            slots = (self.slot_of[1, number], self.slot_of[0, number])
-            ids.append(self._new_id())
-            annotations[ids[-1]] = (*slots, text, None)
-        if lane.type_name == WATCHED:
-            return
-        texts: dict[str, list[tuple[str, ...]]] = {
-            "concept": [segment.concepts for segment in lane.segments],
-            "comment": [(one.comment,) if one.comment else () for one in lane.segments],
-        }
-        for type_name, texts_of_marks in texts.items():
-            if not any(texts_of_marks):
-                continue
-            name = _unused_name(f"{lane.name} {type_name}s", self.names)
-            below = self._tier(name, type_name, lane.annotator, lane.name)[1]
-            for mark_id, texts_of_mark in zip(ids, texts_of_marks, strict=True):
-                previous = None
-                for text in texts_of_mark:
-                    new_id = self._new_id()
-                    below[new_id] = (mark_id, text, previous, None)
-                    previous = new_id
-
-    def _tier(
-        self, name: str, type_name: str, annotator: str, parent: str | None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Add a tier, and return its tables of annotations with times and of those that refer."""
-        self.names.add(name)
-        self.document.add_tier(name, type_name, parent=parent, ann=annotator)
-        aligned, referring, *_ = self.document.tiers[name]
-        return aligned, referring
-
-    def _new_id(self) -> str:
-        self.n_annotations += 1
-        return f"a{self.n_annotations}"
-
-
-@dataclass
-class _Lane:
-    """Segments of one annotator that do not overlap, in their order."""
 
     name: str
+    column: str
     annotator: str
-    type_name: str
-    segments: list[Segment] = field(default_factory=list)
+    annotations: tuple[TierAnnotation, ...]
+    n_without_times: int
 
 
-def _lanes(segments: Iterable[Segment]) -> list[_Lane]:
-    """Return segments in lanes, marks before what was watched; what overlaps is in others."""
-    lanes_of: dict[tuple[str, str], list[_Lane]] = {}
-    for segment in sorted(segments, key=lambda one: (one.annotator, one.start_frame)):
-        type_name = WATCHED if segment.is_watched else "level"
-        lanes = lanes_of.setdefault((type_name, segment.annotator), [])
+class ElanFile:
+    """A file of ELAN; `video` is the name of the first video of its film, "" without any."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open_file(path) as stream:
+            self._data = stream.read()
+        self._document = _read(path, self._data)
+        media = self._document.media_descriptors
+        videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
+        first: Mapping[str, str] = next(iter([*videos, *media]), {})
+        url = first.get("RELATIVE_MEDIA_URL") or first.get("MEDIA_URL") or ""
+        self.video = PureWindowsPath(unquote(url)).name
+        self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
+
+    @property
+    def end_s(self) -> float:
+        """The last time of the file."""
+        times_ms = filter(None, self._document.timeslots.values())
+        return (max(times_ms, default=0) + self._origin_ms) / 1000
+
+    def tiers(self) -> Iterator[Tier]:
+        """Yield the tiers in their order."""
+        names = {plain(name) for name in self._document.tiers}
+        for name, (aligned, referring, *_) in self._document.tiers.items():
+            texts = {key: text for key, (_, _, text, _) in aligned.items()}
+            texts |= {key: text for key, (_, text, *_) in referring.items()}
+            annotations = []
+            for key, text in texts.items():
+                span_s = self._span_s(key)
+                if span_s is not None:
+                    annotations.append(TierAnnotation(*span_s, plain(text)))
+            column = _column_and_person(plain(name), names)[0]
+            n_without = len(texts) - len(annotations)
+            annotator = self._annotator(name)
+            yield Tier(plain(name), column, annotator, tuple(annotations), n_without)
+
+    def _annotator(self, name: str | None) -> str:
+        """Return who annotated a tier: as it says, else as the tier above, else as the file."""
+        seen = set()
+        while name and name in self._document.tiers and name not in seen:
+            seen.add(name)
+            facts = self._document.tiers[name][2]
+            stated = _stated_annotator(name, facts)
+            if stated:
+                return stated
+            name = facts.get("PARENT_REF")
+        people = {
+            _stated_annotator(name, facts)
+            for name, (_, _, facts, _) in self._document.tiers.items()
+        }
+        people.discard("")
+        if len(people) == 1:
+            return people.pop()
+        author = plain(self._document.adocument.get("AUTHOR", ""))
+        return plain(self.path.stem) if author.casefold() in NOBODY else author
+
+    def _span_s(self, key: str) -> tuple[float, float] | None:
+        """Return the times of an annotation, or of the one above it that has some."""
+        document = self._document
+        seen = set()
+        while key in document.annotations and key not in seen:
+            seen.add(key)
+            aligned, referring, *_ = document.tiers[document.annotations[key]]
+            if key in aligned:
+                start_ms, end_ms = map(document.timeslots.get, aligned[key][:2])
+                if start_ms is None or end_ms is None:
+                    return None
+                start_ms += self._origin_ms
+                end_ms += self._origin_ms
+                return (
+                    (start_ms / 1000, end_ms / 1000) if 0 <= start_ms < end_ms else None
+                )
+            key = referring[key][0]
+        return None
+
+    def with_tiers(self, marks: Iterable[Mark]) -> bytes:
+        """Return the file with marks as new tiers; all else stays to the byte."""
+        if b"\0" in self._data[:4]:
+            raise FixInput("expected a file in UTF-8", where=str(self.path))
+        return with_tiers(self._data, marks, self._origin_ms)
+
+
+def write_elan(
+    marks: Iterable[Mark], video: Path | None = None, relative_video: str = ""
+) -> bytes:
+    """Return the marks of a film as a file: a tier for each column and annotator.
+
+    Args:
+        marks: The marks.
+        video: The file of the film.
+        relative_video: Its path from the folder of the ELAN file.
+    """
+    media = ""
+    if video is not None:
+        url = quoteattr(video.absolute().as_uri())
+        relative = quoteattr(relative_video)
+        media = (
+            f'<MEDIA_DESCRIPTOR MEDIA_URL={url} MIME_TYPE="video/*"'
+            f" RELATIVE_MEDIA_URL={relative}/>"
+        )
+    return with_tiers(_NEW.format(media=media).encode(), marks)
+
+
+def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
+    """Return a file with more tiers; all else stays, also what no library knows.
+
+    Args:
+        data: The file.
+        marks: The marks of its film.
+        origin_ms: The time in the film that the file calls 0.
+    """
+    outline = _Outline(data)
+    if outline.end_of_slots is None:
+        raise FixInput("not a file of ELAN: TIME_ORDER is missing")
+    type_name = outline.type_name or "obygaze"
+    # pympi writes files whose times are called so, and no program counts ids such as og1.
+    new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
+    new_slots = (f"ts{n}" for n in count(1) if f"ts{n}" not in outline.ids)
+    slots: list[tuple[int, int, str]] = []
+    tiers = []
+    shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
+    for name, annotator, lane in _lanes(shown, outline.tier_names):
+        by = f" ANNOTATOR={quoteattr(annotator)}" if annotator else ""
+        lines = [
+            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={quoteattr(type_name)}"
+            f" TIER_ID={quoteattr(name)}>"
+        ]
+        for mark in lane:
+            key = next(new_ids)
+            start = next(new_slots)
+            end = next(new_slots)
+            # Where one mark ends and the next begins, the end comes first.
+            start_ms = max(0, milliseconds(mark.start_s) - origin_ms)
+            slots.append((start_ms, 1, start))
+            slots.append((milliseconds(mark.end_s) - origin_ms, 0, end))
+            lines.append(
+                f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{key}"'
+                f' TIME_SLOT_REF1="{start}" TIME_SLOT_REF2="{end}">'
+                f"<ANNOTATION_VALUE>{escape(mark.value)}</ANNOTATION_VALUE>"
+                "</ALIGNABLE_ANNOTATION></ANNOTATION>"
+            )
+        tiers.append("\n        ".join(lines) + "\n    </TIER>")
+    if tiers and not outline.type_name:
+        tiers.append(
+            f'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{type_name}" TIME_ALIGNABLE="true"'
+            ' GRAPHIC_REFERENCES="false"/>'
+        )
+    edits = [*outline.edits_of_slots(slots)] if slots else []
+    edits.append((outline.end_of_tiers, outline.end_of_tiers, "".join(tiers)))
+    parts = []
+    position = 0
+    for start_byte, end_byte, text in edits:
+        parts += [data[position:start_byte], _encoded(text, outline.encoding)]
+        position = end_byte
+    return b"".join([*parts, data[position:]])
+
+
+def milliseconds(time_s: float) -> int:
+    """Return the first whole millisecond at which a picture is shown; 1e-9 s is rounding.
+
+    >>> milliseconds(100 * 1001 / 24000), milliseconds(2.0)
+    (4171, 2000)
+    """
+    return -int(-(time_s - 1e-9) * 1000 // 1)
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    return text.encode(encoding, "xmlcharrefreplace")
+
+
+def _lanes(
+    marks: Iterable[Mark], taken: set[str]
+) -> Iterator[tuple[str, str, list[Mark]]]:
+    """Yield the name of each new tier, its annotator, and marks that do not overlap."""
+    lanes_of: dict[tuple[str, str], list[list[Mark]]] = {}
+    for mark in _joined(marks):
+        lanes = lanes_of.setdefault((mark.column, mark.annotator), [])
         for lane in lanes:
-            if lane.segments[-1].end_frame < segment.start_frame:
-                lane.segments.append(segment)
+            if lane[-1].end_s <= mark.start_s:
+                lane.append(mark)
                 break
         else:
-            lanes.append(_Lane("", segment.annotator, type_name, [segment]))
-    named: set[str] = set()
-    in_order = []
-    # A first lane has the name of its annotator alone; no other lane may take it.
-    for type_name, annotator in sorted(lanes_of):
-        for number, lane in enumerate(lanes_of[type_name, annotator]):
-            if type_name == "level" and number == 0:
-                lane.name = annotator
-                named.add(annotator)
-            in_order.append(lane)
-    for lane in in_order:
-        if not lane.name:
-            name = lane.annotator
-            if lane.type_name == WATCHED:
-                name = f"{name} {WATCHED}"
-            lane.name = _unused_name(name, named)
-            named.add(lane.name)
-    return in_order
+            lanes.append([mark])
+    columns = [column for column, _ in lanes_of]
+    taken = set(taken)
+    for (column, annotator), lanes in lanes_of.items():
+        name = column
+        is_unclear = "@" in column or _NUMBERED.fullmatch(column) is not None
+        if annotator and (is_unclear or columns.count(column) > 1):
+            name = f"{column}@{annotator.replace('@', '_')}"
+        for lane in lanes:
+            unused = name
+            number = 1
+            while unused in taken:
+                number += 1
+                unused = f"{name} #{number}"
+            taken.add(unused)
+            yield unused, annotator, lane
 
 
-def _unused_name(name: str, taken: Collection[str]) -> str:
-    """Return a name, with a number where it is taken."""
-    numbered = name
-    number = 1
-    while numbered in taken:
-        number += 1
-        numbered = f"{name} #{number}"
-    return numbered
+def _joined(marks: Iterable[Mark]) -> list[Mark]:
+    """Return marks in order; the values of one span in a column are one annotation."""
+    comments = []
+    values: dict[Mark, dict[str, None]] = {}
+    for mark in sorted(marks):
+        if mark.column == COMMENT:
+            comments.append(mark)
+        else:
+            values.setdefault(mark._replace(value=""), {})[mark.value] = None
+    joined = [mark._replace(value="|".join(words)) for mark, words in values.items()]
+    return sorted([*joined, *comments])
 
 
-# ---- reading -------------------------------------------------------------------------------------
+def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
+    """Return the column of a tier, and who is behind the @ of its name, "" for nobody."""
+    numbered = _NUMBERED.fullmatch(name)
+    if numbered and numbered[1] in names:
+        name = numbered[1]
+    column, _, person = name.rpartition("@")
+    return (column, person) if column and person else (name, "")
 
 
-class ElanDocument:
-    """An ELAN file, with what each tier is, as far as the file or a mapping says it."""
-
-    def __init__(self, path: Path, mapping: TierMapping) -> None:
-        self.path = path
-        self.document = _read(path)
-        self.mapping = mapping
-        media = self.document.media_descriptors
-        videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
-        # A file may have several media, each with its own beginning: the film is the first video.
-        self.film: Mapping[str, str] = next(iter([*videos, *media]), {})
-        types = self.document.linguistic_types
-        # Whether this program wrote it.
-        self.is_own = OWN_TYPES.keys() <= types.keys()
-        self.tiers = self._linked_tiers()
-        self.slots_ms = self._nearest_ms()
-
-    @property
-    def media_name(self) -> str:
-        """The name of the film's file, without the folder that it had; "" without one."""
-        url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
-        return PureWindowsPath(unquote(url)).name
-
-    @property
-    def video(self) -> Path | None:
-        """The film's file: where this file says that it lies, else beside it; None without one."""
-        if not self.media_name:
-            return None
-        folder = self.path.parent
-        named = folder / unquote(self.film.get("RELATIVE_MEDIA_URL", ""))
-        return named if named.is_file() else folder / self.media_name
-
-    @property
-    def frame_rate(self) -> Fraction | None:
-        """The rate by which this program wrote the times; None in files of others."""
-        return known_frame_rate(dict(self.document.properties).get(RATE_PROPERTY, ""))
-
-    def add_violations(self, violations: Violations) -> None:
-        """Add what neither the file nor the mapping says: roles of tiers, meanings of words."""
-        path = str(self.path)
-        for tier in self.tiers:
-            start = f"tier {tier.name}"
-            if not tier.role:
-                violations.add_at(path, None, f"{start}: not known what it is")
-            elif tier.role in ("concepts", "comments") and not tier.belongs_to_parent:
-                problem = f"{start}: {tier.role}, but not linked to a tier of levels: {UNLINKED}"
-                violations.add_at(path, None, problem)
-            for name, annotation in tier.annotations.items():
-                for problem in self._problems_of(tier, annotation.text):
-                    times_s = self._times_s(tier, name)
-                    at = f" at {clock(float(times_s[0]))}" if times_s else ""
-                    violations.add_at(f"{path}{at}", None, f"{start}: {problem}")
-
-    def _problems_of(self, tier: Tier, text: str) -> Iterator[str]:
-        """Yield what is wrong with the text of an annotation."""
-        if tier.role == "levels" and self.mapping.level(text) is None:
-            if text:
-                yield f"{text!r} is not one of {', '.join(LEVELS)}"
-            elif not tier.is_own:
-                yield f"an annotation without a text; {EMPTY}"
-        if tier.role == "concepts" and not tier.is_own:
-            for word in tier.words(text, self.mapping.separator):
-                if self.mapping.concept(word) is None:
-                    yield f"{word!r} is no concept"
-
-    def marks(self, warnings: list[str]) -> Iterator[ReadMark]:
-        """Yield the marks that have times; a warning has the number of annotations without."""
-        n_without = 0
-        for lane in self.tiers:
-            if not lane.is_lane:
-                continue
-            below, n_lost = self._below(lane)
-            n_without += n_lost
-            for name, annotation in lane.annotations.items():
-                times_s = self._times_s(lane, name)
-                if times_s is None:
-                    n_without += 1
-                    continue
-                texts = [(lane, annotation.text), *below.get(name, ())]
-                yield self._mark(lane, times_s, texts)
-        if n_without:
-            n_annotations = count(n_without, "annotation")
-            warnings.append(
-                f"{self.path}: left out, because they have no times: {n_annotations}"
-            )
-
-    def _mark(
-        self,
-        lane: Tier,
-        times_s: tuple[Fraction, Fraction],
-        texts: Iterable[tuple[Tier, str]],
-    ) -> ReadMark:
-        """Return the mark of an annotation, from its text and those that belong to it."""
-        level = ""
-        names: list[str] = []
-        comments: list[str] = []
-        for tier, text in texts:
-            if tier.role == WATCHED:
-                comments.append(WATCHED)
-            elif tier.role == "levels":
-                level = self.mapping.level(text) or ""
-            elif tier.role == "concepts":
-                for word in tier.words(text, self.mapping.separator):
-                    names += (self.mapping.concept(word) or concept_of(word)).split("|")
-            elif text:
-                comments.append(text)
-        concepts_of_mark = tuple(dict.fromkeys(names))
-        comment = " ".join(comments)
-        return ReadMark(lane.annotator, *times_s, level, concepts_of_mark, comment)
-
-    def _linked_tiers(self) -> list[Tier]:
-        """Return the tiers, each with the one above it."""
-        tiers: dict[str, Tier] = {}
-        for name, (aligned, referring, facts, _) in self.document.tiers.items():
-            annotations = {}
-            for key, (start, end, text, _) in aligned.items():
-                annotations[key] = TierAnnotation(plain(text), (start, end), "")
-            for key, (refers_to, text, *_) in referring.items():
-                annotations[key] = TierAnnotation(plain(text), None, refers_to)
-            annotator = self.mapping.annotators.get(name) or facts.get("ANNOTATOR")
-            # Where a file has no annotator, its tiers are often told apart by this.
-            annotator = annotator or facts.get("PARTICIPANT")
-            own_role = ""
-            if self.is_own:
-                own_role = OWN_TYPES.get(facts.get("LINGUISTIC_TYPE_REF", ""), "")
-            role = self.mapping.tiers.get(name) or own_role
-            # A tier without annotations says nothing.
-            role = role or ("" if annotations else UNUSED)
-            tiers[name] = Tier(
-                name, annotator or name, annotations, role, bool(own_role)
-            )
-        for name, tier in tiers.items():
-            parent = tiers.get(self.document.tiers[name][2].get("PARENT_REF") or "")
-            # A circle of tiers is cut where it closes.
-            if parent is not None and tier not in (parent, *parent.ancestors()):
-                tier.parent = parent
-        return list(tiers.values())
-
-    def _tiers_below(self, lane: Tier) -> list[Tier]:
-        """Return the tiers with concepts and comments of a lane, from the top."""
-        tiers = []
-        for tier in sorted(self.tiers, key=lambda one: len(list(one.ancestors()))):
-            lanes_above = [above for above in tier.ancestors() if above.is_lane]
-            if tier.belongs_to_parent and lanes_above[:1] == [lane]:
-                tiers.append(tier)
-        return tiers
-
-    def _below(self, lane: Tier) -> tuple[dict[str, list[tuple[Tier, str]]], int]:
-        """Return tier and text of what belongs to each mark, and how many belong to none."""
-        starts = []
-        for name, annotation in lane.annotations.items():
-            times_ms = self._exact_ms(annotation)
-            if times_ms is not None:
-                starts.append((*times_ms, name))
-        starts.sort()
-        mark_of = {name: name for name in lane.annotations}
-        texts_of_mark: dict[str, list[tuple[Tier, str]]] = {}
-        n_lost = 0
-        for tier in self._tiers_below(lane):
-            for name, annotation in tier.annotations.items():
-                mark = mark_of.get(annotation.refers_to)
-                if annotation.slots is not None:
-                    start_ms = self.slots_ms.get(annotation.slots[0], 0)
-                    mark = _mark_at(start_ms, starts)
-                if mark is None:
-                    n_lost += 1
-                    continue
-                mark_of[name] = mark
-                texts_of_mark.setdefault(mark, []).append((tier, annotation.text))
-        return texts_of_mark, n_lost
-
-    def _exact_ms(self, annotation: TierAnnotation) -> tuple[int, int] | None:
-        """Return the times of an annotation, None where a slot has none."""
-        if annotation.slots is None:
-            return None
-        start_ms, end_ms = (
-            self.document.timeslots.get(one) for one in annotation.slots
-        )
-        if start_ms is None or end_ms is None:
-            return None
-        return start_ms, end_ms
-
-    def _nearest_ms(self) -> dict[str, int]:
-        """Return the time of each slot; one without a time has that of the slot before it."""
-        latest_ms = 0
-        nearest = {}
-        for name, ms in self.document.timeslots.items():
-            latest_ms = latest_ms if ms is None else ms
-            nearest[name] = latest_ms
-        return nearest
-
-    def _times_s(self, tier: Tier, name: str) -> tuple[Fraction, Fraction] | None:
-        """Return the times of an annotation in the film, also of one that refers to another."""
-        above: Tier | None = tier
-        annotation = tier.annotations[name]
-        while annotation.slots is None:
-            above = None if above is None else above.parent
-            if above is None or annotation.refers_to not in above.annotations:
-                return None
-            annotation = above.annotations[annotation.refers_to]
-        times_ms = self._exact_ms(annotation)
-        origin_ms = whole_number(self.film.get("TIME_ORIGIN", "0"))
-        if times_ms is None or origin_ms is None:
-            return None
-        start_ms, end_ms = (ms + origin_ms for ms in times_ms)
-        return Fraction(start_ms, 1000), Fraction(end_ms, 1000)
+def _stated_annotator(name: str, facts: Mapping[str, str]) -> str:
+    """Return who annotated, as a tier says it; its participant is who is seen or heard."""
+    return (
+        plain(facts.get("ANNOTATOR", "")) or _column_and_person(plain(name), set())[1]
+    )
 
 
-def _mark_at(ms: int, starts: Sequence[tuple[int, int, str]]) -> str | None:
-    """Return the mark at a time; `starts` has start, end and name of each in order."""
-    index = bisect_right(starts, ms, key=lambda one: one[0]) - 1
-    if index < 0:
-        return None
-    _, end_ms, name = starts[index]
-    return name if ms < end_ms else None
-
-
-def _elan() -> Any:
-    return need("pympi.Elan", "elan", "reading and writing ELAN files")
-
-
-def _read(path: Path) -> Any:
+def _read(path: Path, data: bytes) -> Any:
     """Return the file as pympi reads it; an error if it is not a file of ELAN."""
-    elan = _elan()
-    with open_file(path) as stream:
-        data = stream.read()
+    elan = need("pympi.Elan", "elan", "reading files of ELAN")
     try:
-        _check_xml(data)
+        _Outline(data)
         return elan.Eaf(str(path), suppress_version_warning=True)
     except KeyError as error:
         # The name of an attribute may have its namespace before it, in braces.
@@ -461,27 +305,89 @@ def _read(path: Path) -> Any:
     raise FixInput(f"not a file of ELAN: {problem}", where=str(path))
 
 
-def _check_xml(data: bytes) -> None:
-    """Raise an error for what is no ELAN document, or has a document type.
+class _Outline:
+    """Where the parts of a file are, in bytes; an error for what is no ELAN document.
 
-    That could define entities. The parser calls its handler in every encoding.
+    A document type is an error, too: it could define entities. The parser calls its handler in
+    every encoding.
     """
-    tags: list[str] = []
 
-    def start(tag: str, attributes: Mapping[str, str]) -> None:
-        tags.append(tag)
-        time = attributes.get("TIME_VALUE", "0")
-        if tag == "TIME_SLOT" and not time.removeprefix("-").isdecimal():
-            name = attributes.get("TIME_SLOT_ID", "")
-            raise ValueError(f"the time slot {name!r} has the time {time!r}, no number")
+    def __init__(self, data: bytes) -> None:
+        self.ids: set[str] = set()
+        self.tier_names: set[str] = set()
+        # A type of tiers that have times of their own, and any words.
+        self.type_name = ""
+        self.encoding = "utf-8"
+        self.end_of_slots: int | None = None
+        self.end_of_tiers = 0
+        self._has_slots = True
+        self._slots: list[tuple[int, int]] = []
+        self._tags: list[str] = []
+        self._data = data
+        # With name spaces as pympi reads it, which raises no error for what is wrong there.
+        self._parser = expat.ParserCreate(namespace_separator="}")
+        self._parser.XmlDeclHandler = self._declaration
+        self._parser.StartDoctypeDeclHandler = self._doctype
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.Parse(data, True)
+        if self._tags[0] != "ANNOTATION_DOCUMENT":
+            raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {self._tags[0]}")
 
-    def doctype(*_: Any) -> None:
+    def edits_of_slots(
+        self, slots: Iterable[tuple[int, int, str]]
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield where to put new times among those that are there, in their order."""
+        # A slot without a time stays behind the one before it.
+        latest_ms = [*accumulate((ms for _, ms in self._slots), max)]
+        end = self.end_of_slots or 0
+        if not self._has_slots:
+            yield end - 2, end, ">"
+        for ms, _, name in sorted(slots):
+            after = bisect_right(latest_ms, ms)
+            place = self._slots[after][0] if after < len(latest_ms) else end
+            slot = f'<TIME_SLOT TIME_SLOT_ID="{name}" TIME_VALUE="{ms}"/>\n        '
+            yield place, place, slot
+        if not self._has_slots:
+            yield end, end, "</TIME_ORDER>"
+
+    def _declaration(self, version: str, encoding: str | None, alone: int) -> None:
+        self.encoding = encoding or "utf-8"
+
+    def _doctype(self, *_: Any) -> None:
         raise ValueError("a document type is not allowed")
 
-    # With name spaces as pympi reads it, which raises no error of its own for what is wrong there.
-    parser = expat.ParserCreate(namespace_separator="}")
-    parser.StartDoctypeDeclHandler = doctype
-    parser.StartElementHandler = start
-    parser.Parse(data, True)
-    if tags[0] != "ANNOTATION_DOCUMENT":
-        raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {tags[0]}")
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        self._tags.append(tag)
+        for name in ("TIME_VALUE", "TIME_ORIGIN"):
+            time = attributes.get(name, "0")
+            if not _MILLISECONDS.fullmatch(time):
+                raise ValueError(f"{name} of a {tag} is {time!r}, no number")
+        if attributes.get("TIME_UNITS", "milliseconds") != "milliseconds":
+            raise ValueError("its times are not in milliseconds")
+        if tag == "TIME_SLOT":
+            ms = int(attributes.get("TIME_VALUE", "0"))
+            self._slots.append((self._parser.CurrentByteIndex, ms))
+        for name in ("ANNOTATION_ID", "TIME_SLOT_ID"):
+            self.ids.add(attributes.get(name, ""))
+        if tag == "TIER":
+            self.tier_names.add(plain(attributes.get("TIER_ID", "")))
+        has_words = (
+            "CONSTRAINTS" in attributes or "CONTROLLED_VOCABULARY_REF" in attributes
+        )
+        if tag == "LINGUISTIC_TYPE" and not has_words:
+            name = attributes.get("LINGUISTIC_TYPE_ID", "")
+            self.type_name = self.type_name or name
+
+    def _end(self, tag: str) -> None:
+        if tag not in ("TIME_ORDER", "TIER"):
+            return
+        position = self._parser.CurrentByteIndex
+        # Of a tag such as <TIER/>, this is behind it.
+        has_end = self._data.startswith(f"</{tag}".encode(), position)
+        if tag == "TIME_ORDER":
+            self.end_of_slots = position
+            self._has_slots = has_end
+        self.end_of_tiers = position
+        if has_end:
+            self.end_of_tiers = self._data.index(b">", position) + 1

@@ -5,21 +5,20 @@ a function of one's own. A format is added here and nowhere else.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any, Literal
 
 from obygaze.films.exchange import (
-    ExportedSegments,
+    ExportedFiles,
+    ImportedMarks,
     export_elan,
     export_table,
     export_vtt,
-    import_segments,
+    import_marks,
 )
-from obygaze.films.film_rates import FPS, Fps
 from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
@@ -45,7 +44,11 @@ from obygaze_features.manifest.model import Manifest, ascii_id
 from obygaze_features.manifest.own import read_own
 
 OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
-FLAGS = {"columns": "--map", "form": "--id", "orders": "--order"}
+OF_MARKS = ("tiers", "words", "coded")
+FLAGS = {
+    **{"columns": "--map", "form": "--id", "orders": "--order"},
+    **{"tiers": "--tier", "words": "--word"},
+}
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,10 @@ class LabelFormat:
         name: What `--as` calls it.
         about: What is read, in one sentence.
         read: Returns the manifest of a file or folder; of a format of several files, of a list.
+            Of marks it writes the table.
         endings: The endings that say it.
         options: The parameters of `import_manifest` that it takes, beside those of all formats.
-        several: Whether several files become one manifest.
+        several: Whether several files become one manifest, or one table of marks.
         is_dataset: Whether a manifest is called after the format, and not after its file.
         write: Writes the clips of a manifest.
         written: The endings that it writes.
@@ -67,12 +71,12 @@ class LabelFormat:
 
     name: str
     about: str
-    read: Callable[..., ImportedManifest]
+    read: Callable[..., Any]
     endings: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     several: bool = False
     is_dataset: bool = False
-    write: Callable[..., ExportedSegments] | None = None
+    write: Callable[..., ExportedFiles] | None = None
     written: tuple[str, ...] = ()
     options_of_write: tuple[str, ...] = ()
 
@@ -90,30 +94,30 @@ FORMATS = (
     LabelFormat(
         "elan",
         "the marks in films, each file called after its film or its video",
-        import_segments,
+        import_marks,
         (".eaf",),
-        options=("fps", "mapping", "write_mapping"),
+        options=OF_MARKS,
         several=True,
         write=export_elan,
         written=(".eaf",),
-        options_of_write=("predictions", "fps"),
+        options_of_write=("predictions", "into"),
     ),
     LabelFormat(
         "vtt",
         "the marks in films as WebVTT, each file called after its film",
-        import_segments,
+        import_marks,
         (".vtt",),
-        options=("fps",),
+        options=OF_MARKS,
         several=True,
         write=export_vtt,
         written=(".vtt",),
-        options_of_write=("predictions", "fps"),
+        options_of_write=("predictions",),
     ),
     LabelFormat(
         "marks",
-        "tables of marks in films, as manifest project takes them",
-        import_segments,
-        options=("fps",),
+        "tables of marks in films, as manifest project takes them, also beside the other two",
+        import_marks,
+        options=OF_MARKS,
         several=True,
     ),
     LabelFormat(
@@ -176,7 +180,7 @@ def takers(option: str) -> str:
 
 
 FOR_TABLES = takers("columns")
-FOR_MAPPED = takers("mapping")
+FOR_MARKS = takers("tiers")
 
 
 def import_manifest(
@@ -202,21 +206,26 @@ def import_manifest(
     ] = None,
     mapping: Annotated[
         TableMapping | str | Path | None,
-        Option(metavar="PATH", group=FOR_MAPPED),
+        Option(metavar="PATH", group=FOR_TABLES),
     ] = None,
     write_mapping: Annotated[
-        str | Path | None, Option(metavar="PATH", group=FOR_MAPPED)
+        str | Path | None, Option(metavar="PATH", group=FOR_TABLES)
     ] = None,
-    fps: Annotated[
-        float | str | Fraction | Sequence[str] | None,
-        replace(FPS, group=takers("fps")),
+    tiers: Annotated[
+        Mapping[str, str] | None,
+        Option("--tier", metavar="OLD=COLUMN", group=FOR_MARKS, may_be_empty=True),
     ] = None,
+    words: Annotated[
+        Mapping[str, str] | None,
+        Option("--word", metavar="OLD=NEW", group=FOR_MARKS, may_be_empty=True),
+    ] = None,
+    coded: Annotated[Sequence[str], Option(metavar="COLUMN", group=FOR_MARKS)] = (),
     splits: Annotated[
         str | Path | None, Option(metavar="PATH", group=takers("splits"))
     ] = None,
     workspace: PathLike | None = None,
-) -> SavedManifest:
-    """Make a manifest of a table, of marks, of a folder of films, or of a data set.
+) -> SavedManifest | ImportedMarks:
+    """Make a manifest of a table, a folder of films or a data set, or a table of marks.
 
     The ending of SOURCE says its format; a folder is looked into for films, or for ELAN files. --as
     says it where an ending cannot, names a data set, or a function of yours: FILE.py:NAME or
@@ -244,9 +253,11 @@ def import_manifest(
     most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
     each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
 
-    ELAN files that `manifest export` wrote are read as they are, with what was corrected in them.
-    Of other files a mapping says what each tier is and what its words mean. What was watched is
-    read from FILE.watched.csv beside a table of marks.
+    Marks become the table segments/NAME.csv, which manifest project and agree take, with a row for
+    each word: a tier of ELAN is a column. Who annotated is the annotator of the tier, else the name
+    behind the @ of its name, else the only annotator or the author of the file, else its name. In
+    films that a manifest is linked to, times are put on the nearest pictures. Each word is printed
+    with its count, and what was left out.
 
     Args:
         sources: A file or a folder; several files of marks.
@@ -263,13 +274,13 @@ def import_manifest(
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
             1:10 is), separator, which stands between the concepts of a cell, header_row, and under
-            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a". Of ELAN
-            files, say what tiers are, and what their words mean.
+            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
         write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
             a file that does not fit, a draft, with a ? for all that is to be said.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one. A video is one that a manifest is linked to, or that the ELAN
-            file names.
+        tiers: Read a tier as this column, such as level; with nothing behind = it is left out.
+        words: Read a word as another one, such as S, `?` for what is not known, or nothing, which
+            leaves its marks out. Before = may be nothing: annotations without a text.
+        coded: The people have looked for this column in the whole film, though its tier is empty.
         splits: Folder of the published split files.
         workspace: The workspace, if it is not the current one.
 
@@ -282,9 +293,10 @@ def import_manifest(
         obygaze manifest import mine.csv --map annotator=coder --rule majority -o mine
         obygaze manifest import mine.xlsx --sheet Clips --map coder:ada=Ada --map coder:ben=Ben
         obygaze manifest import /data/films -o films
-        obygaze manifest import tt0108160.eaf -o marks
-        obygaze manifest import lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
-        obygaze manifest import segments/films.ada.csv --as marks -o ada
+        obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
+        obygaze manifest import anna.eaf -o coded --word 'stark (?)=stark' --coded Gewalt
+        obygaze manifest import lake.vtt pier.vtt -o cues
+        obygaze manifest import segments.csv --as marks -o marks
         obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
         obygaze manifest import mobygaze_dataframe.csv --as mobygaze
         obygaze manifest import mg_videoinfo --as moviegraphs
@@ -293,10 +305,11 @@ def import_manifest(
     given: dict[str, Any] = {
         **{"columns": columns, "form": form, "films": films, "sheet": sheet},
         **{"rule": rule, "orders": orders, "mapping": mapping},
-        **{"write_mapping": write_mapping, "fps": fps, "splits": splits},
+        **{"write_mapping": write_mapping, "splits": splits},
+        **{"tiers": tiers, "words": words, "coded": coded},
     }
     given = {
-        option: value for option, value in given.items() if value not in (None, "")
+        option: value for option, value in given.items() if value not in (None, "", ())
     }
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
@@ -308,10 +321,11 @@ def import_manifest(
     if name is None:
         name = _default_name(chosen, paths)
     path = Workspace.of(workspace).new_manifest(name)
-    if chosen.read is import_segments:
-        given["workspace"] = workspace
     files = _files_in(paths, chosen) if chosen.several else _only(paths, chosen)
-    imported = chosen.read(files, name=path.stem, **given)
+    if chosen.read is import_marks:
+        given.update({"force": force, "workspace": workspace})
+        return import_marks(_files_in(paths, chosen), path.stem, **given)
+    imported: ImportedManifest = chosen.read(files, name=path.stem, **given)
     return imported.save(path, force=force)
 
 
@@ -433,35 +447,38 @@ def export_manifest(
     format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
     force: bool = False,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    fps: Fps = None,
+    into: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     workspace: PathLike | None = None,
-) -> ExportedSegments:
-    """Write the clips or marks of a manifest for other programs.
+) -> ExportedFiles:
+    """Write clips or marks for other programs.
 
     The ending of OUTPUT says the format: .csv or .xlsx, one table of all clips, which `manifest
     import` reads; .eaf or .vtt for the marks of one film. Of several films OUTPUT is a folder, and
-    --as elan or --as vtt the format: each film becomes a file. For these two, MANIFEST may also be
-    a table of marks; ELAN also gets the time that was watched, as a tier, vtt has no place for it.
+    --as elan or --as vtt the format: each film becomes a file.
 
-    --predictions takes what `models predict` and `search` write with -o, and the predictions.csv of
-    a run, of which guesses are left out if it has models. What annotators say is in a table beside
-    that of clips, films.annotators.csv.
+    For these two, MANIFEST is a table of marks, or the name of one in segments/; or a manifest:
+    each label of a clip is a mark, with its annotator. Clips that `manifest sample` drew are the
+    tier `to mark`, to be filled in. --predictions takes what `models predict` and `search` write
+    with -o, and the predictions.csv of a run, of which guesses are left out if it has models: each
+    model is a tier of scores. --into adds these tiers to a file of ELAN that is there; all else in
+    it stays.
+
+    What annotators say is in a table beside that of clips, films.annotators.csv.
 
     Args:
-        manifest: The marks, or clips with levels or concepts.
+        manifest: The marks, or clips with labels.
         output: The file; of several films the folder.
         format: The format of the files in a folder: elan or vtt.
         force: Replace the output if it exists.
-        predictions: For elan and vtt: CSV of clips with scores, instead of the levels.
-        fps: For elan and vtt: frames per second of films without a video and a column framerate: 25
-            for all of them, or lake=23.976 for one.
+        predictions: For elan and vtt: CSV of clips with scores, instead of the labels.
+        into: For elan: the file of a film that gets new tiers, and is written as OUTPUT.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest export films films.csv
-        obygaze manifest export lake-marks lake.eaf
+        obygaze manifest export coded lake.eaf
         obygaze manifest export mobygaze elan --as elan
-        obygaze manifest export segments/films.ada.csv elan --as elan
+        obygaze manifest export films scored.eaf --predictions scores.csv --into anna.eaf
         obygaze manifest export films subtitles --as vtt --predictions predicted.csv
     """
     path = Path(output)
@@ -474,7 +491,7 @@ def export_manifest(
             where=str(path),
             hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
         )
-    given: dict[str, Any] = {"predictions": predictions, "fps": fps}
+    given: dict[str, Any] = {"predictions": predictions, "into": into}
     given = {option: value for option, value in given.items() if value is not None}
     options_of_write = {known.name: known.options_of_write for known in FORMATS}
     _refuse_options(chosen, given, options_of_write)

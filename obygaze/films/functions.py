@@ -2,57 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
-from obygaze.films.film_rates import Fps
-from obygaze.films.labels import Seconds, Tables
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
     from obygaze.films.agreement import Agreement
+    from obygaze.films.labels import ProjectedLabels
     from obygaze.films.sampling import DrawnClips
+
+
+Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
+Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
+OrderWords = Annotated[
+    Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
+]
+
+
+@done_in("obygaze.films.labels")
+def project_marks(
+    marks: Tables,
+    *,
+    clips: PathLike | None = None,
+    every: Seconds = None,
+    threshold: str | float | Fraction = "0.2",
+    orders: OrderWords = None,
+    rule: Annotated[str, Option(metavar="RULE")] = "highest",
+    name: Annotated[
+        str | None, Option("-o --output", metavar="NAME", group="Output")
+    ] = None,
+    force: Annotated[bool, Option(group="Output")] = False,
+    workspace: PathLike | None = None,
+) -> ProjectedLabels:
+    """Turn marks in films into clips with labels.
+
+    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` and the page write
+    it, or a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
+
+    A value counts for a clip if it covers the threshold's share of it. The highest level that
+    counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
+    columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
+    columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
+    column `watched` say what was seen. Without any, that is the whole film, and a warning says so.
+
+    Args:
+        marks: One or more tables of marks.
+        clips: A manifest or table of clips with times in their films.
+        every: Cut the films into clips of this length instead.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
+        rule: How one label is made of those of several people: highest, agreed, majority, mean,
+            by:NAME, or each for a column of each. What each said is in a table beside.
+        name: Name of the manifest to write; without it, the labels are printed.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest project coded --clips films
+        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
+        obygaze manifest project mobygaze --every 30 -o mobygaze-30
+    """
 
 
 @done_in("obygaze.films.agreement")
 def measure_agreement(
-    segments: Tables,
+    marks: Tables,
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
+    column: Annotated[str, Option(metavar="COLUMN")] = "level",
+    orders: OrderWords = None,
     permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators.
 
-    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
-    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
-    is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
-    Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
-    `assumed` in the column `watched`: nothing says whether clips without a mark were watched, and
-    they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1.
-    Of a manifest whose clips several people annotated, their levels are compared as they are.
-    Of ratings and words of your own, see `obygaze audit reliability --help`.
+    Gamma is 1 - observed / expected disagreement on clips, for each film and pair and as the mean
+    over films. Expected words are uniform, each annotator's own, or pooled. Gamma is '-' where
+    agreement by chance is complete. Krippendorff's alpha is beside it.
+
+    Marks are put on clips as by `obygaze manifest project`. Clips that an annotator has not watched
+    are not compared. `assumed` in the column `watched`: nothing says whether clips without a mark
+    were watched, and they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1;
+    words with --order have equal steps, other words are the same or not.
+
+    Of a manifest whose clips several people annotated, what they say is compared as it is. Of
+    ratings, see `obygaze audit reliability --help`.
 
     Args:
-        segments: One or more tables of segments, or names of manifests.
-        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
+        marks: One or more tables of marks; or a manifest with annotators, without --clips.
+        clips: A manifest or table of clips with times in their films.
         every: Cut the films into clips of this length instead.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one.
-        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        column: The column in which the people are compared.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
         permutations: Number of draws for each p-value; 0 for no p-values.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest agree segments.csv --clips clips.csv
-        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree coded --clips films
+        obygaze manifest agree coded --clips films --column Gewalt
+        obygaze manifest agree mobygaze --every 30 --json --permutations 99999
         obygaze manifest agree films
-        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
 
 

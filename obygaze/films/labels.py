@@ -1,277 +1,449 @@
-"""`obygaze manifest project`: from tables of segments to the labels of clips."""
+"""`obygaze manifest project`: from marks to clips with labels."""
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count as count_from
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from obygaze.films.clip_spans import (
-    equal_clips,
-    read_clip_spans,
-    rests_of_films,
-    where_films_end,
+from obygaze.films.functions import OrderWords, Seconds, Tables
+from obygaze.films.marks import (
+    COMMENT,
+    CONCEPTS_COLUMN,
+    LEVEL,
+    Marks,
+    marks_by_film,
+    read_marks,
+    table_of_marks,
 )
-from obygaze.films.film_rates import FilmRates, Fps
-from obygaze.films.mark_tables import read_marks
+from obygaze.films.pictures import Floats, LinkedFilms, nearest
 from obygaze.films.projection import (
-    ClipLevel,
+    DEFAULT_THRESHOLD,
+    MARK_ROUNDING_S,
     ClipSpan,
+    Orders,
     Projection,
     as_threshold,
     project,
-    projection_to_csv,
+    threshold_text,
+    with_nothing,
 )
-from obygaze.films.vocabulary import unknown_concepts
+from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
-from obygaze_features.core.options import Option
+from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.annotators import HIGHEST
-from obygaze_features.manifest.io import (
-    annotations_to_csv,
-    annotators_of,
-    remove_annotations,
+from obygaze_features.manifest.adapters import csv_table, source_of
+from obygaze_features.manifest.annotators import HIGHEST, labelled, orders_of
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import (
+    LEVELS,
+    TARGETS,
+    Annotation,
+    Clip,
+    Header,
+    Manifest,
+    view_words,
 )
-from obygaze_features.manifest.model import Header, view_words
-from obygaze_features.manifest.vocabulary import canonical_concept
+from obygaze_features.manifest.own_labels import COVERED
+from obygaze_features.manifest.times import spans_in_films
+from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
+from obygaze_features.manifest.windows import id_of_span
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
-Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
-Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
 
 
 @dataclass(frozen=True)
-class ProjectedClips:
-    """The levels of clips, the clips, what could not be used of the tables, and films' titles."""
+class ProjectedMarks:
+    """Marks on clips: the clips without labels, what each person says of them, and warnings."""
 
-    projection: Projection
+    clips: Manifest
     spans: tuple[ClipSpan, ...]
-    warnings: tuple[str, ...]
-    titles: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ProjectedLabels:
-    """The labels of clips; `outputs` are the files that they were written to, if there are any.
-
-    `without_rate` are the films of which the file has no times.
-    """
-
     projection: Projection
-    warnings: tuple[str, ...] = ()
-    outputs: tuple[Path, ...] = ()
-    without_rate: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
+
+    @property
+    def marked(self) -> Manifest:
+        """The clips of films with marks, with what each person says, and no labels."""
+        answered = {answer.clip_id for answer in self.projection.answers}
+        own = [
+            column
+            for column in self.projection.columns
+            if column not in (LEVEL, CONCEPTS_COLUMN)
+        ]
+        annotations = []
+        for answer in self.projection.answers:
+            cells = {column: answer.cells.get(column, "") for column in own}
+            if any(answer.cells.values()):
+                annotations.append(
+                    Annotation(
+                        answer.clip_id,
+                        answer.annotator,
+                        answer.level,
+                        answer.concepts,
+                        cells,
+                    )
+                )
+        clips = tuple(clip for clip in self.clips if clip.clip_id in answered)
+        return replace(self.clips, clips=clips, annotations=tuple(annotations))
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedLabels:
+    """Clips with the labels that a rule makes of what people say; `path` is where they are."""
+
+    manifest: Manifest
+    projected: ProjectedMarks
+    threshold: Fraction
+    path: Path | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be used of the marks, and what was assumed."""
+        return self.projected.warnings
+
+    @property
+    def unlabelled(self) -> list[str]:
+        """The clips without a level: nothing reaches the threshold, and too little was seen."""
+        return [clip.clip_id for clip in self.manifest if not clip.level]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the levels of all annotators, and the merged ones."""
-        return self.projection.to_json()
+        """Return what each person says of the clips, and the labels."""
+        projections: dict[str, list[dict[str, Any]]] = {}
+        for answer in self.projected.projection.answers:
+            row = {
+                "clip_id": answer.clip_id,
+                **answer.cells,
+                "level": answer.level or None,
+                "concepts": list(answer.concepts),
+                COVERED: answer.covered,
+            }
+            projections.setdefault(answer.annotator, []).append(row)
+        merged = []
+        for clip in self.manifest:
+            covered = clip.extra.get(COVERED, "")
+            row = {
+                "clip_id": clip.clip_id,
+                **{name: clip.extra.get(name, "") for name in self._own_columns},
+                "level": clip.level or None,
+                "concepts": list(clip.concepts),
+                COVERED: float(covered) if covered else None,
+            }
+            merged.append(row)
+        assumed = sorted(self.projected.projection.assumed)
+        return {
+            "manifest": str(self.path) if self.path else None,
+            "threshold": threshold_text(self.threshold),
+            "projections": projections,
+            "merged": merged,
+            "unlabelled": len(self.unlabelled),
+            "unlabelled_clips": self.unlabelled,
+            "assumed_watched": [list(one) for one in assumed],
+        }
+
+    @property
+    def _own_columns(self) -> list[str]:
+        columns = self.projected.projection.columns
+        return [name for name in columns if name not in (LEVEL, CONCEPTS_COLUMN)]
 
     def __str__(self) -> str:
-        return "" if self.outputs else _levels_text(self.projection)
+        if self.path:
+            return f"{self.path}: {self._summary}"
+        people = sorted(
+            {answer.annotator for answer in self.projected.projection.answers}
+        )
+        said: dict[tuple[str, str], str] = {}
+        columns = [name for name in (LEVEL, *self._own_columns) if name != COMMENT]
+        for answer in self.projected.projection.answers:
+            cells = [answer.cells.get(column, "") for column in columns]
+            said[answer.clip_id, answer.annotator] = " ".join(filter(None, cells))
+        rows = []
+        for clip in self.manifest:
+            answers = [said.get((clip.clip_id, name)) or "-" for name in people]
+            own = [clip.extra.get(column, "") for column in columns[1:]]
+            words = " ".join(filter(None, [clip.level, *own]))
+            rows.append(
+                (clip.clip_id, *answers, words or "-", ", ".join(clip.concepts))
+            )
+        return table(("clip", *people, "label", "concepts"), rows)
+
+    @property
+    def _summary(self) -> str:
+        """How many clips have which value, in each column."""
+        parts = [count(len(self.manifest), "clip")]
+        for column in (LEVEL, *self._own_columns):
+            if column == COMMENT or column not in self.projected.projection.columns:
+                continue
+            cells = [
+                clip.level if column == LEVEL else clip.extra.get(column, "")
+                for clip in self.manifest
+            ]
+            words = LEVELS if column == LEVEL else sorted({*cells} - {""})
+            counts = [f"{word} {cells.count(word)}" for word in words]
+            parts.append(f"{column}: {', '.join(counts)}, no label {cells.count('')}")
+        return "; ".join(parts)
 
     @property
     def notes(self) -> list[str]:
-        """The files, and how many clips have which level."""
-        projection = self.projection
-        counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
-        unlabelled = f"without a label {len(projection.unlabelled)}"
-        summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
-        if not self.outputs:
-            return [summary]
-        output = self.outputs[0]
-        command = f"next: obygaze manifest import {shell_word(output)}"
-        own: dict[str, None] = {}
-        for row in projection.merged:
-            own.update(dict.fromkeys(row.concepts))
-        asked = [concept for concept in own if canonical_concept(concept) is None]
-        if asked:
-            mapping = shell_word(output.with_suffix(".toml"))
-            command += (
-                f" --write-mapping {mapping}, which asks what {few(asked, 3)} is; then"
-            )
-            command += f" --mapping {mapping}"
-        notes = [f"wrote {output}", summary]
-        if self.outputs[1:]:
-            notes.append(
-                f"wrote {self.outputs[1]}, what each annotator said; the import reads both"
-            )
-        notes.append(f"{command} -o NAME")
-        if self.without_rate:
-            films = few(self.without_rate, 5)
-            notes.append(f"without times, the frame rate is not known: {films}")
+        """How the labels were made, and the next command."""
+        notes = [] if self.path else [self._summary]
+        notes += self.manifest.header.notes
+        if self.path:
+            name = shell_word(self.manifest.name)
+            notes.append(f"next: obygaze manifest show {name}")
         return notes
 
 
-def project_segments(
-    segments: Tables,
+def project_marks(
+    marks: Tables,
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
-    output: Annotated[
-        PathLike | None, Option("-o --output", is_file=True, group="Output")
-    ] = None,
-    rule: Annotated[str, Option(metavar="RULE", group="Output")] = HIGHEST,
-    force: Annotated[bool, Option(group="Output")] = False,
+    orders: OrderWords = None,
+    rule: str = HIGHEST,
+    name: str | None = None,
+    force: bool = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
-    """Turn experts' segments into clip labels.
-
-    SEGMENTS is a CSV with movie_id, annotator, start_frame, end_frame (inclusive), level and
-    concepts (joined with '|'), or a manifest that has these columns. The highest level of the
-    segments that each cover the threshold's share of a clip is the clip's level, and the concepts
-    of the segments of this level are the clip's: those of lower levels are not.
-
-    Where none covers that share, the clip is EN if the annotator has seen four fifths of it, else
-    it has no label. Segments with the level `watched`, here or in SEGMENTS.watched.csv, say what
-    was seen. Without any, that is the whole film, and a warning says so.
-
-    Args:
-        segments: One or more such tables, or names of manifests.
-        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
-        every: Cut the films, up to their last segment, into clips of this length instead.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one.
-        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
-        output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
-        rule: How the labels of several annotators become one: highest, agreed, majority, by:NAME,
-            or each for a column of each. What each said is in a table beside the output.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest project segments.csv --clips clips.csv
-        obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
-        obygaze manifest project mobygaze --every 30 -o levels.csv
-    """
+    """Turn marks in films into clips with labels."""
     share = as_threshold(threshold)
-    projected = project_tables(segments, clips, every, fps, share, workspace, rule)
-    projection = projected.projection
-    files: dict[Path, bytes] = {}
-    if output is not None:
-        path = Path(output)
-        data = projection_to_csv(projection, projected.spans, titles=projected.titles)
-        files[path] = data
-        if len(projection.labels.annotators) > 1:
-            said = annotations_to_csv(projection.labels.annotations)
-            files[annotators_of(path)] = said
-        remove_annotations(files, path, force=force)
-        write_all_new(files, force=force)
-    clip_ids = projection.labels.by_id
-    without_rate = {
-        span.movie_id
-        for span in projected.spans
-        if span.clip_id in clip_ids and span.times_s is None
-    }
-    return ProjectedLabels(
-        projection, projected.warnings, tuple(files), tuple(sorted(without_rate))
-    )
+    words = orders_of(orders or {})
+    projected = project_tables(marks, clips, every, share, words, workspace)
+    manifest = labels_of(projected, rule, words)
+    path = None
+    if name is not None:
+        path = Workspace.of(workspace).new_manifest(name)
+        manifest = replace(manifest, name=path.stem)
+        write_manifest(manifest, path, force=force)
+    return ProjectedLabels(manifest, projected, share, path)
+
+
+def labels_of(
+    projected: ProjectedMarks, rule: str, orders: Orders | None = None
+) -> Manifest:
+    """Return clips with one label each; comments are those of all people."""
+    complete = with_nothing(orders or {})
+    own_orders = {column: complete[column] for column in orders or {}}
+    made = labelled(projected.marked, rule, own_orders)
+    answers_of: dict[str, list[tuple[str, str, float | None]]] = {}
+    comments_of: dict[str, list[str]] = {}
+    for answer in projected.projection.answers:
+        of_clip = answers_of.setdefault(answer.clip_id, [])
+        of_clip.append((answer.annotator, answer.level, answer.covered))
+        if answer.cells.get(COMMENT):
+            text = f"{answer.annotator}: {answer.cells[COMMENT]}"
+            comments_of.setdefault(answer.clip_id, []).append(text)
+    clips = []
+    for clip in made:
+        shares = [
+            covered
+            for _, level, covered in answers_of[clip.clip_id]
+            if covered is not None and level == clip.level
+        ]
+        extra = {**clip.extra, COVERED: repr(round(max(shares), 12)) if shares else ""}
+        if COMMENT in clip.extra:
+            extra[COMMENT] = " / ".join(comments_of.get(clip.clip_id, []))
+        clips.append(replace(clip, extra=extra))
+    columns = tuple(dict.fromkeys((*made.columns, COVERED)))
+    return replace(made, clips=tuple(clips), columns=columns)
 
 
 def project_tables(
-    segments: PathLike | Sequence[PathLike],
+    names: PathLike | Sequence[PathLike],
     clips: PathLike | None,
     every: str | float | None,
-    fps: Fps,
-    threshold: Fraction,
-    workspace: PathLike | None,
-    rule: str = HIGHEST,
-) -> ProjectedClips:
-    """Read the tables and project the segments on the clips, or on clips of equal length."""
+    threshold: Fraction = DEFAULT_THRESHOLD,
+    orders: Orders | None = None,
+    workspace: PathLike | None = None,
+) -> ProjectedMarks:
+    """Read tables of marks and project them on the clips of a table, or on equal ones."""
     length_s = _length_of(clips, every)
-    names = table_names(segments)
-    paths = [table_path(name, workspace) for name in names]
-    rates = FilmRates(fps, Workspace.of(workspace))
-    marks = read_marks(paths, fps=rates)
-    for segment in marks.segments:
-        rate = marks.rates.get(segment.movie_id)
-        if rate is not None:
-            where = ", ".join(map(str, names))
-            rates.compare(segment.movie_id, segment.end_frame, rate, where)
-    known: set[str] = set()
-    views = set()
-    for name, path in zip(names, paths, strict=True):
-        header = header_of_table(name, path)
-        views.add(header.view)
-        for concept, modality in header.concepts.items():
-            if modality != "unknown":
-                known.add(concept)
-    if len(views) > 1:
-        raise FixInput(
-            f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
-            where=", ".join(map(str, names)),
-            hint="the manifests that the views were made of",
-        )
-    n_frames: dict[str, int] = {}
+    tables = [names] if isinstance(names, str | os.PathLike) else [*names]
+    paths = [table_of_marks(name, workspace) for name in tables]
+    where = ", ".join(map(str, tables))
+    marks = read_marks(paths)
+    if not marks.marks:
+        raise FixInput("the table has no marks", where=where)
+    _refuse_reserved(marks, where)
+    warnings: list[str] = []
     if clips is None:
-        for film in dict.fromkeys(segment.movie_id for segment in marks.segments):
-            n_frames_of_film = rates.n_frames(film, marks.rate_of(film))
-            if n_frames_of_film:
-                n_frames[film] = n_frames_of_film
-        spans = equal_clips(marks, length_s, n_frames)
+        cut = equal_clips(marks, length_s, LinkedFilms(workspace), warnings)
     else:
-        path = table_path(clips, workspace)
-        spans = read_clip_spans(path, marks)
-        for span in spans:
-            # A clip that begins behind the end of its film would be an easy negative.
-            if span.fps is not None:
-                rates.compare(span.movie_id, span.start_frame, span.fps, str(path))
-    concepts: set[str] = set()
-    for segment in marks.segments:
-        concepts.update(segment.concepts)
-    projection = project(marks.segments, spans, threshold, rule)
-    if not projection.merged and clips is not None:
+        cut = _clips_of(clips, workspace)
+    known = _with_header(cut, marks, paths)
+    places = spans_in_films(known)
+    films = {mark.movie_id for mark in marks}
+    spans = []
+    without = []
+    for clip in known:
+        if clip.clip_id in places:
+            place = places[clip.clip_id]
+            spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place))
+        elif clip.movie_id in films:
+            without.append(clip.clip_id)
+    if without and not spans:
         raise FixInput(
-            "no clip lies in a film with segments",
+            "the clips have no times in their films",
             where=str(clips),
+            hint="--every 30, or clips with film_start_s and film_end_s",
         )
-    if not projection.merged:
+    projection = project(marks, spans, threshold, orders)
+    if not projection.answers:
         raise FixInput(
-            "the segments span no whole clip",
-            where=", ".join(map(str, names)),
-            hint="use a smaller number for --every",
+            f"no clip lies in a film with marks ({named_films(films, known.films)})",
+            where=where if clips is None else str(clips),
         )
-    warnings = [
-        *rates.warnings(),
-        *_warnings(projection, unknown_concepts(concepts - known, paths)),
-    ]
-    warnings += [
-        f"the levels of the segments are those of the {view_words(view)}"
-        for view in sorted(views)
-        if view != "raw"
-    ]
-    if every is not None:
-        warnings += where_films_end(marks, n_frames)
-        warnings += rests_of_films(spans, marks, n_frames)
-    films_of_clips = {span.movie_id for span in spans}
-    films = {segment.movie_id for segment in marks.segments} - films_of_clips
-    if films:
-        named = named_films(films, films_of_clips)
-        warnings.append(f"no clips of films with segments: {named}")
-    return ProjectedClips(projection, spans, tuple(warnings), marks.titles)
+    modality = known.header.concepts
+    unknown = [name for name, kind in modality.items() if kind == "unknown"]
+    warnings += _warnings(projection, unknown_concepts(unknown, paths), without)
+    others = films - {span.movie_id for span in spans}
+    if others:
+        named = named_films(others, known.films)
+        warnings.append(f"no clips of films with marks: {named}")
+    return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
 
 
-def named_films(films: Collection[str], others: Collection[str]) -> str:
-    """Return films as text, each with a film of others that has nearly its name."""
-    return few([f"{film}{near(film, others)}" for film in sorted(films)], 5)
+def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
+    """Return clips without labels, with the concepts that the marks have."""
+    marked = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
+    modality: dict[str, str] = dict.fromkeys(sorted(marked), "unknown")
+    stated = {**clips.header.concepts, **modalities_of(paths), **concepts_of_papers()}
+    for concept in modality:
+        modality[concept] = stated.get(concept, "unknown")
+    own = {*columns_of_marks(marks), LEVEL, CONCEPTS_COLUMN, COVERED}
+    bare = []
+    for clip in clips:
+        extra = {name: cell for name, cell in clip.extra.items() if name not in own}
+        bare.append(replace(clip, level="", concepts=(), extra=extra))
+    header = Header(
+        clips.header.dataset,
+        modality,
+        sources=tuple(map(source_of, paths)),
+        video_root=clips.header.video_root,
+    )
+    columns = tuple(name for name in clips.columns if name not in own)
+    return Manifest(clips.name, header, tuple(bare), columns)
+
+
+def columns_of_marks(marks: Marks) -> set[str]:
+    """Return the columns in which somebody marked something."""
+    return {mark.column for mark in marks}
+
+
+def _refuse_reserved(marks: Marks, where: str) -> None:
+    """Raise an error for columns of marks that mean something else in a manifest."""
+    taken = columns_of_marks(marks) & ({*TARGETS} - {LEVEL, CONCEPTS_COLUMN, COMMENT})
+    if taken:
+        raise FixInput(
+            f"a column of marks cannot be called {few(sorted(taken))}: in a manifest, that is"
+            " another column",
+            where=where,
+            hint="rename it where the marks are imported: --tier OLD=NEW",
+        )
+
+
+def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:
+    """Return the clips of a table or of a manifest."""
+    path = Path(clips)
+    if path.suffix in TABLE_ENDINGS:
+        return csv_table.read(path, name=path.stem).manifest
+    manifest = read_manifest(clips, workspace=workspace)
+    if manifest.header.view != "raw":
+        raise FixInput(
+            f"the clips are those of the {view_words(manifest.header.view)}",
+            where=manifest.name,
+            hint="the manifest that this view was made of",
+        )
+    return manifest
+
+
+def equal_clips(
+    marks: Marks, seconds: Fraction, films: LinkedFilms, warnings: list[str]
+) -> Manifest:
+    """Return clips of equal length, cut at pictures where these are known, to each film's end.
+
+    Pictures are known by the file of the film, or by the rate that a table states. A film without a
+    file ends with its last mark. A rest that is shorter than a clip is left out.
+    """
+    clips: list[Clip] = []
+    files: dict[str, Path] = {}
+    ends = []
+    for film, of_film in marks_by_film(marks).items():
+        path = films.file_of(film)
+        boundaries = films.boundaries(film)
+        end_s = max(mark.end_s for mark in of_film)
+        if path is not None and boundaries is not None:
+            files[film] = path
+            end_s = float(boundaries[-1])
+        else:
+            ends.append(f"{film} at {end_s:.3f} s")
+        cut = _Cut(boundaries, marks.rates.get(film))
+        for number in count_from():
+            after_s = (number + 1) * seconds
+            start_s = cut.at(number * seconds)
+            stop_s = cut.at(after_s)
+            # Behind the last picture, all boundaries are its end.
+            if max(float(after_s) - cut.half_s, stop_s) > end_s + MARK_ROUNDING_S:
+                break
+            if start_s < stop_s:
+                own_id = id_of_span(film, start_s, stop_s)
+                clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
+    if ends:
+        warnings.append(
+            f"films end with their last mark, no file is linked: {few(ends, 3)}"
+        )
+    if not clips:
+        raise FixInput(
+            "the marks span no whole clip", hint="a smaller number for --every"
+        )
+    root = ""
+    if files:
+        root = os.path.commonpath([str(path.parent) for path in files.values()])
+        with_files = []
+        for clip in clips:
+            path = files.get(clip.movie_id)
+            video = path.relative_to(root).as_posix() if path else ""
+            with_files.append(replace(clip, video=video))
+        clips = with_files
+    header = Header("clips of equal length", video_root=root)
+    return Manifest("clips", header, tuple(clips))
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Where a film may be cut: at its pictures, where these are known."""
+
+    boundaries: Floats | None
+    rate: Fraction | None
+
+    def at(self, time_s: Fraction) -> float:
+        """Return the place that is nearest to a time."""
+        if self.boundaries is not None:
+            return float(self.boundaries[nearest(self.boundaries, float(time_s))])
+        if self.rate is None:
+            return float(time_s)
+        return float(round(time_s * self.rate) / self.rate)
+
+    @property
+    def half_s(self) -> float:
+        """How far a place may be from a time."""
+        if self.boundaries is not None:
+            steps_s = [after - before for before, after in pairwise(self.boundaries)]
+            return max(steps_s) / 2
+        return float(1 / self.rate) / 2 if self.rate else 0.0
 
 
 def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
     """Return the length of clips in seconds; 0 where they are those of a table."""
     if (clips is None) == (every is None):
-        raise FixUsage(
-            "expected one of --clips and --every",
-            hint="--every 30, with about the seconds that a mark lasts; or --clips FILE, a table or"
-            " manifest of clips with times (on the marks of one annotator, the rest of a film is"
-            " not compared)",
-        )
+        raise FixUsage("expected one of --clips and --every", hint="--every 30")
     if clips is not None:
         return Fraction(0)
     if not _LENGTH.fullmatch(str(every)):
@@ -281,72 +453,38 @@ def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
     return Fraction(str(every))
 
 
-def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """Return the names of one or more tables."""
-    if isinstance(segments, str | os.PathLike):
-        return [segments]
-    return list(segments)
+def named_films(films: Collection[str], others: Collection[str]) -> str:
+    """Return films as text, each with a film of others that has nearly its name."""
+    return few([f"{film}{near(film, others)}" for film in sorted(films)], 5)
 
 
-def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
-    """Return what is odd about a projection: unknown concepts, and clips without segments."""
+def _warnings(
+    projection: Projection, unknown: Sequence[str], without: Sequence[str]
+) -> list[str]:
+    """Return what is odd about a projection."""
     warnings = []
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     if projection.assumed:
         named = few(
-            [f"{annotator} in {film}" for film, annotator in projection.assumed], 3
+            [
+                f"{name} in {film} ({column})"
+                for film, name, column in sorted(projection.assumed)
+            ],
+            3,
         )
         warnings.append(
-            "nothing says what was watched, so the whole film counts as watched, and clips"
-            f" without a mark as EN: {named}"
+            "nothing says what was watched, so the whole film counts as watched, and clips without"
+            f" a mark as having nothing: {named}"
         )
     if projection.unseen:
         n_clips = count(len(projection.unseen), "clip")
         warnings.append(
-            f"{n_clips} in films without segments, skipped: {few(projection.unseen, 5)}"
+            f"{n_clips} in films without marks, left out: {few(projection.unseen, 5)}"
+        )
+    if without:
+        n_clips = count(len(without), "clip")
+        warnings.append(
+            f"{n_clips} without a place in the film, left out: {few(without, 5)}"
         )
     return warnings
-
-
-def is_table(name: PathLike) -> bool:
-    """Return whether a name is that of a table, and not of a manifest or its TOML file."""
-    path = Path(name)
-    return path.suffix in TABLE_ENDINGS or (path.is_file() and path.suffix != ".toml")
-
-
-def table_path(name: PathLike, workspace: PathLike | None) -> Path:
-    """Return the path of a table, or that of the rows of a manifest of that name."""
-    if is_table(name):
-        return Path(name)
-    manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
-    return manifest.with_suffix(".csv")
-
-
-def header_of_table(name: PathLike, path: Path) -> Header:
-    """Return the header of the manifest whose rows are a table, or an empty one."""
-    if path == Path(name):  # a table, which may have any file beside it
-        return Header(path.stem)
-    return read_manifest(path.with_suffix(".toml")).header
-
-
-def _levels_text(projection: Projection) -> str:
-    """Return a table of clips: the level from each annotator, and the merged level."""
-    annotators = list(projection.by_annotator)
-    levels_of: dict[str, dict[str, str]] = {}
-    for annotator, clip_levels in projection.by_annotator.items():
-        levels_of[annotator] = {row.clip_id: _level_text(row) for row in clip_levels}
-    rows = []
-    for row in projection.merged:
-        share = None
-        if row.ratio is not None:
-            overlap_frames, clip_frames = row.ratio
-            share = f"{100 * overlap_frames / clip_frames:.1f} %"
-        levels = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
-        concepts = ", ".join(row.concepts)
-        rows.append((row.clip_id, *levels, _level_text(row), share, concepts))
-    return table(("clip", *annotators, "level", "share", "concepts"), rows)
-
-
-def _level_text(row: ClipLevel) -> str:
-    return row.level if row.labelled else "none"

@@ -1,400 +1,292 @@
-"""What an annotator marks and watches in the page: two tables on disk, and a history of marks.
+"""The table of marks: a span of a film, a column, a value, and who says it; a row a value.
 
-The table is the truth: each change replaces it in one step, in the form that `obygaze manifest
-project` reads, and people may edit it. The history beside it only grows: each change in the page
-is a line of JSON with the state before and after, written before the table is.
+Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. What one person
+says of one span belongs together, as a level and its concepts. Four columns mean something:
 
-What was watched is a table of its own, with the level `watched`, so that time nobody saw is no easy
-negative.
+- `level` and `concepts` have the words of the papers;
+- `watched` says what was seen: the value is the column that was looked for, or `watched` for all;
+- `comment` is free text.
+
+All other columns are a person's own. The value `none` is a word for nothing, and `?` says that the
+person could not tell.
+
+A table with a row for each segment (level, concepts joined with '|', times, or pictures and their
+`framerate`), as MObyGaze has them, is read as marks, too.
 """
 
-import json
-import re
-from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from obygaze.films.film_rates import check_rate
-from obygaze.films.mark_tables import (
-    MORE_COLUMNS,
-    SEGMENT_COLUMNS,
-    WATCHED,
-    Marks,
-    Segment,
-    plain,
-    rates_of_rows,
-    read_watched,
-    refuse_other_columns,
-    segment_of,
-)
-from obygaze.films.projection import Stretches
-from obygaze.films.vocabulary import Vocabulary
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.files import (
-    csv_bytes,
-    csv_line,
-    locked,
-    sha256_bytes,
-    write_atomic,
-)
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.file_names import composed
+from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import open_file, read_table
-from obygaze_features.manifest.frame_rate import (
-    frame_rate_text,
-    known_frame_rate,
-    seconds_of_frames,
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    number_of_cell,
+    read_table,
 )
-from obygaze_features.manifest.model import LEVELS, ascii_id
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
+from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
+from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
-ANNOTATOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
-ID = re.compile(r"[0-9a-f-]{8,40}")
-MAX_COMMENT = 2000
-NO_VOCABULARY = Vocabulary()
-COLUMNS = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-
-WATCHED_COLUMNS = (*SEGMENT_COLUMNS, "framerate")
-MAX_STRETCHES = 10_000
-Stretch = tuple[int, int]
-Mark = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TableState:
-    """The marks of an annotator in order, and their lines in the table, by id, with its bytes.
-
-    `tag` is another text after each change.
-    """
-
-    marks: dict[str, Mark]
-    lines: dict[str, str]
-    data: bytes
-    tag: str
+COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
+OF_SEGMENTS = ("movie_id", "annotator", "level")
+LEVEL = "level"
+CONCEPTS_COLUMN = "concepts"
+WATCHED = "watched"
+COMMENT = "comment"
+NOTHING = "none"
+UNKNOWN = "?"
+SPAN_EXPECTED = "expected seconds in the film, the start before the end"
+FOLDER = "segments"
 
 
-NO_MARKS = TableState({}, {}, b"", "")
+class Mark(NamedTuple):
+    """A span of a film, and what somebody says of it in one column."""
 
-
-class Outdated(ObygazeError):
-    """A mark was changed elsewhere since it was read."""
-
-    status = 409
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this mark was changed in another window since it was shown here"
-        )
-
-
-class MarkTable:
-    """The marks of one annotator: the file `segments/MANIFEST.NAME.csv`.
-
-    `films` and `concepts` are those of the manifest.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        annotator: str,
-        films: Sequence[str],
-        concepts: Sequence[str],
-    ) -> None:
-        self.path = path
-        self.annotator = annotator
-        self.films = films
-        self.concepts = concepts
-        # As it was last read or written. It is used only while the file has the same bytes, so a
-        # change by another program is always seen. Threads replace it as a whole.
-        self._last = NO_MARKS
-        if not ANNOTATOR_NAME.fullmatch(self.annotator):
-            rule = "letters without accents, digits, - and _"
-            hint = f"--annotate NAME: {rule}"
-            plain_name = ascii_id(self.annotator)
-            if ANNOTATOR_NAME.fullmatch(plain_name):
-                hint = f"--annotate {plain_name}"
-            raise FixUsage(
-                f"the name of an annotator is that of a file, of {rule}: got {self.annotator!r}",
-                hint=hint,
-            )
-        self.path.parent.mkdir(exist_ok=True)
-        self.read()
-
-    def create(self) -> None:
-        """Write the table without a mark if there is none: who marks nothing annotates, too."""
-        with locked(self.path.parent):
-            if not self.path.exists():
-                write_atomic(self.path, csv_line(COLUMNS).encode("utf-8"))
-
-    def read(self) -> TableState:
-        """Return what is in the table; a mark that was added by hand gets a hash as its id."""
-        if not self.path.exists():
-            return NO_MARKS
-        with open_file(self.path) as stream:
-            data = stream.read()
-        # Another thread may replace it at any time.
-        state = self._last
-        if state.data != data:
-            marks = self._parsed(data)
-            lines = {own_id: csv_line(_row(mark)) for own_id, mark in marks.items()}
-            state = _state_of(marks, lines, data)
-            self._last = state
-        return state
-
-    def _parsed(self, data: bytes) -> dict[str, Mark]:
-        """Return the marks in a table in order, or raise one error of all its violations."""
-        violations = Violations(self.path)
-        table = read_table(
-            self.path,
-            required=SEGMENT_COLUMNS,
-            data=data,
-            violations=violations,
-        )
-        refuse_other_columns(table, COLUMNS, violations)
-        rates = rates_of_rows(table.rows)
-        marks: dict[str, Mark] = {}
-        for row in table.rows:
-            if row["annotator"] != self.annotator:
-                problem = f"expected {self.annotator}, got {row['annotator']!r}"
-                row.add("annotator", problem)
-            segment = segment_of(row, rates)
-            if segment is None:
-                continue
-            mark = _mark_of(segment)
-            mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
-            mark["comment"] = segment.comment
-            # Whoever edits the table by hand may have emptied the times.
-            rate = known_frame_rate(mark["framerate"])
-            mark |= _times(segment.start_frame, segment.end_frame, rate)
-            if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
-                mark["mark"] = sha256_bytes(repr((row.line, row.cells)).encode())[:32]
-            marks[mark["mark"]] = _with_state(mark)
-        violations.raise_if_any("this table of marks cannot be read")
-        in_order = sorted(marks.values(), key=_place)
-        return {mark["mark"]: mark for mark in in_order}
-
-    def save(
-        self,
-        wanted: Mapping[str, Any],
-        rate: Fraction | None = None,
-        vocabulary: Vocabulary = NO_VOCABULARY,
-    ) -> Mark:
-        """Add, change or (`deleted`) delete one mark, and return its new state.
-
-        Args:
-            wanted: The values of the columns. `mark` is an id that the caller makes, and `state`
-                is that of the mark as it was shown, None for a new mark.
-            rate: The pictures per second of the film.
-            vocabulary: Concepts that the mark may have beside those of the manifest.
-
-        Raises:
-            Outdated: The mark was changed by now; then nothing is saved.
-            FixInput: A value is not valid.
-        """
-        mark = self._checked(wanted, rate)
-        is_deleted = wanted.get("deleted") is True
-        with locked(self.path.parent):
-            state = self.read()
-            check_rates(state.marks.values(), mark["movie_id"], rate)
-            before = state.marks.get(mark["mark"])
-            is_newest = wanted.get("state") == (before["state"] if before else None)
-            # A mark that is not there cannot be deleted.
-            if not is_newest or (before is None and is_deleted):
-                raise Outdated
-            self._check_concepts(mark, before, vocabulary)
-            mark = _with_state(mark)
-            after = None if is_deleted else mark
-            change = {"before": before, "after": after, "when": mark["when"]}
-            path = self.path.with_suffix(".history.jsonl")
-            with path.open("a", encoding="utf-8", newline="\n") as history:
-                # The line break comes first: the last line may have been cut off by a kill.
-                history.write(f"\n{json.dumps(change, ensure_ascii=False)}")
-            self._write(state, mark["mark"], after)
-        return {**mark, "deleted": is_deleted}
-
-    def _write(self, state: TableState, own_id: str, after: Mark | None) -> None:
-        """Write the table with one mark changed, or without it; the lines of others stay."""
-        in_order = [mark for mark in state.marks.values() if mark["mark"] != own_id]
-        lines = dict(state.lines)
-        lines.pop(own_id, None)
-        if after is not None:
-            insort(in_order, after, key=_place)
-            lines[own_id] = csv_line(_row(after))
-        texts = [lines[mark["mark"]] for mark in in_order]
-        data = (csv_line(COLUMNS) + "".join(texts)).encode("utf-8")
-        write_atomic(self.path, data)
-        marks = {mark["mark"]: mark for mark in in_order}
-        self._last = _state_of(marks, lines, data)
-
-    def _check_concepts(
-        self, mark: Mark, before: Mark | None, vocabulary: Vocabulary
-    ) -> None:
-        """Put the concepts of a mark in order, with those above them; an error for unknown ones.
-
-        What a mark had before it keeps, though the vocabulary does not have it any more.
-        """
-        marked = vocabulary.with_concepts_above(mark["concepts"])
-        known = dict.fromkeys([*self.concepts, *vocabulary.concepts])
-        had = before["concepts"] if before else []
-        if not all(name in known or name in had for name in marked):
-            raise FixInput("unknown concept")
-        mark["concepts"] = [
-            name for name in dict.fromkeys([*known, *had]) if name in marked
-        ]
-
-    def _checked(self, wanted: Mapping[str, Any], rate: Fraction | None) -> Mark:
-        """Return the mark that was asked for; an error where a value is not valid."""
-        names = ("mark", "movie_id", "level", "start_frame", "end_frame")
-        own_id, film, level, start, end = (wanted.get(name) for name in names)
-        concepts = wanted.get("concepts") or []
-        comment = str(wanted.get("comment") or "")
-        # The page may send any JSON: a list or an object is no name, and has no hash.
-        if not isinstance(own_id, str) or not ID.fullmatch(own_id):
-            raise FixInput("mark: expected an id")
-        if not isinstance(film, str) or film not in self.films:
-            raise FixInput(f"the manifest has no film {film!r}")
-        if not isinstance(level, str) or level not in LEVELS:
-            raise FixInput(f"level must be one of {', '.join(LEVELS)}")
-        if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-            raise FixInput("expected the first and the last frame, from 0")
-        if not isinstance(concepts, list):
-            raise FixInput("concepts: expected a list of names")
-        if not all(isinstance(name, str) and "|" not in name for name in concepts):
-            raise FixInput("unknown concept")
-        if len(comment) > MAX_COMMENT:
-            raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
-        framerate = frame_rate_text(rate) if rate else ""
-        return {
-            "movie_id": film,
-            "annotator": self.annotator,
-            "start_frame": start,
-            "end_frame": end,
-            "level": level,
-            "concepts": concepts,
-            "comment": plain(comment),
-            "framerate": framerate,
-            **_times(start, end, rate),
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "mark": own_id,
-        }
-
-
-def _times(first: int, last: int, rate: Fraction | None) -> dict[str, str]:
-    """Return start and end of pictures in the film in seconds, empty without a rate."""
-    if rate is None:
-        return {"start_s": "", "end_s": ""}
-    start_s, end_s = seconds_of_frames(first, last, rate)
-    return {"start_s": repr(start_s), "end_s": repr(end_s)}
-
-
-def check_rates(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:
-    """Raise an error if marks of a film were made of a copy with another frame rate."""
-    for mark in marks:
-        if mark["movie_id"] == film:
-            check_rate(film, known_frame_rate(mark["framerate"]), rate)
-
-
-def _mark_of(segment: Segment) -> Mark:
-    """Return the values of a segment as they are sent to the page."""
-    values = {name: getattr(segment, name) for name in SEGMENT_COLUMNS}
-    return {**values, "concepts": list(segment.concepts)}
-
-
-def _with_state(mark: Mark) -> Mark:
-    """Return a mark with a hash of all its values, by which a change of any of them is seen."""
-    values = {name: value for name, value in mark.items() if name != "state"}
-    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
-    return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
-
-
-def _state_of(marks: dict[str, Mark], lines: dict[str, str], data: bytes) -> TableState:
-    return TableState(marks, lines, data, sha256_bytes(data)[:16])
-
-
-def _place(mark: Mark) -> tuple[object, ...]:
-    """Return by what marks are in order in the table."""
-    frames = (mark["start_frame"], mark["end_frame"])
-    return (mark["movie_id"], mark["annotator"], *frames, mark["mark"])
-
-
-def _row(mark: Mark) -> list[Any]:
-    """Return the cells of a mark in the table."""
-    cells = {**mark, "concepts": "|".join(mark["concepts"])}
-    return [cells[name] for name in COLUMNS]
-
-
-# ---- what was watched ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WatchedTable:
-    """The stretches of films that one annotator has watched."""
-
-    path: Path
+    movie_id: str
+    start_s: float
+    end_s: float
+    column: str
+    value: str
     annotator: str
 
-    def stretches(self, movie_id: str) -> list[Stretch]:
-        """Return what was watched of a film, as first and last pictures, in order."""
-        return _stretches_by_film(self._read()).get(movie_id, [])
 
-    def add(
-        self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction
-    ) -> list[Stretch]:
-        """Add stretches of a film, and return all that was watched of it."""
-        with locked(self.path.parent):
-            known = self._read()
-            check_rate(movie_id, known.rates.get(movie_id), rate)
-            watched = _stretches_by_film(known)
-            before = watched.get(movie_id, [])
-            watched[movie_id] = Stretches([*before, *stretches]).pairs()
-            self._write(watched, {**known.rates, movie_id: rate})
-        return watched[movie_id]
+@dataclass(frozen=True)
+class Marks:
+    """The marks of tables in their order, and the pictures per second that tables state of films.
 
-    def _write(
-        self,
-        watched: Mapping[str, Sequence[Stretch]],
-        rates: Mapping[str, Fraction],
-    ) -> None:
-        rows = []
-        for film, stretches in sorted(watched.items()):
-            rate = rates.get(film)
-            text = "" if rate is None else frame_rate_text(rate)
-            for first, last in stretches:
-                rows.append((film, self.annotator, first, last, WATCHED, "", text))
-        write_atomic(self.path, csv_bytes(WATCHED_COLUMNS, rows))
+    Iterating yields the marks.
+    """
 
-    def _read(self) -> Marks:
-        if not self.path.exists():
-            return Marks(())
-        return read_watched(self.path, self.annotator, WATCHED_COLUMNS)
+    marks: tuple[Mark, ...]
+    rates: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Mark]:
+        return iter(self.marks)
 
 
-def _stretches_by_film(marks: Marks) -> dict[str, list[Stretch]]:
-    """Return the stretches of each film, in order."""
-    stretches: dict[str, list[Stretch]] = {}
-    for segment in marks.segments:
-        stretch = (segment.start_frame, segment.end_frame)
-        stretches.setdefault(segment.movie_id, []).append(stretch)
-    return {film: Stretches(pairs).pairs() for film, pairs in stretches.items()}
+def plain(text: str) -> str:
+    """Return text on one line; a name is one however it was typed."""
+    printable = "".join(c if c.isprintable() else " " for c in composed(text))
+    return " ".join(printable.split())
 
 
-def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
-    """Return the stretches that the page sent; an error where they are not frames of the film."""
-    stretches = sent.get("stretches")
-    if not isinstance(stretches, list) or len(stretches) > MAX_STRETCHES:
-        raise FixInput("stretches: expected a list of first and last pictures")
-    checked = []
-    for stretch in stretches:
-        is_pair = isinstance(stretch, list) and [
-            type(number) for number in stretch
-        ] == [int, int]
-        if not is_pair or not 0 <= stretch[0] <= stretch[1]:
-            raise FixInput(
-                f"expected the first and the last picture, from 0, got {stretch!r}"
-            )
-        first, last = stretch
-        if first < n_frames:
-            checked.append((first, min(last, n_frames - 1)))
-    return checked
+def word_of(column: str, text: str) -> str:
+    """Return the word of a column that a text stands for; "" if the column has no such word."""
+    word = plain(text)
+    if column == LEVEL:
+        return word if word == UNKNOWN else canonical_level(word) or ""
+    if column == CONCEPTS_COLUMN:
+        return canonical_concept(word) or word.replace("|", "/")
+    return word
+
+
+def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Return marks in order, whose words and people have one spelling where only capitals differ.
+
+    It is the most frequent one.
+    """
+    in_order = sorted(set(marks))
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for mark in in_order:
+        for column, word in ((mark.column, mark.value), ("", mark.annotator)):
+            counts.setdefault((column, word.casefold()), Counter())[word] += 1
+    chosen = {key: spellings.most_common(1)[0][0] for key, spellings in counts.items()}
+    fixed = set()
+    for mark in in_order:
+        value = mark.value
+        if mark.column != COMMENT:
+            value = chosen[mark.column, value.casefold()]
+        annotator = chosen["", mark.annotator.casefold()]
+        fixed.add(mark._replace(value=value, annotator=annotator))
+    return tuple(sorted(fixed))
+
+
+def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
+    """Return the file of a table of marks, or of a manifest of segments.
+
+    A name is that of a table in the workspace, else of a manifest.
+    """
+    path = Path(name)
+    if path.suffix in TABLE_ENDINGS or path.is_file():
+        return path
+    here = Workspace.of(workspace)
+    own = here.folder(FOLDER) / f"{path.name}.csv"
+    if own.is_file() and path.name == str(name):
+        return own
+    return here.existing_manifest(str(name)).with_suffix(".csv")
+
+
+def read_marks(tables: Sequence[Path]) -> Marks:
+    """Return the marks of tables; one error has all violations of a table.
+
+    Raises:
+        FixInput: A cell is wrong, or one person's marks of a film are in two tables: these may be
+            of two people.
+    """
+    marks: list[Mark] = []
+    rates: dict[str, Fraction] = {}
+    table_of: dict[tuple[str, str], Path] = {}
+    for path in dict.fromkeys(tables):
+        read = read_table_of_marks(path)
+        for mark in read.marks:
+            require_one_file(table_of, mark, path)
+        marks += read.marks
+        for film, rate in read.rates.items():
+            if rates.setdefault(film, rate) != rate:
+                raise FixInput(
+                    f"tables state two frame rates of the film {film}", where=str(path)
+                )
+    return Marks(in_one_spelling(marks), rates)
+
+
+def require_one_file(
+    file_of: dict[tuple[str, str], Path], mark: Mark, path: Path
+) -> None:
+    """Raise an error if another file has marks of this person in this film."""
+    earlier = file_of.setdefault((mark.movie_id, mark.annotator), path)
+    if earlier != path:
+        raise FixInput(
+            f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may be"
+            " of two people",
+            where=f"{earlier}, {path}",
+            hint="give each person a name, or put the marks of one person into one file",
+        )
+
+
+def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
+    """Return the marks of one table in one of the two forms; `data` are its bytes, if read."""
+    violations = Violations(path)
+    table = read_table(path, required=("movie_id",), violations=violations, data=data)
+    is_long = {"column", "value"} <= {*table.columns}
+    required = COLUMNS if is_long else OF_SEGMENTS
+    for name in required:
+        if name not in table.columns:
+            violations.add(1, name, "required column is missing")
+    violations.raise_if_any(
+        "the marks cannot be read",
+        f"a table of marks has the columns {', '.join(COLUMNS)}",
+    )
+    rates: dict[str, Fraction] = {}
+    marks: list[Mark] = []
+    for row in table.rows:
+        rate = _rate_of(row, rates)
+        said = [_said_of_row(row)] if is_long else _said_of_segment(row)
+        film = as_id(row["movie_id"])
+        annotator = plain(row["annotator"])
+        for name, text in (("movie_id", film), ("annotator", annotator)):
+            if not text or "|" in text:
+                row.add(name, f"expected one name, got {text!r}")
+        span_s = _span_of(row, rate, table)
+        if span_s is not None:
+            marks += [Mark(film, *span_s, *one, annotator) for one in said]
+    violations.raise_if_any("the marks cannot be read")
+    return Marks(in_one_spelling(marks), rates)
+
+
+def written(marks: Iterable[Mark]) -> bytes:
+    """Return the table of marks."""
+    return csv_bytes(COLUMNS, sorted(set(marks)))
+
+
+def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
+    """Return the marks of each film in their order."""
+    films: dict[str, list[Mark]] = {}
+    for mark in sorted(marks):
+        films.setdefault(mark.movie_id, []).append(mark)
+    return films
+
+
+def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
+    """Return the columns of marks: those of the papers first, then own ones, then comments."""
+    first = (LEVEL, CONCEPTS_COLUMN)
+    found = {mark.column for mark in marks} - {WATCHED}
+    own = sorted(found.difference(first, [COMMENT]))
+    last = [COMMENT] if COMMENT in found else []
+    return (*(name for name in first if name in found), *own, *last)
+
+
+def _said_of_row(row: TableRow) -> tuple[str, str]:
+    """Return the column and the value of a row of the long table."""
+    column = plain(row["column"])
+    value = word_of(column, row["value"])
+    if not column:
+        row.add("column", "expected a name")
+    if not value:
+        row.add("value", _not_a_word(column, row["value"]))
+    return column, value
+
+
+def _said_of_segment(row: TableRow) -> list[tuple[str, str]]:
+    """Return the columns and values of a row that has all of one segment."""
+    level = plain(row["level"])
+    comment = plain(row.cells.get(COMMENT, ""))
+    # A level `watched` says only that the time was seen.
+    if level == WATCHED:
+        return [(WATCHED, WATCHED)]
+    said = []
+    if level:
+        said.append((LEVEL, word_of(LEVEL, level)))
+        if not said[0][1]:
+            row.add("level", _not_a_word(LEVEL, row["level"]))
+    for word in row.cells.get(CONCEPTS_COLUMN, "").split("|"):
+        if plain(word):
+            said.append((CONCEPTS_COLUMN, word_of(CONCEPTS_COLUMN, word)))
+    if comment:
+        said.append((COMMENT, comment))
+    if not said:
+        row.add("level", f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
+    return said
+
+
+def _not_a_word(column: str, text: str) -> str:
+    if column == LEVEL:
+        return f"{text!r} is not one of {', '.join(LEVELS)}"
+    return f"expected a word, got {text!r}"
+
+
+def _rate_of(row: TableRow, rates: dict[str, Fraction]) -> Fraction | None:
+    """Return the pictures per second that a row states of its film, which has one rate."""
+    text = row.cells.get(RATE_COLUMN, "").strip()
+    if not text:
+        return None
+    rate = known_frame_rate(text)
+    if rate is None or rates.setdefault(as_id(row["movie_id"]), rate) != rate:
+        row.add(RATE_COLUMN, f"{text!r} is not the frame rate of the film")
+    return rate
+
+
+def _span_of(
+    row: TableRow, rate: Fraction | None, table: CsvTable
+) -> tuple[float, float] | None:
+    """Return start and end of a row in seconds; pictures need the rate of their film."""
+    has_times = row.cells.get("start_s") or row.cells.get("end_s")
+    if not has_times and {*FRAMES} <= {*table.columns}:
+        frames = row.frames()
+        if frames is None:
+            return None
+        if rate is None:
+            row.add("start_frame", f"pictures have times by a column {RATE_COLUMN}")
+            return None
+        return seconds_of_frames(*frames, rate)
+    cells = (row.cells.get("start_s"), row.cells.get("end_s"))
+    start_s, end_s = map(number_of_cell, cells)
+    if start_s is None or end_s is None or not 0 <= start_s < end_s:
+        row.add("start_s", SPAN_EXPECTED)
+        return None
+    return start_s, end_s
+
+
+def people_of(marks: Collection[Mark]) -> list[str]:
+    """Return who made the marks, sorted."""
+    return sorted({mark.annotator for mark in marks})

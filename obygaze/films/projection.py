@@ -1,145 +1,95 @@
-"""Convert segments to clip labels: by overlap as a share of the clip, the highest level first.
+"""Marks on clips: what each person says of each clip, column by column.
 
-The rules, all in whole frames so that the exact case is exact:
-
-- a segment qualifies where its overlap with the clip is at least `threshold` of the clip; each
-  segment is tested alone, fragments are never added up;
-- the highest level among an annotator's qualifying segments is the clip's level, with the
-  concepts of the qualifying segments of that level only;
-- where none qualifies the level is EN with no ratio, if the annotator has seen at least
-  `SEEN_SHARE` of the clip; else the clip has no label;
-- what was seen are the segments, those with the level `watched` among them. Of a film for which an
-  annotator has none of this level, the whole film counts as watched; `Projection.assumed` lists
-  these films;
-- a rule makes one label of those of the annotators of a film: by default the highest level, with
-  the concepts of those who gave it.
+- A value counts for a clip if it covers at least the threshold of it. In `level`, and in columns
+  with an order, each mark is tested alone, and the highest value is the clip's. In other columns
+  the marks of a value are taken together, and the value that covers most is the clip's.
+- `concepts` are those of the marks that gave the level; without levels, all that count.
+- `comment` has all comments that touch the clip.
+- Where nothing counts, the cell is the word for nothing, `none` (of levels EN), if four fifths of
+  the clip were seen, else empty. Seen is what is marked, and what is `watched`. Where a person has
+  no `watched` in a film, all of it counts as seen for the columns that this person marked in it.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
-from obygaze.films.mark_tables import TIME_COLUMNS, WATCHED, Segment
-from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import csv_bytes
-from obygaze_features.core.notebook import short_repr
-from obygaze_features.manifest.annotators import HIGHEST, labelled
-from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import LEVELS, Annotation, Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import OF_PROJECTION
-from obygaze_features.manifest.spans import RATE_COLUMN, Span
+from obygaze.films.marks import (
+    COMMENT,
+    CONCEPTS_COLUMN,
+    LEVEL,
+    NOTHING,
+    UNKNOWN,
+    WATCHED,
+    Mark,
+    columns_in,
+)
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.shell import shell_word
+from obygaze_features.manifest.model import LEVELS
 
-CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", *OF_PROJECTION)
 DEFAULT_THRESHOLD = Fraction(1, 5)
 # A clip is a negative if most of it was seen.
-SEEN_SHARE = Fraction(4, 5)
+SEEN_SHARE = 0.8
+# Times of other programs have whole milliseconds, at both ends.
+MARK_ROUNDING_S = 0.002
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
+Orders = Mapping[str, Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class ClipSpan:
-    """The frames of its film that a clip has; both frames are part of it.
-
-    `fps` may be unknown, and then `times_s`, when the clip begins and ends in its film.
-    """
+class ClipSpan(NamedTuple):
+    """A clip as a span of its film, in seconds."""
 
     clip_id: str
     movie_id: str
-    start_frame: int
-    end_frame: int
-    fps: Fraction | None = None
-    times_s: Span | None = None
+    start_s: float
+    end_s: float
 
     @property
-    def n_frames(self) -> int:
-        """The length of the clip in frames."""
-        return self.end_frame - self.start_frame + 1
+    def length_s(self) -> float:
+        """How long the clip is."""
+        return self.end_s - self.start_s
 
 
-def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
-    """Return the first span of those that have the same pictures of a film."""
-    of_pictures: dict[tuple[str, int, int], ClipSpan] = {}
-    for span in spans:
-        pictures = (span.movie_id, span.start_frame, span.end_frame)
-        of_pictures.setdefault(pictures, span)
-    return list(of_pictures.values())
+class Answer(NamedTuple):
+    """What one person says of a clip: a cell for each column.
 
-
-@dataclass(frozen=True, slots=True)
-class ClipLevel:
-    """The level of a clip, from one annotator or by the rule from all of them.
-
-    `ratio` is overlap and clip length, in frames, of the largest segment that decided the level.
-    `labelled` is False where no segment reaches the threshold and too little of the clip was seen.
+    `covered` is the share of the clip that the longest mark of its level covers; None without one.
     """
 
     clip_id: str
-    level: str
-    concepts: tuple[str, ...] = ()
-    ratio: tuple[int, int] | None = None
-    labelled: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the level as a JSON object; it is null where the clip has no label."""
-        record = asdict(self)
-        return record if record.pop("labelled") else {**record, "level": None}
-
-
-@dataclass(frozen=True, repr=False)
-class Projection:
-    """Levels of clips by annotator and merged, in the order of the clips.
-
-    An annotator has levels for the clips of the films in which he or she marked or watched
-    something. Clips of other films have no level; they are listed in `unseen`. `assumed` lists
-    films with annotators: clips of these are EN only because the whole film counts as watched.
-    `labels` has the clips with the labels that the rule makes, and what each annotator said.
-    """
-
-    threshold: Fraction
-    by_annotator: Mapping[str, tuple[ClipLevel, ...]]
-    merged: tuple[ClipLevel, ...]
-    labels: Manifest
-    unseen: tuple[str, ...] = ()
-    assumed: tuple[tuple[str, str], ...] = ()
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{n} {level}" for level, n in self.counts().items())
-        size = count(len(self.merged), "clip")
-        annotators = count(len(self.by_annotator), "annotator")
-        threshold = f"threshold {threshold_text(self.threshold)}"
-        return short_repr("Projection", size, counts, annotators, threshold)
+    annotator: str
+    cells: Mapping[str, str]
+    covered: float | None = None
 
     @property
-    def unlabelled(self) -> tuple[str, ...]:
-        """The clips without a label: nothing reaches the threshold, and too little was seen."""
-        return tuple(row.clip_id for row in self.merged if not row.labelled)
+    def level(self) -> str:
+        """The level, "" where there is none."""
+        return self.cells.get(LEVEL, "")
 
-    def counts(self) -> dict[str, int]:
-        """Return how many merged clips each level has; clips without a label are not counted."""
-        levels = [row.level for row in self.merged if row.labelled]
-        return {level: levels.count(level) for level in LEVELS}
+    @property
+    def concepts(self) -> tuple[str, ...]:
+        """The concepts, sorted."""
+        return tuple(filter(None, self.cells.get(CONCEPTS_COLUMN, "").split("|")))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the projection as one JSON document."""
-        rows = self.by_annotator.items()
-        return {
-            "threshold": threshold_text(self.threshold),
-            "projections": {
-                name: [row.to_json() for row in levels] for name, levels in rows
-            },
-            "merged": [row.to_json() for row in self.merged],
-            "unlabelled": len(self.unlabelled),
-            "unlabelled_clips": list(self.unlabelled),
-            "assumed_watched": [list(pair) for pair in self.assumed],
-        }
+
+@dataclass
+class Projection:
+    """The answers of all people, clip after clip.
+
+    `unseen` are the clips of films without marks. `assumed` has the films with annotators and
+    columns of which clips have the word for nothing, though nothing says what was watched.
+    """
+
+    columns: tuple[str, ...]
+    answers: list[Answer] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    assumed: set[tuple[str, str, str]] = field(default_factory=set)
 
 
 def as_threshold(value: str | float | Fraction) -> Fraction:
@@ -159,222 +109,218 @@ def threshold_text(threshold: Fraction) -> str:
     return text if Fraction(text) == threshold else str(threshold)
 
 
-def frames_needed(n_frames: int, threshold: Fraction) -> int:
-    """Return the least overlap that reaches the threshold, at least one frame."""
-    return max(1, -(-threshold.numerator * n_frames // threshold.denominator))
+def with_nothing(orders: Orders) -> dict[str, tuple[str, ...]]:
+    """Return the orders of columns from the word for nothing; levels have the order of the paper.
+
+    >>> with_nothing({"Gewalt": ["schwach", "stark"]})["Gewalt"]
+    ('none', 'schwach', 'stark')
+    """
+    own = {}
+    for column, words in orders.items():
+        own[column] = tuple(dict.fromkeys((NOTHING, *words)))
+    return {**own, LEVEL: LEVELS}
 
 
 def project(
-    segments: Iterable[Segment],
+    marks: Iterable[Mark],
     spans: Iterable[ClipSpan],
     threshold: Fraction = DEFAULT_THRESHOLD,
-    rule: str = HIGHEST,
+    orders: Orders | None = None,
 ) -> Projection:
-    """Return the level of every clip, by annotator and merged.
+    """Return what each person says of each clip.
 
     Args:
-        segments: What the annotators marked and watched, in any order.
+        marks: What people marked and watched, in any order.
         spans: The clips.
-        threshold: The least share of a clip that a segment must cover to count.
-        rule: The rule that makes one label of those of the annotators.
+        threshold: The least share of a clip that a value must cover to count.
+        orders: The words of columns with an order, from the lowest.
     """
-    marked: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
-    by_annotator: dict[str, list[ClipLevel]] = {}
-    for segment in sorted(
-        segments, key=lambda segment: (segment.annotator, segment.start_frame)
-    ):
-        marked[segment.movie_id][segment.annotator].append(segment)
-        by_annotator[segment.annotator] = []
-    tracks: dict[str, dict[str, AnnotatorTrack]] = {}
-    for movie_id, segments_of in marked.items():
-        tracks[movie_id] = {
-            name: AnnotatorTrack(segments_of_annotator)
-            for name, segments_of_annotator in segments_of.items()
-        }
-    levels_of_clip: dict[str, list[ClipLevel]] = {}
-    clips: list[Clip] = []
-    annotations: list[Annotation] = []
-    unseen: list[str] = []
-    assumed: set[tuple[str, str]] = set()
+    marks = sorted(marks)
+    complete = with_nothing(orders or {})
+    _require_words(marks, complete)
+    projection = Projection(columns_in(marks))
+    people = _people_of_films(marks, projection.columns, complete)
     for span in spans:
-        levels = []
-        for annotator, track in tracks.get(span.movie_id, {}).items():
-            level = track.level_of(span, threshold)
-            levels.append(level)
-            by_annotator[annotator].append(level)
-            if level.labelled:
-                annotations.append(
-                    Annotation(
-                        span.clip_id, annotator, level.level, level.concepts, own={}
-                    )
-                )
-            if level.ratio is None and level.labelled and track.watched is None:
-                assumed.add((span.movie_id, annotator))
-        if levels:
-            levels_of_clip[span.clip_id] = levels
-            clips.append(Clip(span.clip_id, span.movie_id))
-        else:
-            unseen.append(span.clip_id)
-    labels = labelled(_with_annotations(clips, annotations), rule)
-    levels_by_annotator = {
-        annotator: tuple(levels) for annotator, levels in by_annotator.items()
-    }
-    return Projection(
-        threshold,
-        levels_by_annotator,
-        tuple(_level_of_label(clip, levels_of_clip[clip.clip_id]) for clip in labels),
-        labels,
-        tuple(unseen),
-        tuple(sorted(assumed)),
-    )
+        of_film = people.get(span.movie_id, [])
+        if not of_film:
+            projection.unseen.append(span.clip_id)
+        for person in of_film:
+            projection.answers.append(person.answer(span, float(threshold)))
+    for film, of_film in people.items():
+        for person in of_film:
+            for column in person.assumed:
+                projection.assumed.add((film, person.name, column))
+    return projection
 
 
-def _with_annotations(
-    clips: Sequence[Clip], annotations: Sequence[Annotation]
-) -> Manifest:
-    """Return a manifest of clips without labels, and of what each annotator said of them."""
-    names: set[str] = set()
-    for one in annotations:
-        names.update(one.concepts)
-    header = Header("marks", dict.fromkeys(sorted(names), "unknown"))
-    return Manifest("marks", header, tuple(clips), annotations=tuple(annotations))
-
-
-def _level_of_label(clip: Clip, rows: Iterable[ClipLevel]) -> ClipLevel:
-    """Return the label of a clip, with the largest ratio of the annotators who gave its level."""
-    ratios = [row.ratio for row in rows if row.labelled and row.level == clip.level]
-    return ClipLevel(
-        clip_id=clip.clip_id,
-        level=clip.level or LEVELS[0],
-        concepts=clip.concepts,
-        ratio=max((ratio for ratio in ratios if ratio), default=None),
-        labelled=bool(clip.level),
-    )
-
-
-def highest_level(rows: Sequence[ClipLevel]) -> ClipLevel:
-    """Return one level from those of the segments of a clip: the highest, with its concepts."""
-    level = max((row.level for row in rows), key=LEVELS.index)
-    winners = [row for row in rows if row.level == level]
-    concepts: set[str] = set()
-    for row in winners:
-        concepts.update(row.concepts)
-    ratio = max(row.ratio for row in winners if row.ratio)
-    return ClipLevel(rows[0].clip_id, level, tuple(sorted(concepts)), ratio)
-
-
-class AnnotatorTrack:
-    """The segments of one annotator in one film, in the order of their starts.
-
-    `watched` are the stretches that the annotator has seen, marked ones included; None if nothing
-    is known of it.
-    """
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = [segment for segment in segments if segment.level != WATCHED]
-        self.starts = [segment.start_frame for segment in self.segments]
-        # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
-        self.reach = list(
-            accumulate((segment.end_frame for segment in self.segments), max)
-        )
-        self.watched: Stretches | None = None
-        if len(self.segments) < len(segments):
-            self.watched = Stretches(
-                (segment.start_frame, segment.end_frame) for segment in segments
+def _require_words(marks: Iterable[Mark], orders: Orders) -> None:
+    """Raise an error for words that the order of their column does not have."""
+    for column, words in orders.items():
+        found = {mark.value for mark in marks if mark.column == column}
+        others = sorted(found.difference(words, [UNKNOWN]))
+        if others:
+            raise FixInput(
+                f"the order of {column} does not have {few([*map(repr, others)], 3)}",
+                hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
             )
 
-    def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
-        """Return the level of a clip from this annotator."""
-        needed = frames_needed(span.n_frames, threshold)
-        first = bisect_left(self.reach, span.start_frame)
-        last = bisect_right(self.starts, span.end_frame)
-        qualifying = []
-        for segment in self.segments[first:last]:
-            overlap = overlap_frames(segment, span)
-            if overlap >= needed:
-                ratio = overlap, span.n_frames
-                level = ClipLevel(span.clip_id, segment.level, segment.concepts, ratio)
-                qualifying.append(level)
-        if qualifying:
-            return highest_level(qualifying)
-        n_seen = span.n_frames
-        if self.watched is not None:
-            n_seen = self.watched.n_frames_in(span)
-        is_seen = n_seen >= frames_needed(span.n_frames, SEEN_SHARE)
-        return ClipLevel(span.clip_id, LEVELS[0], labelled=is_seen)
+
+def _people_of_films(
+    marks: Iterable[Mark], columns: Sequence[str], orders: Orders
+) -> dict[str, list["_Person"]]:
+    """Return who marked or watched something in each film."""
+    marks_of: dict[str, dict[str, list[Mark]]] = {}
+    own_columns: dict[str, set[str]] = {}
+    for mark in marks:
+        of_film = marks_of.setdefault(mark.movie_id, {})
+        of_film.setdefault(mark.annotator, []).append(mark)
+        of_person = own_columns.setdefault(mark.annotator, set())
+        if mark.column != WATCHED:
+            of_person.add(mark.column)
+        elif mark.value in columns:
+            of_person.add(mark.value)
+    people: dict[str, list[_Person]] = {}
+    for film, of_film in marks_of.items():
+        for name, own in sorted(of_film.items()):
+            # Who watched, and marked nothing in any film, looked for what others marked.
+            looked_for = own_columns[name] or {*columns}
+            used = [column for column in columns if column in looked_for]
+            people.setdefault(film, []).append(_Person(name, own, used, orders))
+    return people
 
 
-class Stretches:
-    """Frames of a film as stretches that neither overlap nor touch, from the first to the last."""
+class _Person:
+    """What one person marked and watched in a film."""
 
-    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        for start, end in sorted(stretches):
-            if self.ends and start <= self.ends[-1] + 1:
-                self.ends[-1] = max(self.ends[-1], end)
+    def __init__(
+        self, name: str, marks: Sequence[Mark], columns: Sequence[str], orders: Orders
+    ) -> None:
+        self.name = name
+        self.orders = orders
+        self.tracks: dict[str, Track] = {}
+        self.seen: dict[str, Track] = {}
+        watched = [mark for mark in marks if mark.column == WATCHED]
+        own = [mark for mark in marks if mark.column != WATCHED]
+        for column in columns:
+            self.tracks[column] = Track(mark for mark in own if mark.column == column)
+            looked = [mark for mark in watched if mark.value in (WATCHED, column)]
+            if looked:
+                self.seen[column] = Track([*looked, *own])
+        marked = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
+        self.counts_as_seen = set() if watched else marked
+        # The columns in which a clip got the word for nothing because all counts as seen.
+        self.assumed: set[str] = set()
+
+    def answer(self, span: ClipSpan, threshold: float) -> Answer:
+        """Return what this person says of a clip."""
+        needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
+        cells: dict[str, str] = {}
+        of_level: list[tuple[Mark, float]] = []
+        for column, track in self.tracks.items():
+            if column == CONCEPTS_COLUMN:
+                continue
+            touching = track.touching(span)
+            if column == COMMENT:
+                texts = dict.fromkeys(mark.value for mark, _ in touching)
+                cells[column] = " / ".join(texts)
+                continue
+            counting = [one for one in touching if one[1] >= needed_s]
+            if column in self.orders:
+                value = self._highest(column, [mark.value for mark, _ in counting])
             else:
-                self.starts.append(start)
-                self.ends.append(end)
+                value = _longest(touching, span, needed_s)
+            if column == LEVEL:
+                of_level = [one for one in counting if one[0].value == value]
+            value = value or self._nothing(column, span)
+            cells[column] = "" if value == UNKNOWN else value
+        if CONCEPTS_COLUMN in self.tracks:
+            cells[CONCEPTS_COLUMN] = self._concepts(
+                span, needed_s, [one for one, _ in of_level]
+            )
+        covered = max((overlap_s for _, overlap_s in of_level), default=None)
+        share = None if covered is None else covered / span.length_s
+        return Answer(span.clip_id, self.name, cells, share)
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return the first and the last frame of each stretch, in order."""
-        return list(zip(self.starts, self.ends, strict=True))
+    def _highest(self, column: str, values: Iterable[str]) -> str:
+        """Return the highest of some values; what is not known is below all that is."""
+        order = (UNKNOWN, *self.orders[column])
+        return max(values, key=order.index, default="")
 
-    def n_frames_in(self, span: ClipSpan) -> int:
-        """Return how many frames of a clip are in these stretches."""
-        first = bisect_left(self.ends, span.start_frame)
-        last = bisect_right(self.starts, span.end_frame)
-        n_frames = 0
-        for start, end in zip(
-            self.starts[first:last], self.ends[first:last], strict=True
-        ):
-            n_frames += min(end, span.end_frame) - max(start, span.start_frame) + 1
-        return n_frames
+    def _concepts(
+        self, span: ClipSpan, needed_s: float, of_level: Sequence[Mark]
+    ) -> str:
+        """Return the concepts of the marks that gave the level; without levels, all that count."""
+        spans_of_level = {(mark.start_s, mark.end_s) for mark in of_level}
+        names = set()
+        for mark, overlap_s in self.tracks[CONCEPTS_COLUMN].touching(span):
+            has_level = (mark.start_s, mark.end_s) in spans_of_level
+            if overlap_s >= needed_s and (has_level or LEVEL not in self.tracks):
+                names.add(mark.value)
+        return "|".join(sorted(names - {NOTHING, UNKNOWN}))
 
-
-def overlap_frames(segment: Segment, span: ClipSpan) -> int:
-    """Return how many frames a segment and a clip share; not above 0 where they share none."""
-    first = max(segment.start_frame, span.start_frame)
-    return min(segment.end_frame, span.end_frame) - first + 1
-
-
-def projection_to_csv(
-    projection: Projection,
-    spans: Iterable[ClipSpan],
-    *,
-    titles: Mapping[str, str] = MappingProxyType({}),
-) -> bytes:
-    """Return the labels of clips as CSV.
-
-    Clips have the times of their table, so that the rows are joined to it; else times by the frame
-    rate of the film, where that is known. The rate is kept, so that nobody is asked for it again,
-    and so are the titles of films, by their ids.
-    """
-    span_of = {span.clip_id: span for span in spans}
-    columns = [*CSV_COLUMNS]
-    if any(span_of[row.clip_id].times_s for row in projection.merged):
-        columns += [*TIME_COLUMNS, RATE_COLUMN]
-    if titles:
-        columns.append(TITLE)
-    columns += projection.labels.columns
-    rows = []
-    for row in projection.merged:
-        span = span_of[row.clip_id]
-        cells = _csv_cells(row, span)
-        cells |= {TITLE: titles.get(span.movie_id, "")}
-        cells |= projection.labels[row.clip_id].extra
-        rows.append([cells[column] for column in columns])
-    return csv_bytes(columns, rows)
+    def _nothing(self, column: str, span: ClipSpan) -> str:
+        """Return the word for nothing if enough of the clip was seen, else ""."""
+        nothing = self.orders.get(column, (NOTHING,))[0]
+        if column in self.seen:
+            needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
+            is_seen = self.seen[column].covered_s(span) >= needed_s
+        else:
+            is_seen = column in self.counts_as_seen
+            if is_seen:
+                self.assumed.add(column)
+        return nothing if is_seen else ""
 
 
-def _csv_cells(row: ClipLevel, span: ClipSpan) -> dict[str, object]:
-    """Return the cells of a clip by their columns."""
-    level = row.level if row.labelled else ""
-    concepts = "|".join(row.concepts)
-    rate = frame_rate_text(span.fps) if span.fps else ""
-    ratio = row.ratio or ("", "")
-    times_s = span.times_s or ("", "")
-    columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
-    values = (row.clip_id, span.movie_id, level, concepts, *ratio, *times_s, rate)
-    return dict(zip(columns, values, strict=True))
+class Track:
+    """Marks of a film, to be found by their times. They may overlap each other."""
+
+    def __init__(self, marks: Iterable[Mark]) -> None:
+        self.marks = sorted(marks, key=lambda mark: mark.start_s)
+        self.starts = [mark.start_s for mark in self.marks]
+        # Ends are not sorted; how far any of the marks reaches is.
+        self.reach = list(accumulate((mark.end_s for mark in self.marks), max))
+
+    def touching(self, span: ClipSpan) -> list[tuple[Mark, float]]:
+        """Return the marks that a clip has time in common with, and how much."""
+        first = bisect_right(self.reach, span.start_s)
+        last = bisect_left(self.starts, span.end_s)
+        touching = []
+        for mark in self.marks[first:last]:
+            overlap_s = min(mark.end_s, span.end_s) - max(mark.start_s, span.start_s)
+            if overlap_s > 0:
+                touching.append((mark, overlap_s))
+        return touching
+
+    def covered_s(self, span: ClipSpan) -> float:
+        """Return how much of a clip the marks cover together."""
+        return covered_s((mark for mark, _ in self.touching(span)), span)
+
+
+def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
+    """Return how much of a clip some marks, in the order of their starts, cover together."""
+    total_s = 0.0
+    reached_s = span.start_s
+    for mark in marks:
+        end_s = min(mark.end_s, span.end_s)
+        total_s += max(0.0, end_s - max(reached_s, mark.start_s))
+        reached_s = max(reached_s, end_s)
+    return total_s
+
+
+def _longest(
+    touching: Iterable[tuple[Mark, float]], span: ClipSpan, needed_s: float
+) -> str:
+    """Return the value that covers most of a clip, of equal ones the one that begins first."""
+    marks_of: dict[str, list[Mark]] = {}
+    for mark, _ in touching:
+        # The word for nothing never competes.
+        if mark.value != NOTHING:
+            marks_of.setdefault(mark.value, []).append(mark)
+    longest = ""
+    most_s = needed_s
+    for value, marks in marks_of.items():
+        value_s = covered_s(marks, span)
+        if value_s >= most_s + (MARK_ROUNDING_S if longest else 0):
+            longest = value
+            most_s = value_s
+    return longest

@@ -38,14 +38,12 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
-    is_only_watched,
     own_columns,
     require_films,
     with_columns_of,
 )
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
 
@@ -195,7 +193,6 @@ def _clips_to_draw_from(
     """Return the clips of each film, and how many were withdrawn and are not among them."""
     clips = list(source)
     if not isinstance(source.clips, Windows):
-        clips = [clip for clip in clips if not is_only_watched(clip)]
         require_films([clip.movie_id for clip in clips], source.name)
     kept = not_withdrawn(clips, workspace)
     return by_film(kept), len(clips) - len(kept)
@@ -203,6 +200,9 @@ def _clips_to_draw_from(
 
 def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
     """Return the clips that no store of a workspace lists as withdrawn."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
+
     stores = stores_with_withdrawals(workspace)
     withdrawals = Withdrawals.of(list(stores.values()))
     if not withdrawals:

@@ -7,7 +7,7 @@ such as that of a folder, has those of the papers above.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -46,16 +46,6 @@ class Vocabulary:
     """Concepts by name, in their order."""
 
     concepts: Mapping[str, Concept] = field(default_factory=dict)
-
-    def with_concepts_above(self, names: Sequence[str]) -> list[str]:
-        """Return concepts and those above them."""
-        marked = []
-        for name in names:
-            marked.append(name)
-            concept = self.concepts.get(name)
-            if concept is not None and concept.above:
-                marked.append(concept.above)
-        return list(dict.fromkeys(marked))
 
 
 def vocabulary_path(folder: Path, manifest: str) -> Path:

@@ -166,6 +166,8 @@ class Family:
         rate: How many samples of sound a second its models take; 0 for any.
         most_s: How many seconds of sound they take at once; 0 for any.
         sound_keys: The keys of the table `[sound]` of a card that change their numbers.
+        stacks: Whether inputs of sound of a shape may go through a module at once, since that
+            changes no bit; None for models that hear one by one.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Family:
     rate: int = 0
     most_s: float = 0.0
     sound_keys: tuple[str, ...] = ()
+    stacks: Callable[[Any, tuple[int, ...]], bool] | None = None
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -301,7 +304,8 @@ class Card:
         if self.sound is None:
             return geometry.input_size
         pieces = f", {self.sound.seconds:g} s at once" if self.sound.seconds else ""
-        return f"sound of {self.sound.rate} Hz{pieces}"
+        alone = ", one by one" if self.family.stacks is None else ""
+        return f"sound of {self.sound.rate} Hz{pieces}{alone}"
 
     @property
     def arrays(self) -> dict[str, FeatureArray]:

@@ -30,7 +30,7 @@ from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
 # Before a name: the pictures that the model of that card sees.
-FRAMES = "frames:"
+FRAMES_OF = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
@@ -203,10 +203,10 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
             pictures that the model of another card sees.
         workspace: The workspace whose own cards are found too.
     """
-    if name.startswith(FRAMES):
+    if name.startswith(FRAMES_OF):
         from obygaze_features.backbones.frames import frames_card
 
-        return frames_card(find_card(name.removeprefix(FRAMES), workspace))
+        return frames_card(find_card(name.removeprefix(FRAMES_OF), workspace))
     if is_own_code(name):
         from obygaze_features.backbones.own import card_of_code
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.backbones import descriptors, sound_descriptors
 from obygaze_features.backbones.card import (
@@ -27,8 +28,6 @@ from obygaze_features.store.recipe import TEXT
 from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
     from torch import Tensor
 
@@ -255,11 +254,35 @@ def _sound_depth(config: Any) -> tuple[int, int, int]:
     return config.num_hidden_layers, config.intermediate_size, heads
 
 
-def _wave_steps(
-    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
-) -> Steps:
+_SMALL_CONVOLUTION = 20_480
+
+
+def _as_they_are(samples: Samples, sound: Sound) -> Samples:
+    return samples
+
+
+def _waves_stack(module: Any, shape: tuple[int, ...]) -> bool:
+    """Return whether the last convolution has a large input, of the shape of a piece.
+
+    Of a small one, torch computes the convolution of one clip in another way than that of several.
+    """
+    length = shape[0]
+    config = module.config
+    for kernel, stride in zip(
+        config.conv_kernel[:-1], config.conv_stride[:-1], strict=True
+    ):
+        length = (length - kernel) // stride + 1
+    is_large: bool = length * config.conv_dim[-2] > _SMALL_CONVOLUTION
+    return is_large
+
+
+def _mels_stack(module: Any, shape: tuple[int, ...]) -> bool:
+    return True
+
+
+def _wave_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
     """Return the steps of wav2vec 2.0 and its kin: step k stands for sample 320 k + 200."""
-    vectors = module(as_input(samples)).last_hidden_state[0]
+    vectors = module(inputs).last_hidden_state
     apart = int(np.prod(module.config.conv_stride))
     seen = 1
     for kernel, stride in zip(
@@ -268,7 +291,7 @@ def _wave_steps(
         strict=True,
     ):
         seen = (seen - 1) * stride + kernel
-    return Steps(vectors, np.arange(len(vectors)) * apart + seen / 2)
+    return Steps(vectors, np.arange(vectors.shape[1]) * apart + seen / 2)
 
 
 _MEL_SAMPLES = 480_000
@@ -305,34 +328,49 @@ def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
     return np.log10(powers)
 
 
-def _whisper_steps(
-    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
-) -> Steps:
-    """Return the steps of Whisper's encoder, which takes 3,000 mel frames: those of 30 s."""
+def _whisper_input(samples: Samples, sound: Sound) -> npt.NDArray[np.float32]:
+    """Return 3,000 mel frames, which Whisper's encoder takes: those of 30 s."""
     mel = cast(Mel, sound.mel)
     levels = _log_mel(samples, mel, sound.rate).astype(np.float32)[:, :-1]
-    levels = (np.maximum(levels, levels.max() - 8.0) + 4.0) / 4.0
-    vectors = module(as_input(levels)).last_hidden_state[0]
+    scaled: npt.NDArray[np.float32] = np.maximum(levels, levels.max() - 8.0) + 4.0
+    return scaled / 4.0
+
+
+def _whisper_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
+    """Return the steps of Whisper's encoder."""
+    mel = cast(Mel, sound.mel)
+    vectors = module(inputs).last_hidden_state
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
-    return Steps(vectors, np.arange(len(vectors)) * 2.0 * mel.hop)
+    return Steps(vectors, np.arange(vectors.shape[1]) * 2.0 * mel.hop)
 
 
-def _clap_steps(
-    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
-) -> Steps:
-    """Return the steps of CLAP, which takes 10 s: a shorter sound is repeated as often as fits."""
+def _clap_input(samples: Samples, sound: Sound) -> npt.NDArray[np.float32]:
+    """Return the mel frames of 10 s, which CLAP takes: a shorter sound is repeated as it fits."""
     repeated = np.tile(samples, _MEL_SAMPLES // len(samples))
     mel = cast(Mel, sound.mel)
-    decibels = (10 * _log_mel(repeated, mel, sound.rate)).astype(np.float32).T
-    seen = module(as_input(decibels[None]))
-    # [width, bands of frequency, steps]
-    vectors = seen.last_hidden_state[0].float().mean(dim=1).T
+    decibels = 10 * _log_mel(repeated, mel, sound.rate)
+    levels: npt.NDArray[np.float32] = decibels.astype(np.float32).T[None]
+    return levels
+
+
+def _clap_steps(module: Any, inputs: Tensor, sound: Sound) -> Steps:
+    """Return the steps of CLAP, and its own vectors."""
+    import torch
+
+    mel = cast(Mel, sound.mel)
+    seen = module.audio_model(inputs)
+    # One by one: the bits of a product of so few rows depend on their number.
+    rows = seen.pooler_output.split(1)
+    vectors_of_pieces = torch.cat([module.audio_projection(row) for row in rows])
+    # [pieces, width, bands of frequency, steps]
+    vectors = seen.last_hidden_state.float().mean(dim=2).transpose(1, 2)
     # The model stretches the frames to this many columns, the first and the last onto each other.
     config = module.config
     n_columns = config.spec_size * (config.spec_size // config.num_mel_bins)
-    columns = (np.arange(len(vectors)) + 0.5) * n_columns / len(vectors) - 0.5
-    frames = columns * (len(decibels) - 1) / (n_columns - 1)
-    return Steps(vectors, frames * mel.hop, seen.audio_embeds[0])
+    n_steps = vectors.shape[1]
+    columns = (np.arange(n_steps) + 0.5) * n_columns / n_steps - 0.5
+    frames = columns * (inputs.shape[2] - 1) / (n_columns - 1)
+    return Steps(vectors, frames * mel.hop, vectors_of_pieces)
 
 
 # --- Models of words: sentence encoders, whose vector of a text is the mean over its tokens
@@ -398,7 +436,8 @@ _sound_family = partial(
 # The convolutions have 64 times as many positions as there are steps.
 _wave_family = partial(
     _sound_family,
-    run=_wave_steps,
+    run=(_as_they_are, _wave_steps),
+    stacks=_waves_stack,
     steps=750,
     live=140.0,
     ignored=r"^(quantizer|project_q|project_hid|lm_head|masked_spec_embed)",
@@ -477,14 +516,16 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     WordsFamily("bert", "BertModel"),
     WordsFamily("roberta", "RobertaModel", unused_positions=2),
     _wave_family("wav2vec2", "Wav2Vec2Model"),
-    _wave_family("wavlm", "WavLMModel"),
+    # At many lengths, a batch has other bits (docs/design/0004-recipes.md).
+    _wave_family("wavlm", "WavLMModel", stacks=None),
     _wave_family("hubert", "HubertModel"),
     _sound_family(
         "whisper",
         "WhisperModel",
         keep=lambda model: model.encoder,
         ignored=r"^proj_out\.",
-        run=_whisper_steps,
+        run=(_whisper_input, _whisper_steps),
+        stacks=_mels_stack,
         sound_keys=(*_SOUND_KEYS, "mel"),
         rate=16000,
         most_s=30.0,
@@ -497,7 +538,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         outputs={**_SOUND, "vector-mean": "out"},
         geometry=partial(_sound_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale_[at]$",
-        run=_clap_steps,
+        run=(_clap_input, _clap_steps),
+        stacks=_mels_stack,
         sound_keys=(*_SOUND_KEYS, "mel"),
         rate=48000,
         most_s=10.0,

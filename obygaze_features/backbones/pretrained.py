@@ -36,7 +36,7 @@ from obygaze_features.store.recipe import CONFIGURATION
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from obygaze_features.backbones.sound import Listen
+    from obygaze_features.backbones.sound import Listen, Prepare
 
 
 def library(module: str) -> Any:
@@ -109,7 +109,8 @@ class PretrainedFamily(Family):
         backbone: The class that runs the module.
         model_types: The `model_type` that its configurations may have. The default is the name.
         geometry: The geometry of a configuration, and of a card where the model takes any size.
-        run: The outputs of the module for pixels, or its steps for a piece of sound.
+        run: The outputs of the module for pixels; of sound, the input for a piece, and the steps
+            of the module for such inputs.
         ignored: Matches the tensors that a checkpoint has and the class leaves out (text models,
             heads); any other tensor that is left over is an error.
         keep: The part of the model that is kept.
@@ -119,7 +120,7 @@ class PretrainedFamily(Family):
 
     _: KW_ONLY
     geometry: Callable[[Any, Geometry], Geometry]
-    run: Outputs | Listen
+    run: Outputs | tuple[Prepare, Listen]
     backbone: Callable[..., Backbone] = TorchBackbone
     package: str = ""
     model_types: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ vector for each of its equal parts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -55,7 +55,7 @@ class ClipSound(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a model returns for a piece.
+    """What a model returns for a piece, or for pieces: then `vectors` and `whole` are stacked.
 
     Args:
         vectors: A vector for each step.
@@ -68,9 +68,10 @@ class Steps(NamedTuple):
     whole: Any = None
 
 
-# The module, the samples of a piece, the table of its card, and a function that puts an array on
-# the device.
-Listen = Callable[[Any, Samples, Sound, Callable[[Any], "Tensor"]], Steps]
+# The input of a model for the samples of a piece: the samples themselves, or a spectrogram.
+Prepare = Callable[[Samples, Sound], npt.NDArray[np.float32]]
+# The module, the stacked inputs of pieces, and the table of its card.
+Listen = Callable[[Any, "Tensor", Sound], Steps]
 
 
 class SoundBackbone(Backbone):
@@ -90,19 +91,18 @@ class SoundBackbone(Backbone):
         self.view = self.sound.view()
 
     @abstractmethod
-    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
-        """Return the outputs of one clip that the family names, each [1, ...]."""
+    def outputs(self, clips: Sequence[ClipSound]) -> Iterable[Mapping[str, Any]]:
+        """Return the outputs of each clip that the family names, each [1, ...]."""
 
     def forward(
         self, clips: Sequence[ClipSound], only: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Return the arrays of clips, each [B, ...]; `only` some of them.
 
-        Each clip goes through the model alone, so that no other clip changes its numbers.
+        No other clip changes the numbers of a clip.
         """
         arrays: dict[str, list[Any]] = {}
-        for heard in clips:
-            outputs = self.outputs(heard)
+        for outputs in self.outputs(clips):
             for name, values in self.named_arrays(outputs, 1, only).items():
                 arrays.setdefault(name, []).append(values)
         return {name: _joined(values) for name, values in arrays.items()}
@@ -157,13 +157,13 @@ def sound_pieces(n_samples: int, most: int) -> list[slice]:
 
 
 class TorchSound(SoundBackbone, TorchModel):
-    """A model of sound made of a torch module and of a function that returns its steps.
+    """A model of sound made of a torch module, and of functions for its input and its steps.
 
     Args:
         card: The card, whose sizes the weights have.
         card_of_weights: The card with the geometry and the arrays of the weights.
         module: The module with its weights.
-        listen: Returns the steps of the module for a piece.
+        run: Returns the input of the module for a piece, and its steps for stacked inputs.
         files: The files of the weights.
         hashes: The hashes of the weights, of `read_weights`.
         placement: The device, the precision and the attention.
@@ -174,7 +174,7 @@ class TorchSound(SoundBackbone, TorchModel):
         card: Card,
         card_of_weights: Card,
         module: torch.nn.Module,
-        listen: Listen,
+        run: tuple[Prepare, Listen],
         *,
         files: WeightFiles,
         hashes: FileHashes,
@@ -182,51 +182,92 @@ class TorchSound(SoundBackbone, TorchModel):
     ) -> None:
         super().__init__(card, card_of_weights, placement)
         check_sound_of(card, self.sound, files)
-        self.listen = listen
+        self.prepare, self.listen = run
         self.set_module(module, files, hashes)
 
-    def outputs(self, heard: ClipSound) -> Mapping[str, Tensor]:
-        """Return the tensors of one clip that the family names."""
+    def outputs(self, clips: Sequence[ClipSound]) -> list[dict[str, Tensor]]:
+        """Return the tensors of each clip that the family names."""
         import torch
 
-        samples = heard.of_clip
-        n_samples = len(samples)
-        pieces = sound_pieces(n_samples, round(self.sound.seconds * self.sound.rate))
+        most = round(self.sound.seconds * self.sound.rate)
+        places = [sound_pieces(len(heard.of_clip), most) for heard in clips]
+        pieces = []
+        for heard, places_of_clip in zip(clips, places, strict=True):
+            pieces += [heard.of_clip[place] for place in places_of_clip]
+        outputs = []
         with torch.inference_mode():
-            heard_pieces = [self._steps(samples[piece]) for piece in pieces]
-            moments = np.concatenate(
-                [
-                    steps.moments + piece.start
-                    for piece, steps in zip(pieces, heard_pieces, strict=True)
-                ]
-            )
-            vectors = torch.cat([steps.vectors.double() for steps in heard_pieces])
-            weights = on_device(part_weights(moments, n_samples), self.placement.device)
-            outputs = {
-                "steps-mean": vectors.mean(dim=0),
-                "steps-max": vectors.amax(dim=0),
-                "parts": weights @ vectors,
-            }
-            if heard_pieces[0].whole is not None:
-                wholes = torch.stack([steps.whole.double() for steps in heard_pieces])
-                lengths = np.array([piece.stop - piece.start for piece in pieces])
-                shares = on_device(lengths / n_samples, self.placement.device)
-                outputs["vector-mean"] = shares @ wholes
+            # As many pieces at once as there are clips: a clip alone needs the memory of a piece.
+            steps = self.steps(pieces, len(clips))
+            for heard, places_of_clip in zip(clips, places, strict=True):
+                steps_of_clip = steps[: len(places_of_clip)]
+                del steps[: len(places_of_clip)]
+                n_samples = len(heard.of_clip)
+                outputs.append(self._outputs(n_samples, places_of_clip, steps_of_clip))
+        return outputs
+
+    def steps(self, pieces: Sequence[Samples], at_once: int) -> list[Steps]:
+        """Return the steps of each piece, of which some may go through the model at once.
+
+        Inputs of one shape are stacked, where the family says that this changes no bit.
+        """
+        places_of_shape: dict[Any, list[int]] = {}
+        inputs = []
+        stacks = self.card.family.stacks
+        for place, samples in enumerate(pieces):
+            of_piece = self.prepare(self._normalised(samples), self.sound)
+            inputs.append(of_piece)
+            is_stacked = stacks is not None and stacks(self.module, of_piece.shape)
+            key = of_piece.shape if is_stacked else place
+            places_of_shape.setdefault(key, []).append(place)
+        steps: dict[int, Steps] = {}
+        for places in places_of_shape.values():
+            for start in range(0, len(places), at_once):
+                stacked = places[start : start + at_once]
+                values = np.stack([inputs[place] for place in stacked])
+                tensor = on_device(values, self.placement.device).to(self.dtype)
+                found = self.listen(self.module, tensor, self.sound)
+                for number, place in enumerate(stacked):
+                    steps[place] = _within(found, number, len(pieces[place]))
+        return [steps[place] for place in range(len(pieces))]
+
+    def _normalised(self, samples: Samples) -> Samples:
+        """Return a piece with the mean 0 and the variance 1, if the card says so."""
+        if not self.sound.normalise:
+            return samples
+        centred = samples - samples.mean()
+        normalised: Samples = centred / np.sqrt(samples.var() + _EPSILON)
+        return normalised
+
+    def _outputs(
+        self, n_samples: int, places: Sequence[slice], pieces: Sequence[Steps]
+    ) -> dict[str, Tensor]:
+        """Return the tensors of one clip from the steps of its pieces."""
+        import torch
+
+        starts = [place.start for place in places]
+        moments = np.concatenate(
+            [steps.moments + start for start, steps in zip(starts, pieces, strict=True)]
+        )
+        vectors = torch.cat([steps.vectors.double() for steps in pieces])
+        weights = on_device(part_weights(moments, n_samples), self.placement.device)
+        outputs = {
+            "steps-mean": vectors.mean(dim=0),
+            "steps-max": vectors.amax(dim=0),
+            "parts": weights @ vectors,
+        }
+        if pieces[0].whole is not None:
+            wholes = torch.stack([steps.whole.double() for steps in pieces])
+            lengths = np.array([place.stop - place.start for place in places])
+            shares = on_device(lengths / n_samples, self.placement.device)
+            outputs["vector-mean"] = shares @ wholes
         return {name: values.float()[None] for name, values in outputs.items()}
 
-    def _steps(self, samples: Samples) -> Steps:
-        """Return the steps of a piece that lie within it; the padding of a processor has others."""
-        n_samples = len(samples)
-        if self.sound.normalise:
-            centred = samples - samples.mean()
-            samples = centred / np.sqrt(samples.var() + _EPSILON)
-        steps = self.listen(self.module, samples, self.sound, self._input)
-        n_within = max(1, int(np.searchsorted(steps.moments, n_samples)))
-        return Steps(steps.vectors[:n_within], steps.moments[:n_within], steps.whole)
 
-    def _input(self, values: npt.NDArray[np.float32]) -> Tensor:
-        """Return one input of the module, as a batch of one."""
-        return on_device(values[None], self.placement.device).to(self.dtype)
+def _within(found: Steps, number: int, n_samples: int) -> Steps:
+    """Return the steps of one piece that lie within it; the padding of a processor has others."""
+    n_within = max(1, int(np.searchsorted(found.moments, n_samples)))
+    whole = None if found.whole is None else found.whole[number]
+    return Steps(found.vectors[number, :n_within], found.moments[:n_within], whole)
 
 
 @dataclass(frozen=True, repr=False)

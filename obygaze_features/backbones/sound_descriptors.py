@@ -18,7 +18,7 @@ The 28 numbers of a step of 25 ms, one every 10 ms, in this order:
 A part of a clip has the means of its steps; the means of 25 and 26 are shares of its steps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,21 +47,25 @@ class SoundDescriptors(SoundBackbone):
 
     computes_in = "float64"
 
-    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
-        """Return the vectors of the parts, and mean, deviation and maximum of all steps."""
-        samples = heard.of_clip.astype(np.float64)
-        steps = describe_sound(samples, self.sound.rate)
+    def outputs(self, clips: Sequence[ClipSound]) -> Iterator[Mapping[str, Any]]:
+        """Yield the vectors of the parts, and mean, deviation and maximum of all steps."""
         apart = round(APART_S * self.sound.rate)
-        moments = np.arange(len(steps)) * apart + round(STEP_S * self.sound.rate) / 2
-        mean_sd = np.concatenate([steps.mean(axis=0), steps.std(axis=0)])
-        arrays = {
-            "descriptors": part_weights(moments, len(samples)) @ steps,
-            "descriptors-mean-sd": mean_sd,
-            "descriptors-max": steps.max(axis=0),
-        }
-        return {
-            name: values[None].astype(np.float32) for name, values in arrays.items()
-        }
+        for heard in clips:
+            samples = heard.of_clip.astype(np.float64)
+            steps = describe_sound(samples, self.sound.rate)
+            moments = (
+                np.arange(len(steps)) * apart + round(STEP_S * self.sound.rate) / 2
+            )
+            arrays = {
+                "descriptors": part_weights(moments, len(samples)) @ steps,
+                "descriptors-mean-sd": np.concatenate(
+                    [steps.mean(axis=0), steps.std(axis=0)]
+                ),
+                "descriptors-max": steps.max(axis=0),
+            }
+            yield {
+                name: values[None].astype(np.float32) for name, values in arrays.items()
+            }
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the input of the model, as plain values."""

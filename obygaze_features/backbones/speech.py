@@ -7,7 +7,7 @@ how often a second speech begins or ends. A part has the mean probability of spe
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,22 +43,23 @@ class Speech(SoundBackbone):
         # One detector hears one clip at a time.
         self._of_thread = threading.local()
 
-    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
-        """Return the numbers of a clip, its highest probability, and those of its parts."""
-        n_samples = len(heard.of_clip)
-        probabilities = self._probabilities(heard)
-        starts = np.arange(len(probabilities)) * STEP
-        seconds = np.minimum(STEP, n_samples - starts) / self.sound.rate
-        clip = np.array(speech_in(probabilities >= IS_SPEECH, seconds))
-        weights = part_weights(starts + STEP / 2, n_samples)
-        arrays = {
-            "speech": clip,
-            "speech-max": probabilities.max(keepdims=True),
-            "speech-parts": (weights @ probabilities)[:, None],
-        }
-        return {
-            name: values[None].astype(np.float32) for name, values in arrays.items()
-        }
+    def outputs(self, clips: Sequence[ClipSound]) -> Iterator[Mapping[str, Any]]:
+        """Yield the numbers of each clip, its highest probability, and those of its parts."""
+        for heard in clips:
+            n_samples = len(heard.of_clip)
+            probabilities = self._probabilities(heard)
+            starts = np.arange(len(probabilities)) * STEP
+            seconds = np.minimum(STEP, n_samples - starts) / self.sound.rate
+            clip = np.array(speech_in(probabilities >= IS_SPEECH, seconds))
+            weights = part_weights(starts + STEP / 2, n_samples)
+            arrays = {
+                "speech": clip,
+                "speech-max": probabilities.max(keepdims=True),
+                "speech-parts": (weights @ probabilities)[:, None],
+            }
+            yield {
+                name: values[None].astype(np.float32) for name, values in arrays.items()
+            }
 
     def _probabilities(self, heard: ClipSound) -> npt.NDArray[np.float64]:
         """Return the probability of speech in each step of a clip; the last step is padded."""

@@ -195,26 +195,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names; an error suggests a similar one.
-
-        The first word of a summary is what a command does: `store info` shows a store, so that who
-        types `store show` means it. Outside of a group, commands that show something are of
-        different things, and none is suggested.
-        """
+        """Return the command that the first word names; an error suggests a similar one."""
         name = args[0]
         names = self.list_commands(ctx)
         is_option = name.startswith("-")
         if name not in names and not is_option and not ctx.resilient_parsing:
-            message = f"No such command {name!r}."
-            doing_this = []
-            for known in self.table:
-                first_word, _, _ = self.summary(known).partition(" ")
-                if first_word.lower() == name.lower():
-                    doing_this.append(repr(known))
-            if doing_this and not self.headings:
-                message += f" Did you mean {' or '.join(doing_this)}?"
-                names = []
-            raise click.NoSuchCommand(name, message, names, ctx)
+            raise click.NoSuchCommand(name, f"No such command {name!r}.", names, ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(
@@ -249,12 +235,15 @@ class LazyGroup(click.Group):
         return rows
 
 
-def named_values(words: Iterable[str], option: str) -> dict[str, str]:
+def named_values(
+    words: Iterable[str], option: str, *, may_be_empty: bool = False
+) -> dict[str, str]:
     """Return the words NAME=VALUE of a repeatable option as a mapping."""
     values: dict[str, str] = {}
     for word in words:
-        name, _, value = word.partition("=")
-        if not (name and value):
+        name, sign, value = word.partition("=")
+        is_pair = sign and (may_be_empty or (name and value))
+        if not is_pair:
             raise FixUsage(f"{option} must be of the form NAME=VALUE, got {word!r}")
         if name in values:
             raise FixUsage(f"{option} names {name!r} twice")

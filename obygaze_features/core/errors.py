@@ -24,7 +24,6 @@ def _line(text: str) -> str:
     return one_line(without_secrets(text))
 
 
-MEANT = " (did you mean "
 # Ids of clips are alike: only one with a typing error or two is meant.
 LIKE_IDS = 0.85
 
@@ -39,7 +38,7 @@ def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
     """
     folded = {item.casefold(): item for item in words}
     similar = difflib.get_close_matches(word.casefold(), folded, 1, least)
-    return f"{MEANT}{folded[similar[0]]!r}?)" if similar else ""
+    return f" (did you mean {folded[similar[0]]!r}?)" if similar else ""
 
 
 class ObygazeError(Exception):

@@ -360,7 +360,7 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
         value_type = get_args(hint)[1]
         if not isinstance(value_type, type):
             value_type = system.typed_path  # a path, or one of several types
-        convert = partial(_mapping, value_type)
+        convert = partial(_mapping, value_type, option.may_be_empty)
         return {"type": str, "multiple": True, "callback": convert}
     if get_origin(item) is tuple:
         return {"type": str, "multiple": True, "nargs": len(get_args(item))}
@@ -369,7 +369,11 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
 
 
 def _mapping(
-    value_type: type, ctx: click.Context, param: click.Parameter, words: Sequence[str]
+    value_type: type,
+    may_be_empty: bool,
+    ctx: click.Context,
+    param: click.Parameter,
+    words: Sequence[str],
 ) -> Mapping[str, Any] | tuple[()]:
     """Return the words NAME=VALUE of an option as a mapping; () if it was not typed."""
     if not words:
@@ -377,7 +381,7 @@ def _mapping(
     flag = param.opts[0]
     hint = f"{ctx.command_path} --help"
     try:
-        pairs = named_values(words, flag)
+        pairs = named_values(words, flag, may_be_empty=may_be_empty)
         return {name: value_type(text) for name, text in pairs.items()}
     except FixUsage as error:
         error.hint = hint

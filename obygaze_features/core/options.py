@@ -29,6 +29,7 @@ class Option:
         is_file: Whether this path must not be a folder; it need not exist.
         is_repeated: Whether several may be typed, where the function takes one or several.
         is_clips: Whether these are ids of clips, or files that list them.
+        may_be_empty: Whether of NAME=VALUE one of the two may be empty.
     """
 
     flag: str = ""
@@ -43,6 +44,7 @@ class Option:
     is_file: bool = False
     is_repeated: bool = False
     is_clips: bool = False
+    may_be_empty: bool = False
 
 
 @dataclass(frozen=True)

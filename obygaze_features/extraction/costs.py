@@ -1,23 +1,39 @@
-"""Count what a run would compute, and measure one clip: `obygaze extract plan`."""
+"""How long a run takes, from one clip decoded here: `obygaze extract plan`.
 
+While a GPU computes a clip, the cores decode others, so that the slower of the two decides, and the
+GPU waits for the rest of the time.
+"""
+
+import math
 import time
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from obygaze_features.backbones.backbone import Backbone, TorchModel
+from obygaze_features.backbones.cards import FRAMES_OF
 from obygaze_features.core.console import count, human, table
+from obygaze_features.core.machine import usable_cores
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, Failure, RowJob
+from obygaze_features.extraction.clips import (
+    Decoded,
+    DecodedView,
+    Failure,
+    HeardClip,
+    RowJob,
+)
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Resources,
     blank_clip,
     clip_threads,
     computer_for,
+    free_gpu_memory,
+    gpu_batches,
 )
-from obygaze_features.extraction.decoding import RowDecoder
+from obygaze_features.extraction.decoding import RowDecoder, bytes_of_job
 from obygaze_features.extraction.functions import (
     ArrayNames,
     Backbones,
@@ -25,6 +41,7 @@ from obygaze_features.extraction.functions import (
     Precision,
     Stores,
     Weights,
+    Workers,
 )
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
@@ -34,22 +51,48 @@ from obygaze_features.extraction.planning import (
     plan_stores,
 )
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Manifest, clock
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store.placing import has_links
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import DecodePool
+from obygaze_features.video.worker import ClipView
 
 # One clip is decoded for `plan`; so many are tried, in case some cannot be read.
 _MOST_TRIED = 5
 _TIMEOUT_S = 30.0
+# What a process that decodes takes, and the one that computes, without clips and weights.
+_DECODER_BYTES = 80_000_000
+_PROGRAM_BYTES = 600_000_000
+# What CUDA takes for itself.
+_CUDA_BYTES = 500_000_000
+
+
+class KnownDevice(NamedTuple):
+    """A GPU that need not be there: billions of operations a second, and its memory.
+
+    `float32` and `half` are what large networks reach, and not what its maker says.
+    """
+
+    float32: float
+    half: float
+    n_bytes: int
+
+
+# Three video networks took .074 and .009 s a clip on an H100 (docs/performance.md). An A100 takes
+# longer by what its maker says of both.
+KNOWN_DEVICES = {
+    "h100": KnownDevice(33_000, 273_000, 80_000_000_000),
+    "a100": KnownDevice(9_700, 85_000, 40_000_000_000),
+}
 
 
 @dataclass(frozen=True)
 class StoreCost:
-    """What is to compute for one store, its bytes, and the seconds of one clip as measured.
+    """What is to compute for one store, its bytes, and the seconds of one clip.
 
     `disk_bytes` is what the disk must have: twice the bytes where it has no hard links, since the
-    seal copies the blocks there.
+    seal copies the blocks there. The seconds of a GPU that is not there are those of the card.
     """
 
     store: str
@@ -58,6 +101,7 @@ class StoreCost:
     n_bytes: int
     disk_bytes: int
     forward_s: float
+    is_on_gpu: bool
     sentences: Sequence[str]
 
 
@@ -65,19 +109,62 @@ class StoreCost:
 class Cost:
     """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
 
-    `warnings` are about the clips; `decode_failure` is the commonest reason of those that failed.
+    `frames_of` are backbones whose pictures could be kept first. `warnings` are about the clips;
+    `decode_failure` is why the first of them could not be decoded.
     """
 
+    manifest: str
     clips: int
     with_video: int
     decode_s: float | None
     stores: Sequence[StoreCost]
+    device: str
+    workers: int
+    host_bytes: int
+    gpu_bytes: int = 0
+    frames_of: Sequence[str] = ()
+    frames_bytes: int = 0
     warnings: Sequence[str] = ()
     decode_failure: str = ""
 
+    @property
+    def core_s(self) -> float:
+        """The seconds of one core for a clip."""
+        on_cores = [one.forward_s for one in self.stores if not one.is_on_gpu]
+        return (self.decode_s or 0.0) + sum(on_cores)
+
+    @property
+    def gpu_s(self) -> float:
+        """The seconds of the GPU for a clip."""
+        return sum(one.forward_s for one in self.stores if one.is_on_gpu)
+
+    @property
+    def clip_s(self) -> float:
+        """The seconds of a clip in a run: those of the slower of cores and GPU."""
+        return max(self.core_s / self.workers, self.gpu_s)
+
+    @property
+    def waits(self) -> float | None:
+        """The share of time in which the GPU waits for the cores; None without one."""
+        return 1 - self.gpu_s / self.clip_s if self.gpu_s else None
+
+    @property
+    def to_extract(self) -> int:
+        """How many clips are decoded."""
+        return max((one.to_extract for one in self.stores), default=0)
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts, bytes and seconds."""
-        return asdict(self)
+        return {
+            **asdict(self),
+            "seconds": self.clip_s * self.to_extract,
+            "waits": self.waits,
+            "cores_needed": self._cores_needed,
+        }
+
+    @property
+    def _cores_needed(self) -> int | None:
+        return math.ceil(self.core_s / self.gpu_s) if self.gpu_s else None
 
     def __str__(self) -> str:
         decoding = "no clip could be decoded"
@@ -94,8 +181,6 @@ class Cost:
             rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
         headers = ("store", "clips", "to extract", "size", "s a clip")
         lines.append(table(headers, rows))
-        if not self.with_video and self.decode_s is None:
-            lines.append("no clip has a video file: obygaze manifest link")
         for store in self.stores:
             if store.disk_bytes > store.n_bytes:
                 lines.append(
@@ -103,7 +188,34 @@ class Cost:
                     " disk has no hard links, and the seal copies the blocks"
                 )
             lines += [f"{store.store}: {sentence}" for sentence in store.sentences]
+        if self.decode_s is not None and self.to_extract:
+            lines += self._times()
         return "\n".join(lines)
+
+    def _times(self) -> list[str]:
+        """Return how long a run takes, how long the GPU waits in it, and what memory it needs."""
+        n_clips = self.to_extract
+        cores = count(self.workers, "core")
+        memory = f"memory: about {human(self.host_bytes)}"
+        line = f"{cores}: about {clock(self.clip_s * n_clips)}"
+        if self.waits is None:
+            return [line, memory]
+        line += (
+            f"; {self.device} is at work for {1 - self.waits:.0%} of it, and waits for the cores"
+            f" for {self.waits:.0%}"
+        )
+        if self.waits:
+            line += f"; {self._cores_needed} cores would feed it"
+        lines = [line]
+        if self.waits and self.frames_of:
+            words = [f"-b {shell_word(FRAMES_OF + name)}" for name in self.frames_of]
+            decoded = clock(self.core_s * n_clips / self.workers)
+            lines.append(
+                f"or decode first, without {self.device}: obygaze extract run"
+                f" {shell_word(self.manifest)} {' '.join(words)} (about {decoded},"
+                f" {human(self.frames_bytes)}); then {clock(self.gpu_s * n_clips)} on {self.device}"
+            )
+        return [*lines, f"{memory}, and {human(self.gpu_bytes)} of {self.device}"]
 
 
 def plan_extraction(
@@ -115,15 +227,20 @@ def plan_extraction(
     stores: Stores = None,
     dtype: Precision = "float32",
     device: Device = "cpu",
+    workers: Workers = None,
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count what is missing, and measure one clip."""
+    """Count what is missing, measure one clip, and say how long a run takes."""
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
     chosen = chosen_backbones(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
-    plan = plan_stores(clips, chosen, here, device=device)
+    known = KNOWN_DEVICES.get(device)
+    # Of a device that is not there, only its run can know whether rows would be mixed.
+    plan = plan_stores(
+        clips, chosen, here, device="cpu" if known else device, mixed=known is not None
+    )
     plan.refuse_changes()
     videos = {clip.video for clip in plan.clips}
     files = {video for video in videos if video and Path(video).is_file()}
@@ -131,13 +248,21 @@ def plan_extraction(
     costs = []
     for store in plan.stores:
         n_bytes = store.n_computed * store.row_bytes
+        is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
+        clip = _clip_of(store, decoded)
+        stated_s = 0.0
+        if known is not None and is_on_gpu:
+            speed = known.float32 if dtype == "float32" else known.half
+            stated_s = gflop_of_clip(store.backbone, clip) / speed
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),
             to_extract=store.n_computed,
             n_bytes=n_bytes,
             disk_bytes=n_bytes if has_links(store.path.parent) else 2 * n_bytes,
-            forward_s=_seconds_to_compute(store, decoded),
+            # Own code states nothing.
+            forward_s=stated_s or _seconds_to_compute(store, clip),
+            is_on_gpu=is_on_gpu,
             sentences=store.work.sentences,
         )
         costs.append(cost)
@@ -145,11 +270,21 @@ def plan_extraction(
     long = long_clips(clips)
     if long:
         warnings.append(long)
+    n_workers = workers or usable_cores()
+    host_bytes, gpu_bytes = _memory_of(plan, known, device, n_workers)
+    frames = _frames_to_keep(plan)
     return Cost(
+        manifest=plan.manifest,
         clips=len(plan.clips),
         with_video=sum(clip.video in files for clip in plan.clips),
         decode_s=decode_s,
         stores=costs,
+        device=device,
+        workers=n_workers,
+        host_bytes=host_bytes,
+        gpu_bytes=gpu_bytes,
+        frames_of=list(frames.values()),
+        frames_bytes=_bytes_of_clips(plan, frames) * len(plan.clips),
         warnings=warnings,
         decode_failure=decode_failure,
     )
@@ -161,7 +296,7 @@ def _timed_clip(
     """Decode a clip as a run does, for all backbones, and return the seconds that it takes.
 
     It is one of the middle of its film, since films begin with black pictures. If none can be
-    decoded, return the commonest reason.
+    decoded, return the reason of the first.
     """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
@@ -170,39 +305,49 @@ def _timed_clip(
         if is_read or clip.video in files:
             rows_of_video.setdefault(clip.video, []).append(row)
     jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
-    reasons: Counter[str] = Counter()
+    failure = ""
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
         indexes = str(workspace.folder("indexes"))
         decoder = RowDecoder(
             plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
         )
-        chosen: RowJob | None = None
         for job in jobs[:_MOST_TRIED]:
             # The first time, the worker starts, and the index of the film is made.
             (decoded,) = decoder.rows([job])
-            if not decoded.reasons:
-                chosen = job
-                break
             if len(decoded.reasons) < len(views):
-                # Some views can be timed: a film without sound has pictures.
-                chosen = chosen or job
-            reasons.update(decoded.reasons)
-        if chosen is not None:
-            started = time.monotonic()
-            (decoded,) = decoder.rows([chosen])
-            return decoded, time.monotonic() - started, ""
-    commonest = [reason for reason, _ in reasons.most_common(1)]
-    return None, None, "".join(commonest)
+                started = time.monotonic()
+                (decoded,) = decoder.rows([job])
+                return decoded, time.monotonic() - started, ""
+            failure = failure or decoded.reasons[0]
+    return None, None, failure
 
 
-def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:
-    """Return the seconds that a backbone needs for a clip; without one, for a blank one.
+def _clip_of(store: StorePlan, decoded: Decoded | None) -> DecodedView:
+    """Return the clip that was decoded, as a backbone takes it; without one, a blank one."""
+    clip = decoded.views[store.view] if decoded else None
+    if clip is None or isinstance(clip, Failure):
+        return blank_clip(store.backbone)
+    return clip
+
+
+def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:
+    """Return the operations of a clip by the card, which has those of a piece of a sound.
+
+    A spectrogram is always that of a whole piece.
+    """
+    card = backbone.card
+    if not isinstance(clip, HeardClip) or card.sound is None or not card.sound.seconds:
+        return card.gflop
+    samples = clip.heard.of_clip
+    pieces = len(samples) / card.sound.rate / card.sound.seconds
+    return card.gflop * (math.ceil(pieces) if card.sound.mel else pieces)
+
+
+def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
+    """Return the seconds that a backbone needs for a clip on this machine.
 
     A GPU computes a whole batch in much less time than its clips one by one.
     """
-    clip = decoded.views[store.view] if decoded else None
-    if clip is None or isinstance(clip, Failure):
-        clip = blank_clip(store.backbone)
     names = store.work.computes
     computes = [array for array in store.arrays if array.name in names]
     with clip_threads(1) as threads:
@@ -217,3 +362,57 @@ def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:
         started = time.monotonic()
         computer.compute_all(clips)
     return (time.monotonic() - started) / len(clips)
+
+
+def _frames_to_keep(plan: ExtractionPlan) -> dict[ClipView, str]:
+    """Return the backbones whose pictures would serve the run, by what they see."""
+    frames: dict[ClipView, str] = {}
+    for store in plan.stores:
+        if isinstance(store.view, PictureView) and store.view not in plan.kept:
+            frames.setdefault(store.view, store.target.backbone)
+    for store in plan.stores:
+        if store.target.backbone.startswith(FRAMES_OF):
+            frames.pop(store.view, None)
+    return frames
+
+
+def _bytes_of_clips(plan: ExtractionPlan, views: Collection[ClipView]) -> int:
+    """Return the bytes of a clip of the middle as decoded for some views."""
+    clip = plan.clips[len(plan.clips) // 2]
+    return bytes_of_job(RowJob(0, tuple(views)), clip)
+
+
+def _memory_of(
+    plan: ExtractionPlan, known: KnownDevice | None, device: str, n_workers: int
+) -> tuple[int, int]:
+    """Return about how many bytes a run takes of the host and of the GPU."""
+    resources = Resources(device, n_workers)
+    on_gpu = []
+    n_at_once = usable_cores()
+    host_bytes = _PROGRAM_BYTES + n_workers * _DECODER_BYTES
+    for store in plan.stores:
+        if device != "cpu" and store.backbone.card.family.needs_torch:
+            on_gpu.append(store.backbone)
+        else:
+            host_bytes += n_at_once * store.backbone.activation_bytes
+        # The weights are read into the memory of the host in any case.
+        host_bytes += _weights_of(store.backbone)
+    gpu_bytes = 0
+    if on_gpu:
+        clip_bytes = [backbone.activation_bytes for backbone in on_gpu]
+        free_bytes = known.n_bytes if known else free_gpu_memory(device)
+        batches = gpu_batches(clip_bytes, free_bytes)
+        n_at_once = max(batches)
+        for n_clips, n_bytes in zip(batches, clip_bytes, strict=True):
+            gpu_bytes += n_clips * n_bytes
+        gpu_bytes += _CUDA_BYTES + sum(map(_weights_of, on_gpu))
+    views = {store.view for store in plan.stores}
+    ahead = (2 * n_workers + n_at_once) * _bytes_of_clips(plan, views)
+    return host_bytes + min(ahead, resources.bytes_of_clips_ahead), gpu_bytes
+
+
+def _weights_of(backbone: Backbone) -> int:
+    """Return the bytes of the weights in the precision in which they are used."""
+    if not isinstance(backbone, TorchModel):
+        return 0
+    return sum(tensor.nbytes for tensor in backbone.module.state_dict().values())

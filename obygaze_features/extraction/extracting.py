@@ -4,17 +4,15 @@
 run does stands below it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from obygaze_features.core import system
 from obygaze_features.core.console import (
     ProgressBars,
-    count,
     progress_bars,
     silent,
 )
@@ -36,7 +34,6 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import RowDecoder
-from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.functions import (
     TIMEOUT_S,
     ArrayNames,
@@ -46,7 +43,6 @@ from obygaze_features.extraction.functions import (
     Stores,
     Weights,
 )
-from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
@@ -58,7 +54,6 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.extraction.results import (
     Extraction,
-    Listener,
     Shown,
     Watch,
     kept_clips,
@@ -126,12 +121,11 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
-        shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
         run = ExtractionRun(
             manifest=clips,
             targets=targets,
             workspace=here,
-            resources=shares[0],
+            resources=Resources(device, workers or usable_cores(), batch),
             timeout_s=timeout_s,
             accept_damaged=accept_damaged,
             retry_failed=retry_failed,
@@ -143,9 +137,7 @@ def extract(
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
-                if len(shares) == 1:
-                    return _extract(run, stop, shown)
-                return _extract_on_devices(run, shares, stop, shown)
+                return _extract(run, stop, shown)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
@@ -169,22 +161,21 @@ class ExtractionRun:
     licence: str
 
 
-def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
-    """Extract in this process: the steps of a run."""
+def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
+    """Extract: the steps of a run."""
     with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run):
-            listener.note(sentence)
+            shown.say(sentence)
         warnings: list[str] = []
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                listener.expect(len({clip_id for _, clip_id in _missing(begun)}))
+                shown.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
-                _say_what_is_decoded_again(groups, listener)
                 for together in groups:
                     if not stop:
-                        _fill(together, plan, run, stop, listener)
+                        _fill(together, plan, run, stop, shown)
             for one in begun:
                 # What was planned is not there any more, and no store was sealed from it.
                 if not one.filling.is_current() and not is_sealed(one.filling):
@@ -203,30 +194,6 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
         return Extraction(states, stop, steps, warnings)
-
-
-def _extract_on_devices(
-    run: ExtractionRun, shares: Sequence[Resources], stop: StopFlag, listener: Listener
-) -> Extraction:
-    """Extract in a process for each device: all are workers of the same stores."""
-    of_devices = []
-    for resources in shares:
-        of_devices.append((resources.device, replace(run, resources=resources)))
-    results, errors = work_on_devices(_extract, of_devices, stop, listener)
-    if errors and not results and not stop:
-        raise errors[0]
-    notes: Sequence[str] = ()
-    warnings: dict[str, None] = {}
-    for result in results:
-        # What the process knew that ended last: the others counted the clips before that.
-        notes = result.notes
-        warnings.update(dict.fromkeys(result.warnings))
-    if not stop:
-        for error in errors:
-            place = f"{error.where}: " if error.where else ""
-            warnings[f"{place}{error.message}"] = None
-    states = states_of(run.manifest, run.targets, run.workspace)
-    return Extraction(states, stop, notes, tuple(warnings))
 
 
 # --- Begin ---
@@ -285,14 +252,9 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
         withdrawn = withdrawn_elsewhere(_clips_with_features(store, run), run.workspace)
         if withdrawn:
             yield f"{name}: {withdrawn}; this store has or gets their features"
-    read_from: set[str] = set()
-    for store in plan.stores:
-        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            if is_computed and is_kept(_without_video(row), store.view, plan.kept):
-                read_from.add(plan.kept[store.view].store.location)
-                break
-    for location in sorted(read_from):
-        yield f"kept frames are read from {location}"
+    for view in {store.view for store in plan.stores if store.n_computed}:
+        if view in plan.kept:
+            yield f"kept frames are read from {plan.kept[view].store.location}"
 
 
 def _clips_with_features(
@@ -335,32 +297,6 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
     return list(groups.values())
 
 
-def _say_what_is_decoded_again(
-    groups: Sequence[Sequence[Begun]], listener: Listener
-) -> None:
-    """Say how many clips are decoded for several stores, one after the other."""
-    n_decoded: Counter[str] = Counter()
-    names = []
-    for together in groups:
-        # Kept frames are read, and not decoded.
-        n_decoded.update(
-            {
-                clip_id
-                for store, clip_id in _missing(together)
-                if clip_id not in store.kept
-            }
-        )
-        names.append(", ".join(one.store.path.name for one in together))
-    n_again = sum(n_times > 1 for n_times in n_decoded.values())
-    if n_again:
-        listener.note(
-            f"{count(n_again, 'clip')} decoded more than once ({' | '.join(names)}): since clips"
-            " were added to one of these stores, its rows have another order. A command for"
-            " -b frames:NAME alone, before this one, decodes them once for all backbones that"
-            " resize as NAME does"
-        )
-
-
 def _missing(begun: Sequence[Begun]) -> Iterator[tuple[StorePlan, str]]:
     """Yield each clip of the missing blocks of each store."""
     for store, filling in begun:
@@ -374,7 +310,7 @@ def _fill(
     plan: ExtractionPlan,
     run: ExtractionRun,
     stop: StopFlag,
-    listener: Listener,
+    shown: Shown,
 ) -> None:
     """Compute what is missing in stores with the same rows.
 
@@ -386,7 +322,7 @@ def _fill(
     uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
-        clip_threads(resources.compute_threads) as threads,
+        clip_threads(usable_cores()) as threads,
         ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
     ):
         computers = []
@@ -417,7 +353,7 @@ def _fill(
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
-                listener.row(rows[row].clip_id, row, failed)
+                shown.row(rows[row].clip_id, row, failed)
 
 
 def _files_read_before(

@@ -52,6 +52,10 @@ Precision: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
+Workers: TypeAlias = Annotated[
+    int | None,
+    Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
+]
 
 
 @done_in("obygaze_features.extraction.costs")
@@ -64,14 +68,16 @@ def plan_extraction(
     stores: Stores = None,
     dtype: Precision = "float32",
     device: Device = "cpu",
+    workers: Workers = None,
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count what is missing, and measure one clip.
+    """Count what is missing, measure one clip, and say how long a run takes.
 
-    One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
-    disk without hard links, a run needs twice the size. The weights must be there (`obygaze
-    backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would refuse to
-    add to a store.
+    One clip is decoded, and one is computed with each backbone. Of h100 and a100, which need not be
+    there, the time is by the operations that the card states. Where a GPU waits for the cores, the
+    plan says how many would feed it. No store is changed or made. On a disk without hard links, a
+    run needs twice the size. The weights must be there (`obygaze backbones fetch`); none are
+    downloaded. The exit code is 5 where `extract run` would refuse to add to a store.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
@@ -81,11 +87,13 @@ def plan_extraction(
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
-        device: The device that computes: cpu, cuda or cuda:1.
+        device: The device that computes: cpu, cuda, cuda:1, or h100, a100 elsewhere.
+        workers: Processes that decode, on the machine of the run.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --device h100 --workers 16
         obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
     """
 
@@ -105,10 +113,7 @@ def extract(
     dtype: Precision = "float32",
     licence: Annotated[str, Option(group=FEATURES)] = "",
     device: Device = "cpu",
-    workers: Annotated[
-        int | None,
-        Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
-    ] = None,
+    workers: Workers = None,
     batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
@@ -142,7 +147,7 @@ def extract(
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
         licence: The licence of the features. [default: the manifest's]
-        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
+        device: cpu, cuda or cuda:1.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
         mixed: Add to clips of another version or kind of device.
@@ -163,7 +168,7 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:1 --workers 8
     """
 
 

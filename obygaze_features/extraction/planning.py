@@ -27,7 +27,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
 )
 from obygaze_features.extraction.stored import read_stored
-from obygaze_features.manifest.model import Manifest, Windows, watched_text
+from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name, with_companions
@@ -216,9 +216,6 @@ def plan_stores(
 
     Weights that are missing are an error unless `download` fetches them.
     """
-    n_rows = len(manifest)
-    manifest = manifest.without_watched()
-    n_watched = n_rows - len(manifest)
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
@@ -232,8 +229,6 @@ def plan_stores(
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
     frames, notes = stores_of_frames(manifest.name, workspace)
-    if n_watched:
-        notes.append(watched_text("extracted", n_watched))
     is_compared = any(stored_at) or bool(frames)
     facts = facts_of(clip.video for clip in clips) if is_compared else {}
     backbones = []
@@ -267,15 +262,6 @@ def plan_stores(
         arrays = arrays_of(backbone, names, grid)
         if stored:
             arrays = _there_or_further(arrays, stored.array_names, backbone)
-        absent = [name for name in target.arrays if name in others]
-        if absent:
-            stored_names = [
-                array.name for array in arrays if array.name in backbone.arrays
-            ]
-            notes.append(
-                f"{path.name}: {backbone.card.label} has no array {', '.join(absent)}, and"
-                f" {', '.join(stored_names)} is stored of it"
-            )
         view = backbone.view
         kept_clips = kept[view].row_of_clip if view in kept else ()
         wanted = Wanted(

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import ObygazeError
@@ -33,21 +32,8 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 Watch = Callable[[int, bool], object]
 
 
-class Listener(Protocol):
-    """Hears how a run goes on, in this process or in that of a device."""
-
-    def expect(self, n_clips: int) -> None:
-        """Hear how many clips are missing."""
-
-    def row(self, clip_id: str, row: int, failed: bool) -> None:
-        """Hear of a row that was decoded, or that failed in a backbone."""
-
-    def note(self, text: str) -> None:
-        """Hear what a person should know before the run."""
-
-
 class Shown:
-    """Shows a run, also one of several processes that compute the same clips.
+    """Shows a run while it computes.
 
     Args:
         bars: Makes the progress bar.
@@ -65,13 +51,11 @@ class Shown:
         self._bar: Progress | None = None
         self._seen: set[str] = set()
         self._failed: set[str] = set()
-        self._said: set[str] = set()
 
     def expect(self, n_clips: int) -> None:
-        """Open the bar; the first process says how many clips there are."""
-        if self._bar is None:
-            self._bar = self._open.enter_context(self._bars("extract", n_clips))
-            self._bar.expect(n_clips, "clips")
+        """Open the bar."""
+        self._bar = self._open.enter_context(self._bars("extract", n_clips))
+        self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
         """Count a clip once, and show how many failed."""
@@ -84,12 +68,6 @@ class Shown:
             bar.remark(f"{len(self._failed)} failed")
         if self.watch is not None:
             self.watch(row, failed)
-
-    def note(self, text: str) -> None:
-        """Say a note, unless another process has said it."""
-        if text not in self._said:
-            self._said.add(text)
-            self.say(text)
 
     def close(self) -> None:
         """Close the bar."""
@@ -152,22 +130,16 @@ def next_steps(
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {shell_word(plan.manifest)} FOLDER"
     steps = []
-    video_of = {clip.clip_id: clip.video for clip in plan.clips if clip.video}
     clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
-    videos_with_features: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
             why = state.failures.get(row.clip_id)
-            if why is None and (row.is_ok or is_computed):
-                videos_with_features.add(video_of.get(row.clip_id, ""))
-            elif why is not None and is_computed:
+            if why is not None and is_computed:
                 clips_of[why.status].add(row.clip_id)
     failed = clips_of[FAILED]
     # A silent film may be damaged, too, which can be corrected.
     silent = clips_of[SILENT] - failed
-    n_together = sum(video_of.get(clip) in videos_with_features for clip in failed)
-    name = shell_word(plan.stores[0].target.backbone)
     advice = (
         (
             len(clips_of[NO_VIDEO]),
@@ -181,11 +153,6 @@ def next_steps(
             len(failed),
             "failed: correct their files, or their times in the table, then the same command and"
             " --retry-failed; the others can be used",
-        ),
-        (
-            n_together,
-            "of these in files of which other clips have features: a file with other bytes needs"
-            f" another store, --store {name}=NAME",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]

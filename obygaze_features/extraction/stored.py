@@ -336,7 +336,7 @@ def extraction_status(
             raise NotFound(
                 "no store here, and none is being filled",
                 where=name,
-                hint="obygaze store ls",
+                hint="obygaze ls",
             )
     return StatusOfStores(states)
 

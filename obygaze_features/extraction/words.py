@@ -22,7 +22,7 @@ from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.recipes import made_here
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest, watched_text
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.features import Imported
@@ -69,8 +69,7 @@ def extract_words(
 ) -> Imported:
     """Make a store of what is said in clips."""
     here = Workspace.of(workspace)
-    listed = read_manifest(manifest, workspace=workspace)
-    clips = listed.without_watched()
+    clips = read_manifest(manifest, workspace=workspace)
     card = find_card(backbone, here)
     name = f"{clips.name}.{card.name}"
     if card.family.medium != "words":
@@ -100,9 +99,6 @@ def extract_words(
         terms=Terms(clips.header.licence, clips.header.citation),
     )
     remarks = []
-    n_watched = len(listed) - len(clips)
-    if n_watched:
-        remarks.append(watched_text("read", n_watched))
     n_of_words = source.values[N_WORDS]
     n_without_words = int(np.sum(n_of_words == 0)) - len(words.failures)
     if n_without_words:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
-    from obygaze_features.manifest.overview import check_manifests as check_manifests
-    from obygaze_features.manifest.overview import list_manifests as list_manifests
     from obygaze_features.manifest.overview import show_manifest as show_manifest
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats

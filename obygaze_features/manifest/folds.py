@@ -108,7 +108,7 @@ def assign_folds(
     """Assign each film, with all its clips, to one fold."""
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    fold_of_clip = _folds_of_kind(before.without_watched(), kind, k)
+    fold_of_clip = _folds_of_kind(before, kind, k)
     if kind in before.folds and not force:
         raise AlreadyThere(
             f"{manifest} already has {kind} folds", hint="replace them with --force"

@@ -149,7 +149,7 @@ class GroupedManifest:
         """Return the groups, and the facts of the manifest."""
         return {
             **facts_of_saved(self.manifest, self.path),
-            "clips": len(self.manifest.without_watched()),
+            "clips": len(self.manifest),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},
         }
@@ -159,7 +159,7 @@ class GroupedManifest:
             (name, ", ".join(names), self._n_clips(name))
             for name, names in self.groups.items()
         ]
-        size = count(len(self.manifest.without_watched()), self.manifest.header.unit)
+        size = count(len(self.manifest), self.manifest.header.unit)
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
@@ -217,7 +217,7 @@ def group(
     if name is None:
         return _vocabulary(before)
     if before is None:
-        raise FixUsage("expected a manifest", hint="obygaze manifest ls")
+        raise FixUsage("expected a manifest", hint="obygaze ls")
     path = Workspace.of(workspace).new_manifest(name)
     chosen: Groups
     if isinstance(groups, Mapping):

@@ -166,7 +166,7 @@ def manifest_path(
         # A path object is the path of a file, never a name: "./films" has become "films" in it.
         path = toml_of(Path(manifest))
     if not path.is_file():
-        raise NotFound("no such manifest", where=str(path), hint="obygaze manifest ls")
+        raise NotFound("no such manifest", where=str(path), hint="obygaze ls")
     return path
 
 

@@ -136,7 +136,7 @@ def merged_manifest(
     """Return the manifest that `merge_manifests` writes."""
     names = [manifest.name for manifest in manifests]
     if len(manifests) < 2:
-        raise FixUsage("expected two manifests or more", hint="obygaze manifest ls")
+        raise FixUsage("expected two manifests or more", hint="obygaze ls")
     if len(set(names)) < len(names):
         raise FixUsage(
             "two manifests have the same name, which becomes the annotator of their labels",

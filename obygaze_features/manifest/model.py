@@ -82,8 +82,6 @@ NO_FILMS: Final = "none"
 KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
-# The level, in manifests the comment, of marks that say only that this time was watched.
-WATCHED = "watched"
 
 
 def require_numbers(
@@ -390,12 +388,6 @@ class Manifest:
         ids = {clip.clip_id for clip in kept} if self.annotations else ()
         annotations = tuple(one for one in self.annotations if one.clip_id in ids)
         return replace(self, clips=kept, annotations=annotations)
-
-    def without_watched(self) -> Self:
-        """Return the manifest without rows that say only what was watched: they are no clips."""
-        if isinstance(self.clips, Windows) or not any(map(is_only_watched, self.clips)):
-            return self
-        return self.with_clips(clip for clip in self if not is_only_watched(clip))
 
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
@@ -817,18 +809,3 @@ def ascii_id(text: str) -> str:
     digest = sha256_bytes(decomposed.encode())[:6]
     readable = readable_id.strip("_.+-") or "id"
     return f"{readable}-{digest}"
-
-
-def is_only_watched(clip: Clip) -> bool:
-    """Return whether a row of marks says only that its annotator has watched this time.
-
-    Marks have frames; in a table without frames, a person may have written this comment on clips.
-    """
-    is_marked = bool(clip.level or clip.concepts)
-    is_of_marks = bool(clip.extra.get("start_frame"))
-    return is_of_marks and not is_marked and clip.extra.get("comment") == WATCHED
-
-
-def watched_text(verb: str, n_rows: int) -> str:
-    """Return that rows are left out because they say only what was watched."""
-    return f"not {verb}: {count(n_rows, 'row')} of what was watched"

@@ -1,8 +1,8 @@
-"""List, show and check the manifests of a workspace."""
+"""Show a manifest: its header and some of its clips."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,19 +11,14 @@ from msgspec import to_builtins
 from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
     FixUsage,
-    Mismatch,
     NotFound,
-    ObygazeError,
 )
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
@@ -33,7 +28,6 @@ from obygaze_features.manifest.listing import (
     titles_of,
 )
 from obygaze_features.manifest.model import (
-    KEEPS_LEVELS,
     Clip,
     Manifest,
     SourceFile,
@@ -63,76 +57,10 @@ class ManifestSummary:
     sha256: str
 
 
-@dataclass(frozen=True)
-class ManifestList:
-    """The manifests of a workspace; `broken` has what is wrong with those that are not valid."""
-
-    folder: Path
-    manifests: tuple[ManifestSummary, ...]
-    broken: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts of the manifests, and the names of the broken ones."""
-        manifests = [to_builtins(manifest) for manifest in self.manifests]
-        return {"manifests": manifests, "broken": list(self.broken)}
-
-    def __str__(self) -> str:
-        if not self.manifests:
-            return ""
-        names = ("name", "dataset", "unit", "view", "clips", "films", "videos_found")
-        rows = []
-        for manifest in self.manifests:
-            facts = {name: getattr(manifest, name) for name in names}
-            facts["films"] = manifest.films or "not stated"
-            rows.append([*facts.values(), len(manifest.folds)])
-        headers = [name.replace("_", " ") for name in names]
-        return table([*headers, "folds"], rows)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with each broken manifest."""
-        return [
-            f"{name}: {problem} (obygaze manifest check {shell_word(name)})"
-            for name, problem in self.broken.items()
-        ]
-
-    @property
-    def notes(self) -> list[str]:
-        """Where manifests were looked for, if there is none."""
-        if self.manifests or self.broken:
-            return []
-        return [f"no manifests in {self.folder} yet; obygaze manifest import --help"]
-
-
-def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> ManifestList:
-    """List the manifests of the workspace.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest ls
-        obygaze manifest ls --json
-    """
-    opened_workspace = Workspace.of(workspace)
-    summaries = []
-    broken: dict[str, str] = {}
-    for name in opened_workspace.names("manifests"):
-        try:
-            manifest = read_manifest(opened_workspace.manifest(name))
-        except ObygazeError as error:
-            broken[name] = error.message
-        except OSError as error:
-            broken[name] = str(error.strerror)
-        else:
-            summaries.append(summarize(manifest))
-    return ManifestList(opened_workspace.folder("manifests"), tuple(summaries), broken)
-
-
 def summarize(manifest: Manifest) -> ManifestSummary:
     """Return the facts of a manifest."""
     header = manifest.header
-    clips = manifest.without_watched()
+    clips = manifest.clips
     videos = [clip.video for clip in clips if clip.video]
     n_found = 0
     if header.video_root:
@@ -321,76 +249,6 @@ def _describe(manifest: Manifest) -> str:
     if manifest.folds:
         lines.append(f"  folds: {', '.join(manifest.folds)}")
     return "\n".join([*lines, ""])
-
-
-@dataclass(frozen=True)
-class ManifestCheck:
-    """The violations of some manifests, and warnings, by the name that each was given."""
-
-    violations: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return whether all are valid, the violations of each, and the warnings."""
-        is_valid = not any(self.violations.values())
-        return {
-            "valid": is_valid,
-            "violations": self.violations,
-            "warnings": self.warnings,
-        }
-
-    def __str__(self) -> str:
-        parts = []
-        for name, lines in self.violations.items():
-            parts.append("\n".join(lines) or f"{name}: valid")
-        return "\n".join(parts)
-
-    def require_ok(self) -> None:
-        """Raise an error if one of the manifests is not valid."""
-        n_bad = sum(bool(lines) for lines in self.violations.values())
-        if n_bad:
-            raise FixInput(
-                f"not valid: {n_bad} of {count(len(self.violations), 'manifest')}",
-            )
-
-
-def check_manifests(
-    names: Sequence[str], *, workspace: str | os.PathLike[str] | None = None
-) -> ManifestCheck:
-    """Check manifests against the schema.
-
-    Every violation is listed with its file, line and column. The exit code is 1 if there is one.
-    Warnings name concepts without a modality, and count clips with a level but no concepts, which
-    the visual view takes as EN.
-
-    Args:
-        names: The manifests.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest check obygaze12
-        obygaze manifest check manifests/*.toml --json
-    """
-    violations: dict[str, Sequence[str]] = {}
-    warnings = []
-    for name in names:
-        try:
-            manifest = read_manifest(name, workspace=workspace)
-            violations[name] = []
-            is_raw = manifest.header.view == "raw"
-            unknown = manifest.without_modality
-            if unknown:
-                warnings.append(
-                    f"{name}: concepts without a modality, which the visual view asks for:"
-                    f" {few(unknown)}"
-                )
-            elif is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
-                warnings.append(f"{name}: {manifest.levels_lost}; {KEEPS_LEVELS}")
-        except (Corrupt, FixInput, Mismatch, NotFound) as error:
-            violations[name] = list(error.details) or [
-                f"{error.where}: {error.message}"
-            ]
-    return ManifestCheck(violations, warnings)
 
 
 show_command = command_of(

@@ -11,8 +11,8 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id, own_columns
 
-# What `manifest project` writes of the mark that made a level: how much of a clip it covers.
-OF_PROJECTION = ("overlap_frames", "clip_frames")
+# What `manifest project` writes of the mark that made a level: how much of the clip it covers.
+COVERED = "covered"
 # The columns of predictions and of `search`: what a model says of a clip is no label.
 BASIS = "basis"
 OF_PREDICTIONS = re.compile(
@@ -47,7 +47,7 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         is_predicted = BASIS in columns and OF_PREDICTIONS.match(column)
-        if column in OF_PROJECTION or is_predicted:
+        if column == COVERED or is_predicted:
             continue
         cells: list[str] = []
         values_of_film: dict[str, list[str]] = defaultdict(list)

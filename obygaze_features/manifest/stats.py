@@ -32,11 +32,9 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     View,
-    is_only_watched,
     of_films,
     own_columns,
     view_words,
-    watched_text,
 )
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.vocabulary import film_facts
@@ -84,7 +82,6 @@ class Stats:
     unit: str = "clip"
     title: str = ""
     is_linked: bool = True
-    n_watched: int = 0
     clips_of_all: int = 0
 
     def __repr__(self) -> str:
@@ -125,14 +122,7 @@ class Stats:
     @property
     def notes(self) -> list[str]:
         """The words of the levels that were counted."""
-        return [*self.level_notes(), *self.watched_notes]
-
-    @property
-    def watched_notes(self) -> list[str]:
-        """How many rows are not counted, since they say only what was watched."""
-        if not self.n_watched:
-            return []
-        return [watched_text("counted", self.n_watched)]
+        return self.level_notes()
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
@@ -241,12 +231,12 @@ def compute_stats(
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
-    n_of_all = len(manifest.without_watched())
+    n_of_all = len(manifest)
     if where is not None:
         manifest = manifest.where(where)
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
-    clips = [clip for clip in manifest if not is_only_watched(clip)]
+    clips = manifest.clips
     names = manifest.header.concepts
     levels = _level_counts(clips)
     concepts = _concept_counts(clips, names)
@@ -276,7 +266,6 @@ def compute_stats(
         view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
-        n_watched=len(manifest) - len(clips),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
 

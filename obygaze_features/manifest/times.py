@@ -346,7 +346,7 @@ def long_clips(manifest: Manifest) -> str:
     """
     if isinstance(manifest.clips, Windows):
         return ""
-    clips = manifest.without_watched().clips
+    clips = manifest.clips
     n_clips_of_film = Counter(clip.movie_id for clip in clips)
     n_clips_of_file = Counter(clip.video for clip in clips)
     long = []

@@ -26,12 +26,11 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
-from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.decoding import Rows
 from obygaze_features.store.encoding import Values, fill_rows
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.finding import (
@@ -57,7 +56,6 @@ from obygaze_features.store.layout import (
     N_WORDS,
     TIMES_OF_WINDOWS,
     Array,
-    default_array,
     with_companions,
 )
 from obygaze_features.store.making import (
@@ -107,7 +105,7 @@ class Changed:
         n_bytes: How long they are together.
         warnings: What its user should know.
         clips: The clips that were withdrawn.
-        copies: Where features of the withdrawn clips still are, each with the line that removes it.
+        copies: Where features of the withdrawn clips still are.
     """
 
     path: Path
@@ -146,9 +144,7 @@ class Changed:
         lines += text_of_copies(self.copies)
         if self.clips:
             lines.append(
-                "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {shell_word(self.path.name)} TARGET, with --publish --creator"
-                " NAME if it was published"
+                "what was pushed or published has them until it is sent again: obygaze store push"
             )
         return "\n".join(lines)
 
@@ -458,24 +454,16 @@ class PickedRows(_NewRows):
         after = min(first + array.file_rows, len(self.rows))
         place = int(self.places[first])
         store = self.stores[place]
-        if not isinstance(store.files, FolderFiles):
-            return None
-        if store.record.array(array.name) != array:
-            return None
         end_there = min(first + array.file_rows, len(store))
         numbers = self.numbers[first:after]
         is_one_store = bool((self.places[first:after] == place).all())
         is_in_place = np.array_equal(numbers, np.arange(first, end_there))
         if not (is_one_store and is_in_place):
             return None
-        was_ok = store.table.codes_of(numbers) == OK_CODE
-        if not np.array_equal(was_ok, self._is_ok[first:after]):
-            # A row was withdrawn: the file is written anew.
-            return None
-        self.progress.advance(after - first)
-        # A link in a store, or a file of another length, is refused here.
-        store.listed.check_length(array.file_name(number))
-        return file_of_store(store, array, number)
+        file = file_of_store(store, array, number, self._is_ok[first:after])
+        if file is not None:
+            self.progress.advance(after - first)
+        return file
 
 
 # --- Withdrawal ---
@@ -587,12 +575,6 @@ def merge(
     terms = _common_terms(opened, licence)
     clips, lost = _clips_of(opened)
     remarks += lost
-    default = default_array(arrays)
-    if {store.default_array for store in opened} != {default}:
-        remarks.append(
-            f"the stores have their arrays in different orders: {default} is the default array"
-            " of the new store"
-        )
     return _change(
         target,
         PickedRows(opened, _merged_rows(opened, clips, arrays)),
@@ -609,11 +591,11 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have one recipe."""
     first = stores[0]
     for store in stores[1:]:
-        hint = "only stores of one recipe are merged: obygaze store info STORE"
+        hint = "only stores of one recipe are merged"
         if first.recipe.is_unknown and store.recipe.is_unknown:
-            hint = (
-                "if both were made in the same way, import both with the same --backbone"
-                " and --fact"
+            hint += (
+                "; imports that were made in the same way have one with the same --backbone and"
+                " --fact"
             )
         first.recipe.require(
             store.recipe,
@@ -626,36 +608,23 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
 def _require_equal_arrays(stores: Sequence[Store]) -> None:
     """Raise an error unless stores have equal arrays, but for the rows of a file."""
     first = stores[0]
-    array_of_name = {array.name: array for array in first.record.arrays}
+    expected = list(map(_numbers_of, first.record.arrays))
     for store in stores[1:]:
-        if array_of_name.keys() != {array.name for array in store.record.arrays}:
+        numbers = {array.name: _numbers_of(array) for array in store.record.arrays}
+        if [*numbers.values()] != expected:
+            others = [name for name in numbers if numbers[name] not in expected]
             raise Mismatch(
-                f"the arrays are not those of {first.location}", where=store.location
+                f"the arrays are not those of {first.location}, of the same types and shapes and in"
+                f" the same order: {few(others or [*numbers])}",
+                where=store.location,
+                hint="obygaze store subset STORE --array A --array B -o NAME puts them in an order",
             )
-        for array in store.record.arrays:
-            if _numbers_of(array) != _numbers_of(array_of_name[array.name]):
-                raise Mismatch(
-                    f"the array {array.name} has another type or shape than in"
-                    f" {first.location}",
-                    where=store.location,
-                )
 
 
 def _common_arrays(stores: Sequence[Store]) -> list[Array]:
-    """Return the arrays of a merged store, which do not depend on the order of its sources.
-
-    Arrays that the stores have in different orders are sorted by their names; an array that is
-    the default of all of them stays first.
-    """
-    arrays = list(stores[0].record.arrays)
-    orders = set()
-    for store in stores:
-        orders.add(tuple(array.name for array in store.record.arrays))
-    if len(orders) > 1:
-        defaults = {store.default_array for store in stores}
-        arrays.sort(key=lambda array: ({array.name} != defaults, array.name))
+    """Return the arrays of a merged store."""
     common = []
-    for array in arrays:
+    for array in stores[0].record.arrays:
         # A file has at least one block of the filling of each store.
         file_rows = max(store.array(array.name).file_rows for store in stores)
         common.append(msgspec.structs.replace(array, file_rows=file_rows))
@@ -664,7 +633,7 @@ def _common_arrays(stores: Sequence[Store]) -> list[Array]:
 
 def _numbers_of(array: Array) -> tuple[object, ...]:
     """Return what must be equal where rows of an array are joined."""
-    return (array.dtype, array.shape, array.dims, array.chunk_rows)
+    return (array.name, array.dtype, array.shape, array.dims, array.chunk_rows)
 
 
 def _require_equal_kinds(stores: Sequence[Store]) -> None:

@@ -6,7 +6,6 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze_features.store.functions"
 COMMANDS = {
-    "ls": f"{_HERE}:list_stores",
     "info": f"{_HERE}:info_command",
     "verify": f"{_HERE}:verify",
     "subset": f"{_HERE}:subset",

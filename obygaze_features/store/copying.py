@@ -5,7 +5,6 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 """
 
 import os
-import shlex
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, few, human, listed
+from obygaze_features.core.console import Progress, Quiet, few, human
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -47,7 +46,6 @@ from obygaze_features.store.card import (
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.finding import (
-    MODEL_JSON,
     Copy,
     find_copies,
     text_of_copies,
@@ -79,7 +77,7 @@ from obygaze_features.store.publishing import (
     published_files,
     require_names,
 )
-from obygaze_features.store.reading import Store, name_of, open_store
+from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import (
     FileMark,
     Tombstone,
@@ -87,9 +85,9 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
+    OWN_PLACE,
     WITHDRAWING,
     Target,
-    command_to_own_place,
     has_file,
     hash_of,
     open_target,
@@ -112,7 +110,7 @@ class Copied:
         n_bytes_transferred: How long these are together.
         changes: What changed in the store since the copy that was there before.
         notes: What its user should do.
-        copies: Where features of withdrawn clips still are, each with the line that removes it.
+        copies: Where features of withdrawn clips still are.
         withdrawn: Of a copy that was pulled, the films and clips that were ever withdrawn.
     """
 
@@ -136,11 +134,8 @@ class Copied:
             sent = "all files were there, and are those of this store"
         lines = [f"{self.place}: {sent}", *self.changes]
         if self.withdrawn:
-            others = "" if self.copies else ", nor in anything else that was found here"
             names = few(self.withdrawn)
-            lines.append(
-                f"withdrawn: {names}; none of their features are in this copy{others}"
-            )
+            lines.append(f"withdrawn: {names}; none of their features are in this copy")
         return "\n".join([*lines, *text_of_copies(self.copies)])
 
 
@@ -239,8 +234,6 @@ def _copy_at(target: Path, store: Store) -> Store | None:
         if copy.seal == store.seal or has_replaced(store, copy):
             return copy
         taken = "another store has this name"
-        if has_replaced(copy, store):
-            taken = "the store here has replaced this one"
     raise AlreadyThere(taken, where=str(target), hint=OTHER_NAME)
 
 
@@ -406,13 +399,11 @@ def push(
     if licence or citation:
         _state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
-        words = ["obygaze", "store", "push", name_of(store), str(target)]
-        words += ["--publish"] if publish else []
-        for creator in creators:
-            words += ["--creator", creator]
-        hint = shlex.join([*words, "--licence", "CC-BY-4.0"])
-        hint += "" if publish else ", or with --no-licence"
-        require_licence(opened.terms, opened.location, hint)
+        require_licence(
+            opened.terms,
+            opened.location,
+            "--licence CC-BY-4.0, or, where it is not published, --no-licence",
+        )
     # Before anything is sent: later, another store may have taken its place here.
     here = Workspace.of(workspace)
     withdrawn = rows_withdrawn_elsewhere(opened, here, "in what was sent")
@@ -421,10 +412,8 @@ def push(
         extra = published_files(opened, folder, creators) if publish else {}
         sent = _push(opened, place, extra, folder, progress or Quiet())
     notes = [*sent.notes]
-    given = Terms(licence, citation)
-    stated = listed([name for name, text in given._asdict().items() if text])
-    if stated:
-        notes.append(f"README.md of {opened.location} states the {stated}, too")
+    if licence or citation:
+        notes.append(f"README.md of {opened.location} states these terms, too")
     if publish:
         notes.append(creators_as_read(creators))
     return replace(sent, notes=(*notes, *withdrawn))
@@ -617,23 +606,16 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
             there = open_store(target.files())
         if there is not None and there.seal != store.seal:
             if not has_replaced(store, there):
-                raise AlreadyThere(
-                    "the target has a store that replaces this one"
-                    if has_replaced(there, store)
-                    else "another store is there",
-                    where=target.location,
-                )
+                raise AlreadyThere("another store is there", where=target.location)
             known.update(there.record.files)
     if set(record.files).isdisjoint(names):
         # A card alone is that of something else.
         known.discard(CARD)
     for name in names:
         if name not in known and read_hidden(Path(name)) is None:
-            what_is_there = "a model lies there: " if MODEL_JSON in names else ""
-            words = ("store", "push", store.location)
             raise AlreadyThere(
-                f"{what_is_there}{name} does not belong to this store",
+                f"{name} does not belong to this store",
                 where=target.location,
-                hint=command_to_own_place(words, target.location, "features"),
+                hint=OWN_PLACE,
             )
     return there

@@ -2,18 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from obygaze_features.core.console import count, human, listed, table
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.console import count, human, table
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
@@ -21,12 +17,9 @@ from obygaze_features.store.card import (
     maker_text,
     recipe_sentences,
 )
-from obygaze_features.store.joining import joined_parts, part_names
-from obygaze_features.store.layout import BEFORE, NEXT, PLAN_JSON, STORE_JSON
 from obygaze_features.store.reading import (
     Store,
     StoreName,
-    being_filled_at,
     name_of,
     open_store,
 )
@@ -35,7 +28,6 @@ from obygaze_features.store.rows import WITHDRAWN, words_of_status
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 SHOWN_ROWS = 20
-NO_TITLES: Mapping[str, str] = {}
 
 
 # --- One store ---
@@ -80,13 +72,8 @@ def facts_of_store(store: Store) -> dict[str, Any]:
     }
 
 
-def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
-    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal.
-
-    Args:
-        store: The store.
-        title_of_seal: The titles of stores that it may be made from, by their seals.
-    """
+def describe(store: Store) -> str:
+    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
@@ -108,7 +95,10 @@ def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
     last_lines += [
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store),
-        *_lines_of_origins(store, title_of_seal),
+        *(
+            f"made from {origin.place} ({origin.seal})"
+            for origin in store.record.origins
+        ),
         *history_of(store.record),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
@@ -143,36 +133,6 @@ def _maker_lines(store: Store) -> list[str]:
     return lines
 
 
-def _lines_of_origins(store: Store, title_of_seal: Mapping[str, str]) -> list[str]:
-    """Return of what rows were taken, with the title of each store that is known here."""
-    lines = []
-    for origin in store.record.origins:
-        title = title_of_seal.get(origin.seal, "")
-        of_title = f" of {title}" if title else ""
-        lines.append(f"made from {origin.place}{of_title} ({origin.seal})")
-    return lines
-
-
-def _titles_of_parts(store: Store, workspace: Workspace) -> dict[str, str]:
-    """Return which part of a joined store each store of a workspace is, by all of its seals."""
-    titles: dict[str, str] = {}
-    parts = joined_parts(store.recipe)
-    names = part_names(parts)
-    if not parts:
-        return titles
-    for name in workspace.names("stores"):
-        # A store that cannot be read is no part.
-        with suppress(ObygazeError, OSError):
-            other = open_store(workspace.folder("stores") / name)
-            seals = [other.seal, *other.record.replaces]
-            of_store = []
-            for part, title in zip(parts, names, strict=True):
-                if part.is_of(other.recipe):
-                    of_store.append(title)
-            titles.update(dict.fromkeys(seals, listed(of_store)))
-    return titles
-
-
 def _lines_of_absent(store: Store) -> list[str]:
     """Return the first clips without features, with their reasons."""
     reasons = store.status().reasons
@@ -198,14 +158,12 @@ class StorePage(Listing):
         store: The store.
         with_clips: Whether its clips were asked for.
         warnings: What other stores of the workspace list as withdrawn.
-        title_of_seal: The titles of its parts, by the seals of their stores.
     """
 
     name: str
     store: Store
     with_clips: bool = False
     warnings: Sequence[str] = ()
-    title_of_seal: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
@@ -218,7 +176,7 @@ class StorePage(Listing):
 
     def __str__(self) -> str:
         if not self.with_clips:
-            return describe(self.store, self.title_of_seal)
+            return describe(self.store)
         columns = self.table()
         return table(tuple(columns), zip(*columns.values(), strict=True))
 
@@ -245,88 +203,4 @@ def describe_store(
     opened = open_store(store, workspace=workspace)
     here = Workspace.of(workspace)
     warnings = rows_withdrawn_elsewhere(opened, here, "here")
-    titles = _titles_of_parts(opened, here)
-    return StorePage(name_of(store), opened, clips, warnings, titles)
-
-
-# --- All stores of a workspace ---
-
-
-@dataclass(frozen=True)
-class StoreList:
-    """The stores of a workspace.
-
-    Args:
-        folder: Where they are.
-        stores: The facts of each store; of one that is being filled, its name and how far.
-        broken: What is wrong with each of the others, by name.
-    """
-
-    folder: Path
-    stores: Sequence[Mapping[str, Any]]
-    broken: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts of the stores, and the names of the broken ones."""
-        return {"stores": list(self.stores), "broken": list(self.broken)}
-
-    def __str__(self) -> str:
-        if not self.stores:
-            return ""
-        headers = ("name", "backbone", "rows", "ok", "arrays", "state", "size")
-        rows = []
-        for facts in self.stores:
-            row = dict.fromkeys(headers, "")
-            row["name"] = facts["name"]
-            row["state"] = facts["state"]
-            if "seal_sha256" in facts:
-                row["backbone"] = facts["backbone"]
-                row["rows"] = facts["n_clips"]
-                row["ok"] = facts["counts"]["ok"]
-                row["arrays"] = " ".join(facts["feature_arrays"])
-                row["size"] = human(facts["n_bytes"])
-            rows.append(tuple(row.values()))
-        return table(headers, rows)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with each broken store."""
-        return [
-            f"{name}: {problem} (obygaze store verify {shell_word(name)})"
-            for name, problem in self.broken.items()
-        ]
-
-    @property
-    def notes(self) -> list[str]:
-        """Where stores were looked for, if there is none."""
-        if self.stores or self.broken:
-            return []
-        return [f"no stores in {self.folder} yet; obygaze extract run --help"]
-
-
-def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList:
-    """List the stores of the workspace."""
-    here = Workspace.of(workspace)
-    folder = here.folder("stores")
-    stores: list[Mapping[str, Any]] = []
-    broken: dict[str, str] = {}
-    for entry in here.names("stores"):
-        if BEFORE in entry:
-            continue
-        path = folder / entry
-        name = entry.removesuffix(NEXT)
-        try:
-            # One that waits for its name was interrupted; opening it finishes that.
-            has_name = entry == name or not (folder / name).exists()
-            if has_name and (path / STORE_JSON).exists():
-                facts = facts_of_store(open_store(folder / name))
-                stores.append({"name": name, **facts})
-            elif entry != name and (path / PLAN_JSON).exists():
-                being_filled = being_filled_at(path)
-                state = being_filled and f"being filled, {being_filled.progress}"
-                stores.append({"name": name, "state": state or ""})
-        except ObygazeError as error:
-            broken[name] = error.message
-        except OSError as error:
-            broken[name] = str(error.strerror)
-    return StoreList(folder, stores, broken)
+    return StorePage(name_of(store), opened, clips, warnings)

@@ -23,7 +23,6 @@ from obygaze_features.core import files
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
     AlreadyThere,
     FixInput,
     FixUsage,
@@ -44,7 +43,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     disputed,
-    is_only_watched,
     view_words,
 )
 from obygaze_features.store.card import (
@@ -69,7 +67,7 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
-from obygaze_features.store.rows import OK, WITHDRAWN, Row, words_of_status
+from obygaze_features.store.rows import OK, STATUS_OF_WORD, Row, words_of_status
 from obygaze_features.store.withdrawals import made_of, rows_withdrawn_elsewhere
 
 # Values of so many bytes are read and written at a time.
@@ -138,8 +136,8 @@ class Exported:
     @property
     def exit_code(self) -> int:
         """The exit code of the command, which says whether clips failed."""
-        statuses = {reason.status for reason in self.left_out.values()}
-        return EXIT_SOME_FAILED if statuses - {WITHDRAWN} else 0
+        statuses = [STATUS_OF_WORD[each.status] for each in self.left_out.values()]
+        return max((status.exit_code for status in statuses), default=0)
 
 
 def export_features(
@@ -369,10 +367,7 @@ def _read_labels(job: Export) -> list[str]:
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
     ids = {row.clip_id for row in rows}
-    labelled = []
-    for clip in labels:
-        if clip.clip_id in ids and not is_only_watched(clip):
-            labelled.append(clip)
+    labelled = [clip for clip in labels if clip.clip_id in ids]
     # An error where the store has another clip of this id.
     job.store.match(labelled)
     job.label_of = {clip.clip_id: clip for clip in labelled}

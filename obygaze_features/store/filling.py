@@ -290,20 +290,10 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
         message="this store is being filled with another recipe",
         hint=_GIVE_UP.format(shell_word(folder)),
     )
-    keys = [
-        key
-        for key in PlanRecord.__struct_fields__
-        if getattr(our_plan, key) != getattr(their_plan, key)
-    ]
-    details = [
-        f"{key}: {getattr(our_plan, key)} here, {getattr(their_plan, key)} there"
-        for key in keys
-    ]
     raise Mismatch(
-        f"this store is being filled with another plan: {', '.join(keys)} differ",
+        "this store is being filled with another plan: other clips, arrays, programs or devices",
         where=str(folder),
         hint=_GIVE_UP.format(shell_word(folder)),
-        details=details,
     )
 
 

@@ -7,19 +7,14 @@ more than its clips.
 """
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from obygaze_features.core import own_results
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.own_results import added_to
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.exporting import EXPORTED_TABLE
 from obygaze_features.store.formats import EXPORT_ENDINGS, format_of_ending
@@ -28,7 +23,7 @@ from obygaze_features.store.importing.reader import (
     ExportOrigin,
     read_export_origin,
 )
-from obygaze_features.store.layout import BEFORE, CARD, NEXT, PLAN_JSON, STORE_JSON
+from obygaze_features.store.layout import BEFORE, PLAN_JSON, STORE_JSON
 from obygaze_features.store.placing import next_of
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import StoreRecord, Tombstone
@@ -45,17 +40,17 @@ UNFINISHED = "what an interrupted command has left"
 MODEL_JSON = "model.json"
 # The file that says what a folder is, and of which stores it was made.
 _KIND_OF_DOCUMENT = {STORE_JSON: STORE, "run.json": RUN, MODEL_JSON: MODEL}
-UNREADABLE = "it cannot be read: look at it"
-NO_SEAL = "nothing says that obygaze wrote all of it: look at it"
+UNREADABLE = "store that cannot be read"
 NOT_SEARCHED = (
     "only finished stores and what says of which store it was made (exports to .npz, .h5 and"
     " .parquet, runs, models) were searched, in this workspace: look yourself at other files (.npy,"
     " .pth, .csv, reports, exported pages), unfinished extractions, and what was pushed or copied"
     " elsewhere"
 )
-OF_ANOTHER_PLACE = (
-    "a store that you pulled from elsewhere is pulled again instead, where its owner has withdrawn"
-    " them, too: obygaze store pull ADDRESS refuses a copy that was changed here"
+TO_DO = (
+    "withdraw the clips from these stores: obygaze store subset STORE --without NAME --reason TEXT;"
+    " pull again what you pulled: obygaze store pull ADDRESS; make the others again without the"
+    " clips, or remove them"
 )
 
 
@@ -65,53 +60,28 @@ class Copy(NamedTuple):
     Args:
         path: The file or folder.
         kind: What it is: a store, a store that was replaced, an export, a run or a model.
-        withdrawal: The line that withdraws the clips from it, of a store that has others too.
-        remark: Why a person looks first; "" for what obygaze wrote whole.
     """
 
     path: Path
     kind: str
-    withdrawal: str = ""
-    remark: str = ""
-
-    @property
-    def command(self) -> str:
-        """The line that withdraws or removes it; of a link, also what it leads to.
-
-        "" where a person looks first: only what obygaze wrote, and can write again, has a line.
-        """
-        if self.remark or self.withdrawal:
-            return self.withdrawal
-        paths = [self.path]
-        if self.path.is_symlink():
-            paths.append(self.path.resolve())
-        return f"rm -r {shlex.join(map(str, paths))}"
 
     def to_json(self) -> dict[str, str]:
-        """Return what it is, and the line that removes it."""
-        return {
-            "kind": self.kind,
-            "name": self.path.name,
-            "path": str(self.path),
-            "command": self.command,
-            "remark": self.remark,
-        }
+        """Return what it is, and where."""
+        return {"kind": self.kind, "name": self.path.name, "path": str(self.path)}
 
     def __str__(self) -> str:
-        remark = f"  ({self.remark})" if self.remark else ""
-        return f"{self.kind}: {self.command or self.path}{remark}"
+        target = f" -> {self.path.resolve()}" if self.path.is_symlink() else ""
+        return f"{self.kind}: {self.path}{target}"
 
 
 def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     """Return the lines that list where withdrawn features still are."""
     if not copies:
         return []
-    lines = [f"  {copy}" for copy in copies]
-    if any(copy.withdrawal for copy in copies):
-        lines.append(OF_ANOTHER_PLACE)
     return [
         "still with the withdrawn features, or made of a store that had them:",
-        *lines,
+        *(f"  {copy}" for copy in copies),
+        TO_DO,
         NOT_SEARCHED,
     ]
 
@@ -130,8 +100,6 @@ def find_copies(
         workspace: The workspace.
     """
     withdrawals = Withdrawals.of([store]).by(tombstones)
-    authors = {tombstone.author for tombstone in tombstones}
-    author = authors.pop() if len(authors) == 1 else ""
     home = Path(store.location)
     copies = _unfinished_of(home)
     seen = {home.resolve(), *(copy.path.resolve() for copy in copies)}
@@ -153,18 +121,16 @@ def find_copies(
             kind = EARLIER if BEFORE in path.name else STORE
             try:
                 other = open_store(path)
-                reasons = withdrawals.rows_in(other)
+                has_them = bool(withdrawals.rows_in(other))
                 was_withdrawn = bool(withdrawals.rows_in(other, WITHDRAWN_CODE))
             except (ObygazeError, OSError):
-                copies.append(Copy(path, kind, remark=UNREADABLE))
+                copies.append(Copy(path, UNREADABLE))
                 continue
             if was_withdrawn:
                 seals |= _seals_with_withdrawn(other.record)
-            if reasons:
+            if has_them:
                 seals |= {other.seal, *other.record.replaces}
-                copies.append(
-                    _copy_of_store(other, path, kind, withdrawals, reasons, author)
-                )
+                copies.append(Copy(path, kind))
             else:
                 seals_without.add(other.seal)
     for path, kind in results:
@@ -174,8 +140,7 @@ def find_copies(
             made[0] not in seals_without and not wanted.isdisjoint(made)
             for made in seals_of_result(path, kind)
         ):
-            remark = "" if _wrote_all_of(path, kind) else NO_SEAL
-            copies.append(Copy(path, kind, remark=remark))
+            copies.append(Copy(path, kind))
     earlier = f"{home.name}{BEFORE}"
     return sorted(
         copies, key=lambda copy: (not copy.path.name.startswith(earlier), copy.kind)
@@ -221,45 +186,6 @@ def _seals_with_withdrawn(record: StoreRecord) -> set[str]:
     return {*record.replaces[: record.n_with_withdrawn], *of_sources}
 
 
-# --- Stores ---
-
-
-def _copy_of_store(
-    store: Store,
-    path: Path,
-    kind: str,
-    withdrawals: Withdrawals,
-    reasons: dict[int, str],
-    author: str,
-) -> Copy:
-    """Return a store that has features of withdrawn clips, with the line that takes them out."""
-    is_unchanging = kind == EARLIER or path.name.endswith(NEXT) or path.is_symlink()
-    if is_unchanging or len(reasons) == store.record.rows.ok:
-        names = {*store.record.files, STORE_JSON, CARD}
-        return Copy(path, kind, remark=NO_SEAL if added_to(path, names) else "")
-    names_of_reason: dict[str, dict[str, None]] = {}
-    rows = np.array([*reasons], dtype=np.int64)
-    clip_ids = store.table.clip_ids_of(rows).tolist()
-    movie_ids = store.table.movie_ids_of(rows).tolist()
-    for clip_id, film, of_row in zip(
-        clip_ids, movie_ids, reasons.values(), strict=True
-    ):
-        of_film = withdrawals.reason("", film)
-        _, _, reason = (of_film or of_row).partition(": ")
-        name = film if of_film else clip_id
-        names_of_reason.setdefault(reason, {})[name] = None
-    lines = []
-    for reason, named in names_of_reason.items():
-        # A word without a slash would be the name of a store of the workspace.
-        words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
-        for name in named:
-            words += ["--without", name]
-        words += ["--reason", reason or "withdrawn"]
-        words += ["--author", author] if author else []
-        lines.append(shlex.join(words))
-    return Copy(path, kind, " && ".join(lines))
-
-
 # --- What was made of stores ---
 
 
@@ -295,12 +221,3 @@ def read_origin(path: Path) -> ExportOrigin | None:
         with suppress(*FOREIGN_DAMAGE, ObygazeError):
             text = format.function("origin_text")(path)
     return read_export_origin(text)
-
-
-def _wrote_all_of(path: Path, kind: str) -> bool:
-    """Return whether obygaze wrote all of a file or folder that names a seal."""
-    if kind == EXPORT:
-        return not added_to(path, (EXPORTED_TABLE, CARD))
-    if kind == RUN:
-        return not own_results.RUN.refusal(path)
-    return not own_results.MODEL.refusal(path)

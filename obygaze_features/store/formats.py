@@ -16,7 +16,6 @@ from obygaze_features.core.files import (
     is_workbook,
     require_file,
 )
-from obygaze_features.core.shell import shell_line, shell_word
 
 _STORE = "obygaze_features.store"
 
@@ -174,36 +173,30 @@ def format_of_source(source: Path, name: str | None = None) -> Format:
         # A text file that is a zip file: the reader of tables says which kind.
         return format
     problem = "the ending of this name is that of no format"
-    hint = f"--as FORMAT, one of {', '.join(FORMATS)}"
     if begins_as:
-        words = ["obygaze", "store", "import", source]
-        if format_of_ending(source) not in begins_as:
-            words += ["--as", begins_as[0].name]
-        hint = shell_line([*words, "-o", "NAME"])
-    if format and begins_as:
-        problem = (
-            f"expected a file of the format {format.name}, and this begins as one of"
-            f" {begins_as[0].name}"
-        )
-    raise FixUsage(problem, where=str(source), hint=hint)
+        problem = f"the name or --as says another format than {begins_as[0].name}, as which the"
+        problem += " file begins"
+    raise FixUsage(
+        problem, where=str(source), hint=f"--as FORMAT, one of {', '.join(FORMATS)}"
+    )
 
 
 def _format_of_folder(folder: Path) -> Format:
     """Return the only format of the files in a folder."""
-    n_files: dict[str, int] = {}
+    names: set[str] = set()
     for path in folder.rglob("*"):
         format = format_of_ending(path)
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if format and format.is_folder and not is_hidden:
-            n_files[format.name] = n_files.get(format.name, 0) + 1
-    if len(n_files) == 1:
-        return FORMATS[min(n_files)]
-    if n_files:
-        there = ", ".join(f"{n} of {name}" for name, n in sorted(n_files.items()))
+            names.add(format.name)
+    if len(names) == 1:
+        return FORMATS[min(names)]
+    if names:
+        there = ", ".join(sorted(names))
         raise FixInput(
             f"files of several formats: {there}",
             where=str(folder),
-            hint=f"--as {shell_word(min(n_files))} reads those of one",
+            hint="--as FORMAT reads those of one",
         )
     in_folders = [one.endings for one in FORMATS.values() if one.is_folder]
     raise FixInput(
@@ -230,17 +223,12 @@ def format_of_output(path: Path, name: str | None = None) -> Format:
     """
     of_ending = format_of_ending(path)
     format = of_ending if name is None else format_named(name)
-    folders = " or ".join(
-        f"--as {shell_word(format.name)} for a folder"
-        for format in WRITTEN
-        if format.is_folder
-    )
     if format is None or format not in WRITTEN:
         what = f"the ending {path.suffix!r}" if name is None else f"the format {name}"
         raise FixUsage(
             f"{what} is none that features are written in",
             where=str(path),
-            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or {folders}",
+            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or --as parquet for a folder",
         )
     if of_ending is not format and (of_ending or not format.is_folder):
         raise FixUsage(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip, Manifest
     from obygaze_features.store.changing import Changed
     from obygaze_features.store.copying import Copied
-    from obygaze_features.store.describing import StoreList, StorePage
+    from obygaze_features.store.describing import StorePage
     from obygaze_features.store.exporting import Exported
     from obygaze_features.store.files import Files
     from obygaze_features.store.importing.features import Imported
@@ -37,21 +37,6 @@ STORAGE = "How they are stored"
 FACTS = "Facts to keep"
 TERMS = "Licence"
 PUBLICATION = "Publication"
-
-
-@done_in("obygaze_features.store.describing")
-def list_stores(*, workspace: PathLike | None = None) -> StoreList:
-    """List the stores of the workspace.
-
-    A store that is being filled is a line of its own, whether or not its name has a store.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store ls
-        obygaze -C /data/films store ls --json
-    """
 
 
 @done_in("obygaze_features.store.describing")

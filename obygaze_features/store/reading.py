@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import math
 import os
@@ -100,7 +99,7 @@ from obygaze_features.store.records import (
     decode,
     seal_of,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import Row
 from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
 
@@ -384,7 +383,7 @@ def _no_store(files: Files) -> ObygazeError:
     hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
         inside = stores_inside(Path(files.address))
-        hint = f"a store in it: {few(inside)}" if inside else "obygaze store ls"
+        hint = f"a store in it: {few(inside)}" if inside else "obygaze ls"
     return NotFound("no store here: no store.json", where=files.location, hint=hint)
 
 
@@ -899,25 +898,13 @@ class Store:
         details = lines[:SHOWN_REASONS]
         if len(lines) > SHOWN_REASONS:
             details.append(f"... and {len(lines) - SHOWN_REASONS} more")
-        remedy = "check their ids, extract them again"
-        statuses = {reason.status for reason in reasons.values()}
-        if statuses == {NOT_IN_STORE.status}:
-            remedy = self._similar_ids(next(iter(reasons)))
-        elif statuses == {WITHDRAWN}:
-            remedy = "they were withdrawn; leave them out"
         raise NotFound(
             f"{len(reasons)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,
-            hint=f'{remedy}, or in Python missing="drop" or "nan"',
+            hint="obygaze store info STORE --clips lists its clips and their reasons; in Python"
+            ' missing="drop" or "nan" reads the others',
             details=details,
         )
-
-    def _similar_ids(self, clip: str) -> str:
-        """Return what to do about a clip that the store does not have."""
-        similar = difflib.get_close_matches(clip, map(str, self.clip_ids), n=3)
-        if similar:
-            return f"check their ids (the store has {', '.join(similar)})"
-        return "check their ids"
 
 
 def _reopened(address: str, expect: str) -> Store:

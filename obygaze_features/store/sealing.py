@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
+from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.encoding import Values, fill_rows
+from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
@@ -285,20 +288,26 @@ class _Blocks:
     def _file_before(
         self, array: Array, number: int, first: int, after: int
     ) -> FinishedFile | None:
-        before = self.before
-        if before is None or before.record.array(array.name) is None:
+        if self.before is None or after > len(self.before):
             return None
-        if after > len(before):
-            return None
-        was_ok = self._is_ok_before[first:after]
-        if not np.array_equal(was_ok, self._is_ok[first:after]):
-            return None
-        return file_of_store(before, array, number)
+        return file_of_store(self.before, array, number, self._is_ok[first:after])
 
 
-def file_of_store(store: Store, array: Array, number: int) -> FinishedFile:
-    """Return a file of a store in a folder, for a link."""
+def file_of_store(
+    store: Store, array: Array, number: int, is_ok: npt.NDArray[np.bool_]
+) -> FinishedFile | None:
+    """Return a file of a store in a folder, for a link; None if it has other rows with features."""
+    if not isinstance(store.files, FolderFiles):
+        return None
+    if store.record.array(array.name) != array:
+        return None
+    rows = number * array.file_rows + np.arange(len(is_ok))
+    if not np.array_equal(store.table.codes_of(rows) == OK_CODE, is_ok):
+        # A row was withdrawn, or failed: the file is written anew.
+        return None
     name = array.file_name(number)
+    # A link in a store, or a file of another length, is refused here.
+    store.listed.check_length(name)
     first_chunk = number * array.chunks_of_a_file
     after = first_chunk + array.chunks_of_a_file
     own = store.arrays.checks[array.name][first_chunk:after]

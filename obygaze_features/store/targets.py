@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import name_in_errors, sha256_file, sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
-from obygaze_features.core.shell import shell_line, shell_word
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles, ListedFiles
@@ -50,8 +50,7 @@ _COPY_BYTES = 2**22
 _PART_BYTES = 5 * 2**20
 # The title of a commit on the hub before which rows are that were withdrawn since.
 WITHDRAWING = "Withdraw clips"
-# A bucket, the current folder, one above: a name cannot be changed by what is added to it.
-_HAS_NO_NAME = re.compile(r"s3://[^/]+|(.*/)?\.{0,2}")
+OWN_PLACE = "a place of its own, such as a folder in this one, or a name with -features"
 # What scp and rsync take for a machine; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
 
@@ -106,16 +105,6 @@ def open_target(target: str | os.PathLike[str]) -> Target:
             hint=f"rsync -a FOLDER/ {shell_word(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
-
-
-def command_to_own_place(words: Sequence[str], location: str, name: str) -> str:
-    """Return the command that sends to a place of its own: beside one that has something else.
-
-    Beside a bucket would be another bucket: the place is in it.
-    """
-    place = location.rstrip("/")
-    sign = "/" if _HAS_NO_NAME.fullmatch(place) else "-"
-    return shell_line(["obygaze", *words, f"{place}{sign}{name}"])
 
 
 class FolderTarget:

@@ -248,7 +248,6 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         )
     viewed = manifest.view(data.view)
     selected = viewed.where(data.where) if data.where else viewed
-    selected = selected.without_watched()
     table = ClipTable(
         manifest.name,
         selected.clips,

@@ -28,7 +28,6 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.lessons import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
@@ -52,7 +51,6 @@ WITHOUT_FILMS = (
 )
 # Reports call a group by its column, and these are something else there.
 OWN_WORDS = ("film", "clip", "row")
-OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has
 
 
 def splits_of_task(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound, near
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
@@ -22,7 +22,6 @@ from obygaze_features.store.joining import (
     part_names,
     part_slices,
 )
-from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
@@ -158,7 +157,6 @@ def read_store(
         )
     ids = [table.ids[row] for row in clips]
     missing = {clip: missing[clip] for clip in table.ids if clip in missing}
-    _suggest_ids(missing, store, table.ids)
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
@@ -363,16 +361,6 @@ def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, s
         for row in np.flatnonzero(~(length > 0)).tolist():
             reasons.setdefault(row, ZERO)
     return reasons
-
-
-def _suggest_ids(
-    missing: dict[str, str], store: Store, store_ids: Collection[str]
-) -> None:
-    """Add to the reasons of the first ids that a store lacks which of its other ones is meant."""
-    lacking = [clip for clip, why in missing.items() if why == str(NOT_IN_STORE)]
-    others = set(store.clip_ids.tolist()).difference(store_ids) if lacking else ()
-    for clip in lacking[:SHOWN_MISSING]:
-        missing[clip] += near(clip, others, LIKE_IDS)
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:

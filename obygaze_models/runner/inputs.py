@@ -320,7 +320,7 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
     if not stores and protocol.model_names:
         raise FixUsage(
             "models need features, but no store is given",
-            hint="--store NAME=STORE (obygaze store ls; obygaze extract run MANIFEST -b descriptors"
+            hint="--store NAME=STORE (obygaze ls; obygaze extract run MANIFEST -b descriptors"
             " makes one of films)",
         )
     if CHOSEN in stores:

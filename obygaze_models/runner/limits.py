@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from obygaze_features.core.console import count, few, listed
-from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
@@ -422,20 +421,16 @@ def _missing_features(run: Run, models: Models) -> Iterator[Values]:
     """Yield how many clips have no features in each store, with the most frequent reasons."""
     for store, facts in stores_lacking_clips(run).items():
         missing = facts["missing"]
-        reasons = [reason.partition(MEANT) for reason in missing.values()]
-        n_clips = Counter(reason for reason, _, _ in reasons).most_common()
+        n_clips = Counter(missing.values()).most_common()
         counts = [f"{n} {reason}" for reason, n in n_clips[:MOST_NAMES]]
         n_others = sum(n for _, n in n_clips[MOST_NAMES:])
         if n_others:
             counts.append(f"{n_others} for other reasons")
-        clips = []
-        for clip, (_, is_like, other) in zip(missing, reasons, strict=True):
-            clips.append(f"{clip}{is_like}{other}")
         yield {
             "n_missing": len(missing),
             "store": store,
             "reasons": ", ".join(counts),
-            "clips": few(clips, SHOWN_MISSING),
+            "clips": few([*missing], SHOWN_MISSING),
         }
 
 

@@ -52,7 +52,6 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
-    OF_FOLDS,
     WITHOUT_FEATURES,
     unit_of,
 )
@@ -771,13 +770,9 @@ def _without_fit(
     if run.features is not None:
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
-    hint = "other splits, or a task with more clips of both classes"
-    # Another model has the same folds.
-    if not all(reason.startswith(OF_FOLDS) for reason in reasons):
-        hint += ", or other models (grid.models)"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
         f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
         where=where,
-        hint=hint,
+        hint="other splits, a task with more clips of both classes, or other models (grid.models)",
     )

@@ -199,7 +199,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
     n_of_concept: Counter[str] = Counter()
-    for clip in manifest.without_watched():
+    for clip in manifest:
         n_of_concept.update(clip.concepts)
     tasks = {}
     left_out = []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.zoo.functions import list_models as list_models
     from obygaze_models.zoo.functions import predict as predict
     from obygaze_models.zoo.functions import pull_model as pull_model
     from obygaze_models.zoo.functions import push_model as push_model

@@ -6,7 +6,6 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze_models.zoo.functions"
 COMMANDS = {
-    "ls": f"{_HERE}:list_models",
     "predict": f"{_HERE}:predict_command",
     "pull": f"{_HERE}:pull_model",
     "push": f"{_HERE}:push_model",

@@ -17,22 +17,9 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_models.zoo.predicting import Predicted, PredictedFiles
     from obygaze_models.zoo.saving import SavedModel
-    from obygaze_models.zoo.sharing import ModelCard, ModelList, PushedModel
+    from obygaze_models.zoo.sharing import ModelCard, PushedModel
 
 TRUST = Option("--trust", metavar="NAME")
-
-
-@done_in("obygaze_models.zoo.sharing")
-def list_models(*, workspace: PathLike | None = None) -> ModelList:
-    """List the models of the workspace.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models ls
-        obygaze models ls --json
-    """
 
 
 @done_in("obygaze_models.zoo.sharing")

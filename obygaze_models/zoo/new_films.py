@@ -145,7 +145,6 @@ def _clips_named(
 def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
     wanted = model.info.features
-    manifest = manifest.without_watched()
     name = shell_word(manifest.name)
     has_video = _has_video(manifest)
     if isinstance(manifest.clips, Windows) and _reads_words(model, here):
@@ -373,8 +372,6 @@ def _stores_that_fit(
     These were made of the manifest, that with most features first; where none was, they have all
     of its clips.
     """
-    if manifest is not None:
-        manifest = manifest.without_watched()
     fitting = []
     made_of_it: dict[str, int] = {}
     for name in here.names("stores"):

@@ -317,8 +317,6 @@ def predict(
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
-    elif isinstance(clips, Manifest):
-        listed = list(clips.without_watched())
     elif clips is not None:
         listed = list(clips)
     of_films: Iterable[Clip] = ()
@@ -329,7 +327,7 @@ def predict(
         table = read_manifest(manifest, workspace=workspace)
         of_films = table
         if listed is None:
-            listed = list(table.without_watched())
+            listed = list(table)
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]

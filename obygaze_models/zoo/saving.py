@@ -345,7 +345,7 @@ def read_document(folder: Path) -> ModelDocument:
         raise NotFound(
             f"no model here: no {MODEL_FILE}",
             where=str(folder),
-            hint="obygaze models ls",
+            hint="obygaze ls",
         )
     if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
         raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))

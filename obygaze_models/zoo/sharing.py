@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import few, human, table
+from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
 from obygaze_features.core.files import parse_json, sha256_file, write_then_rename
 from obygaze_features.core.own_results import MODEL, check_folder
@@ -18,12 +18,11 @@ from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
 from obygaze_features.store.reading import another_seal, split_expected
 from obygaze_features.store.targets import (
+    OWN_PLACE,
     FolderTarget,
     Target,
-    command_to_own_place,
     open_target,
 )
-from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
@@ -49,78 +48,6 @@ from obygaze_models.zoo.saving import (
     training_clips_in,
     write_files,
 )
-
-
-@dataclass(frozen=True)
-class ModelSummary:
-    """The facts of a model in one row; `ap` is its average precision on unseen films."""
-
-    name: str
-    kind: str
-    task: str
-    backbone: str
-    array: str
-    clips: int
-    ap: float | None
-
-
-@dataclass(frozen=True)
-class ModelList:
-    """The models of a workspace; `broken` has what is wrong with those that cannot be read."""
-
-    models: tuple[ModelSummary, ...]
-    broken: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts of the models, and the names of the broken ones."""
-        models = [asdict(model) for model in self.models]
-        return {"models": models, "broken": list(self.broken)}
-
-    def __str__(self) -> str:
-        if not self.models:
-            return ""
-        rows = [asdict(model) for model in self.models]
-        columns = list(rows[0])
-        return table(columns, [list(row.values()) for row in rows])
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with each broken model."""
-        return [f"{name}: {problem}" for name, problem in self.broken.items()]
-
-    @property
-    def notes(self) -> list[str]:
-        """How to make a model, if there is none."""
-        if self.models:
-            return []
-        return ["the workspace has no models; obygaze train --help"]
-
-
-def list_models(*, workspace: PathLike | None = None) -> ModelList:
-    """List the models of the workspace."""
-    folder = Workspace.of(workspace).folder("models")
-    models = []
-    broken: dict[str, str] = {}
-    for path in sorted(folder.glob(f"*/{MODEL_FILE}")):
-        name = path.parent.name
-        try:
-            info = read_document(path.parent).info
-        except ObygazeError as error:
-            broken[name] = error.message
-            continue
-        features = info.features
-        ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
-        summary = ModelSummary(
-            name=name,
-            kind=info.kind,
-            task=info.task,
-            backbone=features.backbone,
-            array=features.array,
-            clips=info.training.n_clips,
-            ap=ap,
-        )
-        models.append(summary)
-    return ModelList(tuple(models), broken)
 
 
 @dataclass(frozen=True)
@@ -224,8 +151,7 @@ def push_model(
         else:
             _send(folder, contents, place, force=force)
     except AlreadyThere as error:
-        words = ("models", "push", os.fspath(model))
-        error.hint = error.hint or command_to_own_place(words, str(target), "model")
+        error.hint = error.hint or OWN_PLACE
         raise
     n_bytes = sum(map(len, contents.values()))
     of_code = [name for name in contents if name.startswith(CODE)]

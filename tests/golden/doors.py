@@ -185,13 +185,12 @@ def project(
 ) -> list[Row]:
     """Return the labels of clips from marks: one a clip, or one for each person."""
     place(
-        f"manifest project {marks} {clips} --threshold {threshold}"
-        " -o projected.csv --force"
+        f"manifest project {marks} {clips} --threshold {threshold} -o projected --force"
     )
-    projected = place.read_rows("projected.csv")
+    projected = place.read_manifest("projected")
     clip_of = {row["clip_id"]: row for row in projected}
     rows = []
-    for row in place.read_rows("projected.annotators.csv") if each else projected:
+    for row in place.read_manifest("projected.annotators") if each else projected:
         clip = clip_of[row["clip_id"]]
         label = {
             "film": clip["movie_id"],
@@ -202,9 +201,8 @@ def project(
             label["person"] = row["annotator"]
         label |= {"level": row["level"], "concepts": row["concepts"]}
         if not each:
-            covered = row["overlap_frames"]
-            share = int(covered) / int(row["clip_frames"]) if covered else None
-            label["share"] = share
+            covered = row["covered"]
+            label["share"] = float(covered) if covered else None
         rows.append(label)
     return rows
 

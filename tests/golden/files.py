@@ -259,7 +259,7 @@ def record_tables(place: Place) -> dict[str, Table]:
     predict(place, "kept", "seen")
     place("models predict kept seen -o predicted.xlsx --force")
     files = []
-    for name in ("films-out.csv", "manifests/films.csv", "manifests/marks.csv"):
+    for name in ("films-out.csv", "manifests/films.csv", "segments/marks.csv"):
         files.append(bytes_of_file(place.folder / name, name))
     files += bytes_of_folder(place.folder / "vtt-out", "folder", "vtt-out")
     return {

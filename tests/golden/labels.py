@@ -32,8 +32,7 @@ def record_agreement(place: Place) -> dict[str, Table]:
     """Agreement under three nulls: where all was watched, and where a table says what was."""
     marks = worlds.drawn_marks()
     place.write_rows("marks.csv", marks)
-    place.write_rows("seen.csv", marks)
-    place.write_rows("seen.watched.csv", worlds.watched_spans())
+    place.write_rows("seen.csv", [*marks, *worlds.watched_spans()])
     tables: dict[str, Table] = {}
     for name in ("marks", "seen"):
         document = place(

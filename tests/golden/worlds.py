@@ -302,6 +302,7 @@ def figure_4() -> tuple[list[Row], list[Row]]:
     for number in range(6):
         clip = {"clip_id": f"clip{number + 1}", "movie_id": "figure"}
         clip |= {"start_frame": 100 * number, "end_frame": 100 * number + 99}
+        clip |= {"framerate": 25}
         clips.append(clip)
     marks = [
         mark("figure", "A1", 90, 210, "HN", "Clothing"),
@@ -326,6 +327,7 @@ def exact_fifths() -> tuple[list[Row], list[Row]]:
     for number, length in enumerate(range(55, 120, 5)):
         clip = {"clip_id": f"clip{number:02d}", "movie_id": "slow"}
         clip |= {"start_frame": first, "end_frame": first + length - 1}
+        clip |= {"framerate": "24000/1001"}
         clips.append(clip)
         fifth = length // 5 - number % 2
         row = mark("slow", "ada", first, first + fifth - 1, "S", "Look")

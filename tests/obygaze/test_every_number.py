@@ -43,7 +43,6 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "manifest import": ["two.vtt", "--fps", "25", "-o", "again", "--force"],
     "manifest windows": [
         "videos",
         "-o",
@@ -59,9 +58,6 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
     "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
     "manifest sample": ["timed", "-n", "2", "-o", "drawn", "--force"],
-    "manifest export": [
-        *("made-up", "exported", "--as", "vtt", "--fps", "25", "--force"),
-    ],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
     "search": ["sig", "--like", "tt0000001-001"],
     # Before the run, after which nothing is missing.
@@ -69,6 +65,7 @@ COMMANDS: dict[str, Sequence[str]] = {
         *("clips", "-b", "descriptors"),
         *("--tasks", "1", "-o", "job.sh", "--force"),
     ],
+    "extract plan": ["clips", "-b", "descriptors", "--workers", "1"],
     "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
     "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
@@ -76,10 +73,8 @@ COMMANDS: dict[str, Sequence[str]] = {
     "audit eat": ["--vectors", "vectors.npz"],
 }
 TEXT_NUMBERS = {
-    "manifest import": ["--fps"],
-    "manifest project": ["--every", "--fps", "--threshold"],
-    "manifest agree": ["--every", "--fps", "--threshold"],
-    "manifest export": ["--fps"],
+    "manifest project": ["--every", "--threshold"],
+    "manifest agree": ["--every", "--threshold"],
 }
 SLOW = (
     "extract run",
@@ -119,13 +114,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "facts.csv").write_text("clip_id,mood\na,calm\n")
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
     (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
-    marks = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    marks = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks += "".join(
-        f"a,{name},0,{at}9,S,Body\n" for name, at in (("ada", 1), ("ben", 2))
+        f"a,{name},0,{at}9,S,Body,25\n" for name, at in (("ada", 1), ("ben", 2))
     )
     (root / "marks.csv").write_text(marks)
-    spans = "".join(f"a-{n},a,{10 * n},{10 * n + 9}\n" for n in range(5))
-    (root / "clips.csv").write_text("clip_id,movie_id,start_frame,end_frame\n" + spans)
+    spans = "".join(f"a-{n},a,{0.4 * n},{0.4 * n + 0.4}\n" for n in range(5))
+    (root / "clips.csv").write_text("clip_id,movie_id,start_s,end_s\n" + spans)
     protocol = 'schema = "obygaze-protocol/1"\n[tasks.t.classes]\nEN = 0\nS = 1\n'
     (root / "baselines.toml").write_text(protocol)
     rows = [

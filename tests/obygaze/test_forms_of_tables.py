@@ -15,13 +15,21 @@ from support.workbooks import write_workbook
 
 TABLES: dict[str, Sequence[Sequence[Any]]] = {
     "segments": [
-        ["movie_id", "annotator", "start_frame", "end_frame", "level", "concepts"],
-        ["a", "ada", 0, 19, "S", "Body"],
-        ["a", "ben", 0, 29, "S", "Look|Body"],
+        [
+            "movie_id",
+            "annotator",
+            "start_frame",
+            "end_frame",
+            "level",
+            "concepts",
+            "framerate",
+        ],
+        ["a", "ada", 0, 19, "S", "Body", 25],
+        ["a", "ben", 0, 29, "S", "Look|Body", 25],
     ],
     "spans": [
-        ["clip_id", "movie_id", "start_frame", "end_frame"],
-        *[[f"a-{n}", "a", 10 * n, 10 * n + 9] for n in range(5)],
+        ["clip_id", "movie_id", "start_frame", "end_frame", "framerate"],
+        *[[f"a-{n}", "a", 10 * n, 10 * n + 9, 25] for n in range(5)],
     ],
     "captions": [
         ["clip_id", "g", "caption"],
@@ -41,13 +49,13 @@ COMMANDS = {
     "manifest project": "manifest project segments{} --clips spans{}",
     "manifest agree": "manifest agree segments{} --clips spans{} --permutations 9",
     "manifest import --as marks": (
-        "manifest import segments{} --as marks --fps 25 -o t --force"
+        "manifest import segments{} --as marks -o t --force"
     ),
     "manifest import": "manifest import shots{} -o t2 --force",
     "manifest show": "manifest show made-up --clips facts{}",
     "manifest join": "manifest join made-up facts{} --force",
     "manifest export": (
-        "manifest export made-up . --as vtt --predictions hits{} --fps 25 --force"
+        "manifest export made-up . --as vtt --predictions hits{} --force"
     ),
     "audit captions": "audit captions captions{} --group g",
     "audit gender-score": "audit gender-score scores{}",

@@ -53,13 +53,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 "have different recipes: backbone differ",
                 "backbone: my-model here, other-model there",
-                "Try: if both were made in the same way, import both with the same --backbone",
+                "Try: only stores of one recipe are merged",
             ],
         ),
         ("manifest folds made-up -k 50", ["cannot make 50 folds", "from 2 to 3 folds"]),
         (
             "search mine --array clip --like tt0000001-0001",
-            ["check their ids (the store has ", "tt0000001-001"],
+            ["obygaze store info STORE --clips"],
         ),
         ("video probe videos", ["this is a folder", "choose one of the files in it"]),
         (

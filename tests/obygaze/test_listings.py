@@ -179,10 +179,9 @@ def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(
     words = ("manifest", "export", "made-up", path)
     call_obygaze(*words, cwd=place).ok()
     assert [row["fold:mine"] for row in rows_in(path)] == [*"1" * 8, *"2" * 8, *"3" * 8]
-    refused = call_obygaze(*words, "--fps", "25", cwd=place)
-    assert (
-        refused.code == 2 and "--fps is for elan, vtt, not for table" in refused.stderr
-    )
+    refused = call_obygaze(*words, "--predictions", path, cwd=place)
+    told = "--predictions is for elan, vtt, not for table"
+    assert refused.code == 2 and told in refused.stderr
 
 
 def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from support.experiments import films, planted, write_workspace
 import obygaze as og
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.adapters import obygaze12
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
@@ -99,7 +98,7 @@ def test_clips_whose_concepts_are_only_heard_are_counted_in_run_and_training(
     assert sentence in call_obygaze(*call, *words).ok().stdout
 
 
-def test_a_training_a_dataset_and_a_check_count_them_too(
+def test_a_training_and_a_dataset_count_them_too(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = call_obygaze(
@@ -107,9 +106,6 @@ def test_a_training_a_dataset_and_a_check_count_them_too(
         *("--set", "report.replicates=20"),
     ).ok()
     assert trained.stderr.count(LOST) == 1
-    checked = call_obygaze("-C", here, "manifest", "check", "made-up").ok()
-    assert f"made-up: {LOST}" in checked.stderr
-    assert checked.stdout.strip() == "made-up: valid"
     monkeypatch.chdir(here)
     with pytest.warns(ObygazeWarning) as caught:
         og.dataset("sig", "made-up", task="EN_S")
@@ -206,12 +202,3 @@ def test_levels_and_concepts_that_no_clip_has_are_no_mistake(
     )
     only_dune.where(where)
     assert [str(warning.message) for warning in recwarn] == []
-
-
-def test_a_manifest_of_the_visual_view_is_checked_without_a_word(
-    workspace: Path,
-) -> None:
-    manifest = replace(with_dune().view("visual"), name="seen")
-    write_manifest(manifest, workspace / "manifests" / "seen.toml")
-    checked = call_obygaze("-C", workspace, "manifest", "check", "seen").ok()
-    assert checked.stderr == ""

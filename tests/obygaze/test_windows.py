@@ -33,7 +33,6 @@ IMPORT = ["store", "import", r"tables\useful.npz", "--array", "clip=X"]
 IMPORT += ["--manifest", "films"]
 PATH = [
     ["manifest", "import", r"tables\clips.csv", "-o", "films"],
-    ["manifest", "check", "films"],
     ["manifest", "show", "films"],
     ["manifest", "link", "films", r"tables\videos"],
     ["extract", "plan", "films", "-b", "descriptors"],
@@ -50,7 +49,7 @@ PATH = [
     [*HONEST, *GRID, "-o", "first", "--force"],
     ["report", "first", "-o", r"pages\report.html"],
     ["compare", "first", "ridge"],
-    ["models", "ls"],
+    ["ls"],
     ["models", "show", "ridge"],
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
     ["view", "films", "--run", "first", "--export", r"pages\view"],

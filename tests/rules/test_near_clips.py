@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.share import audit_share
-from obygaze.films.agreement import pairs_of, pairs_of_annotations
-from obygaze.films.mark_tables import Segment
-from obygaze.films.projection import ClipSpan, project
+from obygaze.films.agreement import pairs_of
+from obygaze.films.labels import project_tables
+from obygaze.films.marks import Mark, written
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
@@ -44,32 +43,31 @@ def test_each_clip_is_one_to_agreement() -> None:
     for clip in WINDOWS:
         for person in ("ada", "ben"):
             said.append(Annotation(clip.clip_id, person, clip.level, (), {}))
-    pairs = pairs_of_annotations(replace(MANIFEST, annotations=tuple(said)))
+    pairs = pairs_of(replace(MANIFEST, annotations=tuple(said)))
     assert [pair.n for pair in pairs] == [N_CLIPS, N_CLIPS]
 
 
 def test_each_clip_is_one_to_audits() -> None:
     audit = audit_annotations(MANIFEST, x="level == S", y="level == EN")
     n_of_level = N_CLIPS * len(FILMS) // 2
-    (look,) = audit.tests
-    assert (len(look.s_x), len(look.s_y)) == (n_of_level, n_of_level)
-    of_levels = audit_levels(MANIFEST).annotators[0].levels
-    assert sum(level.n_clips for level in of_levels) == n_of_level
+    assert (audit["n_x"], audit["n_y"]) == (n_of_level, n_of_level)
+    of_levels = audit_levels(MANIFEST)["annotators"][0]["levels"]
+    assert sum(level["n_clips"] for level in of_levels) == n_of_level
 
 
-def test_each_clip_is_one_to_project() -> None:
-    spans = []
-    for clip in WINDOWS:
-        first = round((clip.start_s or 0) * RATE)
-        last = first + LENGTH - 1
-        span = ClipSpan(clip.clip_id, clip.movie_id, first, last, Fraction(RATE))
-        spans.append(span)
-    marks = []
-    for person in ("ada", "ben"):
-        marks.append(Segment("alba", person, 0, LENGTH, "S", ()))
-    projection = project(marks, spans)
-    assert len(projection.merged) == N_CLIPS
-    (pair,) = pairs_of(projection, spans)
+def test_each_clip_is_one_to_project(tmp_path: Path) -> None:
+    end_s = (LENGTH + 1) / RATE
+    marks = [
+        Mark("alba", 0.0, end_s, "level", "S", person) for person in ("ada", "ben")
+    ]
+    (tmp_path / "marks.csv").write_bytes(written(marks))
+    path = Workspace(tmp_path).new_manifest("films")
+    path.parent.mkdir()
+    write_manifest(MANIFEST, path)
+    table = tmp_path / "marks.csv"
+    projected = project_tables(table, "films", None, workspace=tmp_path)
+    assert len(projected.marked) == N_CLIPS
+    (pair,) = pairs_of(projected.marked)
     assert pair.n == N_CLIPS
 
 
@@ -93,7 +91,7 @@ def test_scores_of_clips_one_picture_later_are_refused_by_share(
     scores.write_text("\n".join(lines), "utf-8")
     if not moved:
         found = audit_share("drawn", predictions=scores, workspace=tmp_path)
-        assert found.shares[0].n_marked == len(drawn)
+        assert found["shares"][0]["n_marked"] == len(drawn)
         return
     with pytest.raises(Mismatch, match="24 clips of the predictions are not what"):
         audit_share("drawn", predictions=scores, workspace=tmp_path)

@@ -120,7 +120,6 @@ def test_what_has_one_span_is_of_one_span(
 
     # Marks that are projected on the windows, in seconds and in frames.
     write_manifest(cut, tmp_path / "manifests" / "cut.toml")
-    call_obygaze("manifest", "export", "cut", "cut.csv", cwd=tmp_path).ok()
     first, after = (round((MARKED + one) * SPAN_S * fps) for one in (0, 1))
     start_s, end_s = starts_s[MARKED], starts_s[MARKED] + SPAN_S
     for columns, cells in (
@@ -131,9 +130,9 @@ def test_what_has_one_span_is_of_one_span(
             f"movie_id,annotator,{columns},level,concepts,framerate\n"
             f"late,ada,{cells},S,,{float(fps):.5g}\n"
         )
-        words = ("marks.csv", "--clips", "cut.csv", "-o", "levels.csv", "--force")
+        words = ("marks.csv", "--clips", "cut", "-o", "levels", "--force")
         call_obygaze("manifest", "project", *words, cwd=tmp_path).ok()
-        with (tmp_path / "levels.csv").open(encoding="utf-8") as stream:
+        with (tmp_path / "manifests/levels.csv").open(encoding="utf-8") as stream:
             levels = {row["clip_id"]: row["level"] for row in csv.DictReader(stream)}
         assert levels == {one: "S" if one == ids[MARKED] else "EN" for one in ids}
 

@@ -505,7 +505,7 @@ def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
             of.tolist() for of in vars(parts).values() if isinstance(of, np.ndarray)
         ]
         names = class_names("said=4", tasks["said=4"], labels["said=4"], table)
-        found.append((shown, rows, names, audit.words, audit.krippendorff))
+        found.append((shown, rows, names, audit["words"], audit["krippendorff"]))
     assert found[0] == found[1]
     is_asked = [int(word != "sad") for word in drawn]
     assert found[1][0][asked[-1]] == is_asked

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from support.stores import a_recipe, made_store
 
 from obygaze.audits.eat import audit_eat
-from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.extraction.search import search
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.recipe import space_id_of
 from obygaze_features.store.rows import Row
 
@@ -78,23 +75,14 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
     x = [first, others[0]]
     found = audit_eat(whole, x=x, y=[*others[1:], *silent], text=texts)
     expected = audit_eat(part, x=x, y=others[1:], text=texts)
-    assert found.n_silent == len(silent)
+    assert found["n_silent"] == len(silent)
     about = {"source": "part", "n_silent": 0}
     assert {**found.to_json(), **about} == expected.to_json()
-    sentences = " ".join(found.finding().sentences)
+    sentences = " ".join(found.limits)
     assert ("in which nothing is said" in sentences) == bool(silent)
     if silent:
         with pytest.raises(FixInput, match="nothing is said in any clip of the group"):
             audit_eat(whole, x=x, y=silent, text=texts)
-
-    clips = [Clip(clip_id, f"film-{n % 2}") for n, clip_id in enumerate(n_words)]
-    manifest = Manifest("films", Header("Films"), clips)
-    write_manifest(manifest, folder / "manifests" / "films.toml")
-    page = open_site(store="whole", workspace=folder)
-    nearest = page.clip(first)["nearest"]
-    assert [clip_id for clip_id, _ in nearest] == others[: len(nearest)]
-    for clip_id in silent:
-        assert not page.clip(clip_id)["nearest"]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=NO_FIXTURES)
@@ -119,16 +107,10 @@ def test_vectors_of_zeros_are_like_nothing(
     ]
     whole = made_store(folder / "stores" / "whole", rows, {"clip": vectors})
     part = made_store(folder / "part", heard_rows, {"clip": vectors[is_heard]})
-    manifest = Manifest("films", Header("Films"), [Clip(*row[:2]) for row in rows])
-    write_manifest(manifest, folder / "manifests" / "films.toml")
-    page = open_site(store="whole", workspace=folder)
     for row, has_sound in zip(rows, have_sound, strict=True):
-        nearest = page.clip(row.clip_id)["nearest"]
         if has_sound:
             hits = search(part, like=row.clip_id)
             assert search(whole, like=row.clip_id) == hits
-            assert {clip_id for clip_id, _ in nearest} == {hit.clip_id for hit in hits}
         else:
-            assert not nearest
             with pytest.raises(FixInput, match="are zeros, so that no clip is like it"):
                 search(whole, like=row.clip_id)

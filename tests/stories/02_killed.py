@@ -197,7 +197,7 @@ def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
 
 def test_half_a_store_does_not_pass_verify(ws: Workspace) -> None:
     begin_after_a_kill(ws)
-    listed = ws("store ls").text
+    listed = ws("ls").text
     assert "1 of 3 blocks" in listed
     ws(f"store verify {STORE}", code=4)
 

@@ -202,10 +202,10 @@ def test_a_manifest_that_was_edited_by_hand_is_checked(ws: Workspace) -> None:
         "lake-002,lake,41.5,63,S\n",
     )
     ws("manifest import clips.csv -o films")
-    ws("manifest check films")
+    ws("manifest show films")
     edited = ws.read("manifests/films.csv").replace(",S,", ",sure,")
     ws.write("manifests/films.csv", edited)
-    answer = ws("manifest check films", code=1)
+    answer = ws("manifest show films", code=1)
     assert "manifests/films.csv:3: column 'level': 'sure'" in answer.text
 
 

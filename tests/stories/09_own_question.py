@@ -196,7 +196,7 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     assert predicted["classes"] == ["Rating Ben>=2"]
     decisions = {row["decision"] for row in predicted["rows"]}
     assert decisions == {"Rating Ben>=2", "not (Rating Ben>=2)"}
-    assert "Rating Ben>=2" in ws("models ls").text
+    assert "Rating Ben>=2" in ws("ls").text
     ws("view films --run keeper --export page")
     assert "Rating Ben is at least 2, against 0 or 1" in ws.read("page/data.js")
     ws(f"run honest --store own --task 'Rating Ben>=2' -o bayes {QUICK}")

@@ -28,6 +28,7 @@ from support.data import golden, real_data
 from support.once import made_once
 from support.published import VISUAL, SplitFile, split_file
 
+from obygaze_features.manifest.vocabulary import canonical_concept
 from stories.films import import_films
 from stories.workspace import Answer, Workspace
 
@@ -1340,7 +1341,8 @@ def project_by_command(ws: TypingWorkspace, case: Any) -> Any:
 
 def frames_of_film(start: int, end: int) -> dict[str, Any]:
     """Return the columns that say where a segment or a clip of the one film is."""
-    return {"movie_id": "film", "start_frame": start, "end_frame": end}
+    frames = {"start_frame": start, "end_frame": end, "framerate": 25}
+    return {"movie_id": "film", **frames}
 
 
 def write_segments_and_clips(
@@ -1360,7 +1362,11 @@ def assert_as_by_hand(
     """Assert that clips have the level, the concepts and the overlap that were found by hand."""
     assert len(ours) == len(by_hand)
     for clip, expected in zip(ours, by_hand, strict=True):
-        assert expected.items() <= clip.items()
+        label = (clip["level"], clip["concepts"])
+        concepts = [canonical_concept(name) or name for name in expected["concepts"]]
+        assert label == (expected["level"], sorted(concepts))
+        ratio = expected["ratio"]
+        assert clip["covered"] == pytest.approx(ratio and ratio[0] / ratio[1])
 
 
 @checks_row("Labels of clips from segments")
@@ -1386,7 +1392,7 @@ def check_other_thresholds(ws: TypingWorkspace, row: Row) -> None:
     n_clips, _, *changes = numbers(row.here)
     by_hand: dict[str, list[int]] = {}
     for threshold in ("0.1", "0.4"):
-        words = "manifest project mobygaze --every 30 -o labels.csv --force"
+        words = "manifest project mobygaze --every 30 -o labels --force"
         text = ws(f"{words} --threshold {threshold}").text
         by_hand[threshold] = merged_counts(Fraction(threshold))
         assert sum(by_hand[threshold]) == int(n_clips)
@@ -1415,11 +1421,9 @@ def test_clips_with_marks_below_the_threshold_are_easy_negatives(
     papers: TypingWorkspace,
 ) -> None:
     begin_with_annotations(papers)
-    text = papers(
-        "manifest project mobygaze --every 30 --threshold 0.4 -o labels.csv"
-    ).text
+    text = papers("manifest project mobygaze --every 30 --threshold 0.4 -o labels").text
     easy, hard, unsure, sure = merged_counts(Fraction("0.4"))
-    counts = f"EN {easy}, HN {hard}, NS {unsure}, S {sure}, without a label 0"
+    counts = f"EN {easy}, HN {hard}, NS {unsure}, S {sure}, no label 0"
     assert counts in text
 
 
@@ -1499,7 +1503,7 @@ def check_distances(ws: TypingWorkspace, row: Row) -> None:
     marks = []
     clips = []
     for first, second in itertools.product(levels, repeat=2):
-        film = {"movie_id": f"{first}-{second}", "start_frame": 0, "end_frame": 99}
+        film = frames_of_film(0, 99) | {"movie_id": f"{first}-{second}"}
         clips.append(film | {"clip_id": f"{first}-{second}"})
         for annotator, level in (("u", first), ("v", second)):
             marks.append(
@@ -1529,7 +1533,7 @@ def check_pairs(ws: TypingWorkspace, row: Row) -> None:
     marks = []
     clips = []
     for number in range(n_common + n_others):
-        film = {"movie_id": f"film{number}", "start_frame": 0, "end_frame": 99}
+        film = frames_of_film(0, 99) | {"movie_id": f"film{number}"}
         clips.append(film | {"clip_id": f"film{number}-001"})
         for annotator in range(n_annotators if number < n_common else 2):
             name = f"annotator{annotator}"

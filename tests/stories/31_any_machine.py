@@ -133,7 +133,7 @@ def test_make_demo_in_a_fresh_clone_ends_with_a_report(
     assert used == [int(part) for part in version.split(".")]
     command = clone / ".venv" / "bin" / "obygaze"
     shown = subprocess.run(
-        [command, "-C", "demo", "manifest", "ls"],
+        [command, "-C", "demo", "ls"],
         cwd=clone,
         capture_output=True,
         text=True,

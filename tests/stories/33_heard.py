@@ -167,7 +167,7 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
 def test_backbones_of_sound_are_listed_and_shown(ws: Workspace) -> None:
     begin(ws)
     listed = ws("backbones ls").text
-    assert "wav2vec2-base 16 16 kHz - Apache-2.0 0.4 GB" in listed
+    assert "wav2vec2-base 16 16 kHz 229 Apache-2.0 0.4 GB" in listed
     shown = ws("backbones show clap-htsat-unfused").text
     assert "input sound of 48000 Hz, 10 s at once" in shown
     checked = ws("backbones check sound-descriptors").text

@@ -1,77 +1,57 @@
-"""Small films for tests: segments and clips in a few words, as objects or as the tables on disk."""
+"""Small films for tests: marks and clips in a few words, as objects or as the tables on disk.
+
+Pictures are counted at 25 a second.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.clip_spans import equal_clips, read_clip_spans
-from obygaze.films.mark_tables import SEGMENT_COLUMNS, Marks, Segment, read_marks
+from obygaze.films.marks import COLUMNS, Mark
 from obygaze.films.projection import ClipSpan
 
+RATE = 25
 
-def marks(text: str, *, film: str = "m", annotator: str = "A") -> list[Segment]:
-    """Segments from '0-99 S Body|Look, 100-149 HN': first and last frame, level, concepts."""
+
+def marks(text: str, *, film: str = "m", annotator: str = "A") -> list[Mark]:
+    """Marks from '0-99 S Body|Look, 100-149 HN': first and last picture, level, concepts.
+
+    A level `watched` says what was seen, and `Gewalt=stark` is a column and its value.
+    """
     found = []
     for part in filter(str.strip, text.split(",")):
-        frames, level, *concepts = part.split(maxsplit=2)
-        start, end = map(int, frames.split("-"))
-        names = tuple(concepts[0].strip().split("|")) if concepts else ()
-        found.append(Segment(film, annotator, start, end, level, names))
+        pictures, level, *concepts = part.split(maxsplit=2)
+        first, last = map(int, pictures.split("-"))
+        span_s = first / RATE, (last + 1) / RATE
+        column, sign, value = level.partition("=")
+        if not sign:
+            column, value = "watched" if level == "watched" else "level", level
+        found.append(Mark(film, *span_s, column, value, annotator))
+        for name in concepts[0].strip().split("|") if concepts else ():
+            found.append(Mark(film, *span_s, "concepts", name, annotator))
     return found
 
 
 def clips(text: str, *, film: str = "m") -> list[ClipSpan]:
     """Clips from '0-99 100-199', called m-001, m-002."""
-    bounds = [tuple(map(int, part.split("-"))) for part in text.split()]
-    return [
-        ClipSpan(f"{film}-{number:03d}", film, start, end)
-        for number, (start, end) in enumerate(bounds, start=1)
-    ]
+    spans = []
+    for number, part in enumerate(text.split(), start=1):
+        first, last = map(int, part.split("-"))
+        own_id = f"{film}-{number:03d}"
+        spans.append(ClipSpan(own_id, film, first / RATE, (last + 1) / RATE))
+    return spans
 
 
-def write_segments(path: Path, segments: Iterable[Segment]) -> Path:
-    """The table of segments that the command reads."""
-    rows = [
-        (
-            s.movie_id,
-            s.annotator,
-            s.start_frame,
-            s.end_frame,
-            s.level,
-            "|".join(s.concepts),
-        )
-        for s in segments
-    ]
-    return _write(path, SEGMENT_COLUMNS, rows)
+def write_marks(path: Path, rows: Iterable[Mark]) -> Path:
+    """Write the table of marks that commands read."""
+    return _write(path, COLUMNS, rows)
 
 
 def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:
-    """The table of clips that the command reads."""
-    rows = [(s.clip_id, s.movie_id, s.start_frame, s.end_frame) for s in spans]
-    return _write(path, ("clip_id", "movie_id", "start_frame", "end_frame"), rows)
-
-
-def read_inputs(
-    segments: Path, cut: Path | Fraction, fps: str | int | None = None
-) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
-    """The segments of a table, and the clips of a table, or those of an equal length."""
-    found = read_marks(segments, fps=fps)
-    if isinstance(cut, Fraction):
-        return found.segments, equal_clips(found, cut)
-    return found.segments, read_clip_spans(cut, found)
-
-
-def read_segments(path: Path) -> tuple[Segment, ...]:
-    """The segments of a table."""
-    return read_marks(path).segments
-
-
-def read_spans(path: Path) -> tuple[ClipSpan, ...]:
-    """The clips of a table of frames."""
-    return read_clip_spans(path, Marks(tuple(marks("0-9 S"))))
+    """Write a table of clips with times."""
+    return _write(path, ("clip_id", "movie_id", "start_s", "end_s"), spans)
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:

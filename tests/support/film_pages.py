@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.mark_tables import Segment
-from obygaze.films.marks import MarkTable
+from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, Mark, written
 from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
 from obygaze.films.page.site import Site
+from obygaze.films.writer import MarkFile
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
-CONCEPTS = {"Look": "visual", "Body": "visual"}
+CONCEPT_KINDS = {"Look": "visual", "Body": "visual"}
+Sent = dict[str, Any]
 
 
 def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
     """The manifest "films" over the videos of a folder."""
     return Manifest(
-        "films", Header("a test", CONCEPTS, video_root=str(root)), clips, columns
+        "films", Header("a test", CONCEPT_KINDS, video_root=str(root)), clips, columns
     )
 
 
@@ -57,27 +58,44 @@ def site(
 ) -> Site:
     """A page over the videos in a folder, which is its workspace too."""
     films = manifest(folder, clips)
-    marks = table(folder, films, annotator) if annotator else None
+    marks = table(folder, annotator) if annotator else None
     return Site(Workspace(folder), films, marks=marks, blind=blind, **more)
 
 
-def table(folder: Path, films: Manifest, annotator: str) -> MarkTable:
+def table(folder: Path, annotator: str) -> MarkFile:
     """The marks of an annotator in a workspace."""
-    path = folder / "segments" / f"{films.name}.{annotator}.csv"
-    return MarkTable(path, annotator, films.films, tuple(films.header.concepts))
+    return MarkFile(folder / "segments" / f"films.{annotator}.csv", annotator)
 
 
-def mark(number: int = 0, state: str | None = None, **changes: Any) -> dict[str, Any]:
-    """What the page sends to save a mark, new or as it was shown in a state."""
-    values = {"movie_id": "lake", "start_frame": 10, "end_frame": 20, "level": "S"}
+def mark(first: int = 10, last: int = 20, level: str = "S", **changes: Any) -> Sent:
+    """A mark as the page sends it."""
     more = {"concepts": ["Body", "Look"], "comment": "why"}
-    own = {"mark": f"00000000-0000-4000-8000-{number:012d}", "state": state}
-    return {**values, **more, **own, **changes}
+    return {"first": first, "last": last, "level": level, **more, **changes}
 
 
-def segment(first: int, last: int, annotator: str = "ada", level: str = "S") -> Segment:
-    """A segment of the film lake."""
-    return Segment("lake", annotator, first, last, level, ("Look",))
+def change(
+    turn: str, *new: Sent, gone: Sequence[Sent] = (), film: str = "lake"
+) -> Sent:
+    """What the page sends to put marks in the place of others."""
+    return {"turn": turn, "movie_id": film, "gone": [*gone], "new": [*new]}
+
+
+def segment(
+    start_s: float, end_s: float, annotator: str = "ada", level: str = "S"
+) -> list[Mark]:
+    """The rows of a mark of the film lake: a level, and the concept Look."""
+    span = ("lake", start_s, end_s)
+    return [
+        Mark(*span, LEVEL, level, annotator),
+        Mark(*span, CONCEPTS_COLUMN, "Look", annotator),
+    ]
+
+
+def write_marks(path: Path, *marks: Sequence[Mark]) -> Path:
+    """Write a table of marks."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(written(row for rows in marks for row in rows))
+    return path
 
 
 @contextmanager
@@ -139,6 +157,11 @@ def ask(
         connection.close()
 
 
-def save(server: PageServer, wanted: Mapping[str, Any]) -> Answer:
-    """Save a mark as the page does."""
+def turn_of(server: PageServer) -> str:
+    """Take the turn, as a window does that begins to mark."""
+    return str(ask(server, "/api/turn", method="POST", sent={}).json()["turn"])
+
+
+def save(server: PageServer, wanted: Sent) -> Answer:
+    """Save a change of marks as the page does."""
     return ask(server, "/api/marks", method="POST", sent=wanted)

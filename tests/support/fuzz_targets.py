@@ -409,11 +409,11 @@ level = "level"
 [concepts]
 "Look" = "Look"
 """
-SEGMENTS = b"""movie_id,annotator,start_frame,end_frame,fps,level,concepts
+SEGMENTS = b"""movie_id,annotator,start_frame,end_frame,framerate,level,concepts
 tt1,a,0,99,25,S,Look
 tt1,b,50,99,25,EN,
 """
-SPANS = b"""clip_id,movie_id,start_frame,end_frame,fps
+SPANS = b"""clip_id,movie_id,start_frame,end_frame,framerate
 tt1-001,tt1,0,49,25
 tt1-002,tt1,50,99,25
 """
@@ -468,40 +468,41 @@ def _read_table(files: Tree, folder: Path) -> None:
 
 
 def _read_segments(files: Tree, folder: Path) -> None:
-    from fractions import Fraction
-
-    from support.film import read_inputs
+    from obygaze.films.labels import project_tables
 
     place = written(files, folder)
-    read_inputs(place / "s.csv", place / "c.csv")
-    read_inputs(place / "s.csv", Fraction(10))
+    project_tables(place / "s.csv", place / "c.csv", None, workspace=place)
+    project_tables(place / "s.csv", None, "10", workspace=place)
 
 
 def _exchanged() -> list[Tree]:
-    from fractions import Fraction
+    from obygaze.films.elan import write_elan
+    from obygaze.films.marks import Mark
+    from obygaze.films.vtt import write_vtt
 
-    from obygaze.films.exchange import exported_files
-    from obygaze.films.mark_tables import FilmSegments, Segment
-
-    segments = [
-        Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
-        Segment("f", "b", 3, 5, ""),
+    said = [
+        ("level", "S"),
+        ("concepts", "Look"),
+        ("concepts", "Body"),
+        ("comment", "why"),
     ]
-    film = FilmSegments("f", Fraction(25), None, segments)
-    written = [exported_files([film], kind, Path()) for kind in ("elan", "vtt")]
-    return [{path.name: data for path, data in files.items()} for files in written]
+    marks = [Mark("f", 0.0, 0.4, *one, "ada") for one in said]
+    marks.append(Mark("f", 0.1, 0.2, "Gewalt", "stark", "b"))
+    return [{"f.eaf": write_elan(marks)}, {"f.vtt": write_vtt("f", marks)}]
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.films.exchange import exported_files, films_of, import_segments
-    from obygaze_features.manifest.io import check_manifest
+    from obygaze.films.exchange import export_elan, export_vtt, import_marks
+    from obygaze.films.marks import read_marks
 
     paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
-    made = import_segments(paths, "f", 29.97).manifest
-    check_manifest(made)
-    films, _ = films_of(made)
-    for kind in ("elan", "vtt"):
-        exported_files(films, kind, folder)
+    made = import_marks(paths, "f", force=True, workspace=folder)
+    _ = str(made), made.to_json(), made.notes
+    assert read_marks([made.path]).marks == made.marks
+    for export, kind in ((export_elan, "elan"), (export_vtt, "vtt")):
+        files_of = export(made.path, folder / kind, force=True, workspace=folder).files
+        again = import_marks(files_of, kind, force=True, workspace=folder)
+        assert len(again.marks) <= len(made.marks)
 
 
 def _read_trec(files: Tree, folder: Path) -> None:

@@ -53,6 +53,8 @@ class KilledServer:
 
 def start(page: Site, port: int = 0) -> KilledServer:
     """Return a running server of a page, in a fork of this process."""
+    if page.marks:
+        page.marks.read()  # as a program does that starts
     facts_in, facts_out = os.pipe()
     orders_in, orders_out = os.pipe()
     with warnings.catch_warnings():

@@ -131,13 +131,18 @@ def processor(family: str) -> Any:
     return transformers.Wav2Vec2FeatureExtractor(do_normalize=family != "wavlm")
 
 
-def save_tiny_sound(family: str, folder: Path, seed: int = 0) -> Path:
-    """A tiny checkpoint of a family, with its processor."""
+def save_tiny_sound(
+    family: str, folder: Path, seed: int = 0, channels: int = 16
+) -> Path:
+    """A tiny checkpoint of a family, with its processor; waves have convolutions of channels."""
     tiny = TINY[family]
     root = f"transformers.models.{family}"
     configuration = importlib.import_module(f"{root}.configuration_{family}")
     modeling = importlib.import_module(f"{root}.modeling_{family}")
-    model = getattr(modeling, tiny.model)(tiny.config(configuration))
+    config = tiny.config(configuration)
+    if hasattr(config, "conv_dim"):
+        config.conv_dim = (channels,) * 7
+    model = getattr(modeling, tiny.model)(config)
     stir(model, seed)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,10 +48,11 @@ def values_of(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def remove_replaced(made: Changed) -> None:
-    """Remove the stores that were replaced by a withdrawal, by the lines that it lists."""
+    """Remove the stores that were replaced by a withdrawal, as it lists them."""
     for copy in made.copies:
         if copy.kind == EARLIER:
-            subprocess.run(shlex.split(copy.command), check=True)
+            shutil.rmtree(copy.path.resolve())
+            copy.path.unlink(missing_ok=True)
 
 
 def write(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.audits.maps.functions import audit_boxes as audit_boxes
     from obygaze.audits.maps.functions import compare_conditions as compare_conditions
     from obygaze.audits.maps.functions import write_concept_maps as write_concept_maps
     from obygaze.audits.maps.functions import write_saliency as write_saliency

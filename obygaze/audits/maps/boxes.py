@@ -1,11 +1,11 @@
-"""How much of what a model looks at lies in boxes that people drew, and whether that is chance.
+"""How much of what a model looks at lies in boxes that people drew.
 
 The share is that of the part of a map above the mean of its clip, so that maps of any method and
 unit can be compared. A place of a map counts by the share of its area that boxes cover, so that a
 small box counts although the middle of no place is in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,90 +15,31 @@ from numpy.typing import NDArray
 
 from obygaze.audits.maps.stores import (
     MAPS,
-    RANDOM_PREFIX,
     frames_of_step,
-    map_names,
     real_steps,
 )
-from obygaze_features.core.console import count, few, table
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
-from obygaze_features.manifest.model import require_films
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import Store
 from obygaze_features.store.matching import facts_of_rows
-from obygaze_models.evaluation.group_tests import compare_groups, with_holm
-from obygaze_models.evaluation.permutation import p_text
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-PERMUTATIONS = 100_000  # for each direction; a p-value near .05 is then exact to .001
 
 
 Box = tuple[float, float, float, float]
 NO_MAPS = "without maps in the store"
 ON_PADDING = "with boxes only on frames after its end"
-SHOWN = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
-
-
-class BoxAudit(list[dict[str, Any]]):
-    """The measures of each direction, with their tests.
-
-    `left_out` has the reason for each clip of the file that could not be measured.
-    """
-
-    def __init__(
-        self,
-        directions: Iterable[dict[str, Any]] = (),
-        left_out: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(directions)
-        self.left_out = dict(left_out or {})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the measures of each direction, and the clips that were left out."""
-        return {"directions": list(self), "left_out": self.left_out}
-
-    @property
-    def notes(self) -> list[str]:
-        """How many clips were left out, by reason."""
-        return notes_on(self.left_out)
-
-    def __str__(self) -> str:
-        rows = []
-        reasons = []
-        for direction in self:
-            shown = {**direction, "p_holm": p_text(direction["p_holm"])}
-            rows.append([shown[name] for name in SHOWN])
-            reasons.append(f"{direction['x']}: {direction['why']}")
-        return "\n".join([table(SHOWN, rows), "", *reasons])
-
-
-def audit_boxes(
-    maps: PathLike | Store,
-    boxes: PathLike,
-    *,
-    workspace: PathLike | None = None,
-) -> BoxAudit:
-    """Measure how much of what a model looks at lies in boxes."""
-    store = open_store(maps, workspace=workspace)
-    boxed = shares_in_boxes(store, Path(boxes))
-    return BoxAudit(_tested(store, boxed), boxed.left_out)
 
 
 @dataclass(frozen=True)
 class SharesInBoxes:
-    """For each clip with maps and a box, the shares of its maps in its boxes.
-
-    `shares` and `peaks` are [direction, clip]; `area` is that of the boxes of each clip.
-    """
+    """For each clip with maps and a box, the shares [direction, clip] of its maps in its boxes."""
 
     clip_ids: tuple[str, ...]
-    films: NDArray[np.str_]
     shares: Floats
-    peaks: Floats
-    area: Floats
     left_out: Mapping[str, str]
 
 
@@ -114,29 +55,17 @@ def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
     left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
     real = real_steps(store, maps_of_clips.rows)
     clip_ids = []
-    rows = []
-    measured = []
-    area = []
+    shares = []
     for row, clip in enumerate(maps_of_clips.clip_ids.tolist()):
         cover = covered[clip][real[row]]
         if not cover.any():
             left_out[clip] = ON_PADDING
             continue
         clip_ids.append(clip)
-        rows.append(maps_of_clips.rows[row])
-        measured.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
-        area.append(cover[cover.any(axis=(1, 2))].mean())
+        shares.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
     if not clip_ids:
         raise FixInput("no clip with a box has maps", where=str(boxes))
-    shares, peaks = (np.stack(part, axis=1) for part in zip(*measured, strict=True))
-    return SharesInBoxes(
-        clip_ids=tuple(clip_ids),
-        films=store.movie_ids_of(np.array(rows)),
-        shares=shares,
-        peaks=peaks,
-        area=np.array(area),
-        left_out=left_out,
-    )
+    return SharesInBoxes(tuple(clip_ids), np.stack(shares, axis=1), left_out)
 
 
 def notes_on(left_out: Mapping[str, str]) -> list[str]:
@@ -150,46 +79,10 @@ def notes_on(left_out: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
-    """Return for each direction its mean share in the boxes, and its test."""
-    names = np.array(map_names(store))
-    shares = boxed.shares
-    peaks = boxed.peaks
-    area = boxed.area
-    require_films(boxed.films.tolist(), store.location)
-    is_random = np.char.startswith(names, RANDOM_PREFIX)
-    null = shares[is_random].mean(axis=0)
-    films = np.tile(boxed.films, 2)
-    regions = ("the boxes", "the rest of the frame")
-    tests = [
-        compare_groups(
-            (str(name), "random directions", *regions),
-            shares_of_direction,
-            null,
-            films,
-            permutations=PERMUTATIONS,
-        )
-        for name, shares_of_direction in zip(
-            names[~is_random], shares[~is_random], strict=True
-        )
-    ]
-    means = {"share_of_y": float(null.mean()), "area": float(area.mean())}
-    return [
-        {
-            **test.to_json(),
-            **means,
-            "share": float(test.s_x.mean()),
-            "peaks": float(hits.mean()),
-        }
-        for test, hits in zip(with_holm(tests), peaks[~is_random], strict=True)
-    ]
+def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
+    """Return for each direction the share of its map in the boxes.
 
-
-def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return for each direction the share of its map in the boxes, and the share of its peaks.
-
-    Only frames with a box count. A map that is nowhere above its mean has the share of the area, as
-    has the peak of a frame on which all places are equal.
+    Only frames with a box count. A map that is nowhere above its mean has the share of the area.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
@@ -202,11 +95,7 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> tuple[Floats, Floats
     total = seen.sum(axis=(1, 2, 3))
     within = (seen * weights).sum(axis=(1, 2, 3))
     share = np.where(total > 0, within / np.where(total > 0, total, 1), weights.mean())
-    frames = wide[:, steps].reshape(len(wide), len(weights), -1)
-    is_peak = frames == frames.max(axis=2, keepdims=True)
-    weights_of_frames = weights.reshape(len(weights), -1)
-    hits = (is_peak * weights_of_frames).sum(axis=2) / is_peak.sum(axis=2)
-    return share, np.asarray(hits.mean(axis=1))
+    return np.asarray(share)
 
 
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:

@@ -4,10 +4,10 @@ The clips of a condition are those of a table, such as pictures of women who are
 and of the same women who are not. The clips of a pair are exchanged, in all ways.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from obygaze.audits.maps.boxes import (
     shares_in_boxes,
 )
 from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
-from obygaze_features.core.console import table
+from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.figures import WIDTH, canvas, save
+from obygaze_features.core.figures import WIDTH, canvas
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.store import Matrix, Store, open_store
@@ -33,91 +33,46 @@ WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
 EXCHANGED = "the clips of each pair"
 MAX_DRAWN = 12
-MeanMap = tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True)
-class Condition:
-    """The clips of a condition that were compared."""
-
-    name: str
-    clips: tuple[str, ...]
+HEADERS = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
+# A direction, or a condition, by the names of JSON.
+Record = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ComparedDirection:
-    """The maps of a direction in both conditions.
+class MeanMaps(NamedTuple):
+    """The figure: for each direction both mean maps and their difference."""
 
-    `mean_maps` are [row, column] of the first and the second condition, over clips and frames.
-    `shares` are the mean shares of the maps in the boxes, None without boxes; `p` is that of their
-    difference, two-sided, and None of the random directions.
-    """
+    title: str
+    conditions: Sequence[Record]
+    directions: Sequence[Record]
 
-    direction: str
-    mean_maps: tuple[MeanMap, MeanMap]
-    shares: tuple[float, float] | None = None
-    p: float | None = None
-    p_holm: float | None = None
-    method: str = ""
-
-    @property
-    def difference(self) -> float | None:
-        """The share of the first condition minus that of the second."""
-        return None if self.shares is None else self.shares[0] - self.shares[1]
-
-
-@dataclass(frozen=True)
-class ConditionAudit:
-    """The maps of two conditions, for each direction.
-
-    `exchanged` says which clips the test exchanges between the conditions.
-    `left_out` has the reason for each clip of the table that was not compared.
-    """
-
-    conditions: tuple[Condition, Condition]
-    n_pairs: int
-    directions: tuple[ComparedDirection, ...]
-    left_out: Mapping[str, str]
-    exchanged: str = EXCHANGED
-    figure: tuple[Path, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every number, the mean maps included, as one JSON document."""
-        document = asdict(self)
-        for direction, written in zip(
-            self.directions, document["directions"], strict=True
-        ):
-            written["difference"] = direction.difference
-        document["figure"] = [str(path) for path in self.figure]
-        return document
-
-    def __str__(self) -> str:
-        first, second = self.conditions
-        lines = [
-            f"X is {first.name}, Y is {second.name}: {self.n_pairs} pairs of clips"
-        ]
-        if all(direction.shares is None for direction in self.directions):
-            lines.append("Without boxes there is no test: --boxes FILE")
-            return "\n".join(lines)
-        rows = []
-        for item in self.directions:
-            x, y = item.shares or (None, None)
-            p = None if item.p is None else p_text(item.p)
-            p_holm = None if item.p_holm is None else p_text(item.p_holm)
-            rows.append((item.direction, x, y, item.difference, p, p_holm))
-        headers = ("direction", "in boxes, X", "in boxes, Y", "X - Y", "p", "Holm")
-        lines += ["", table(headers, rows), ""]
-        methods = sorted({item.method for item in self.directions if item.method})
-        lines.append(f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}.")
-        return "\n".join(lines)
-
-    @property
-    def notes(self) -> list[str]:
-        """The clips that were left out by reason, and the files of the figure."""
-        notes = notes_on(self.left_out)
-        if self.figure:
-            notes.append(f"wrote {' and '.join(map(str, self.figure))}")
-        return notes
+    @contextmanager
+    def drawn(self) -> Iterator[Any]:
+        """Yield the first directions as a figure."""
+        directions = self.directions[:MAX_DRAWN]
+        layout = {"nrows": len(directions), "ncols": 3, "squeeze": False}
+        with canvas(WIDTH, 50 + 135 * len(directions), **layout) as (figure, axes):
+            for row, item in zip(axes, directions, strict=True):
+                maps = [np.array(grid) for grid in item["mean_maps"]]
+                difference = maps[0] - maps[1]
+                low = min(float(grid.min()) for grid in maps)
+                high = max(float(grid.max()) for grid in maps)
+                for panel, grid in zip(row[:2], maps, strict=True):
+                    shown = panel.imshow(grid, cmap="Oranges", vmin=low, vmax=high)
+                figure.colorbar(shown, ax=row[:2].tolist(), shrink=0.8)
+                largest = max(float(np.abs(difference).max()), 1e-12)
+                limits = {"vmin": -largest, "vmax": largest}
+                shown = row[2].imshow(difference, cmap="RdBu_r", **limits)
+                figure.colorbar(shown, ax=row[2], shrink=0.8)
+                row[0].set_ylabel(item["direction"], fontsize=8)
+                for panel in row:
+                    panel.set_xticks([])
+                    panel.set_yticks([])
+            titles = [f"{one['name']} ({len(one['clips'])})" for one in self.conditions]
+            for panel, title in zip(axes[0], [*titles, "difference"], strict=True):
+                panel.set_title(title, fontsize=9)
+            yield figure
 
 
 def compare_conditions(
@@ -125,10 +80,8 @@ def compare_conditions(
     conditions: PathLike,
     *,
     boxes: PathLike | None = None,
-    figure: PathLike | None = None,
-    force: bool = False,
     workspace: PathLike | None = None,
-) -> ConditionAudit:
+) -> Audit:
     """Compare the maps of two conditions: mean maps, and what lies in boxes."""
     store = open_store(maps, workspace=workspace)
     names, condition_of, pair_of = read_conditions(Path(conditions), store)
@@ -144,7 +97,7 @@ def compare_conditions(
     first, second = (
         _condition(name, condition_of, left_out, Path(conditions)) for name in names
     )
-    clips = (*first.clips, *second.clips)
+    clips = (*first["clips"], *second["clips"])
     means = _mean_maps(store, maps_of_clips, (first, second))
     shares = None
     if boxed is not None:
@@ -152,16 +105,37 @@ def compare_conditions(
         shares = boxed.shares[:, columns]
     pairs = [pair_of[clip] for clip in clips]
     directions = _compared(map_names(store), means, shares, pairs)
-    audit = ConditionAudit(
-        conditions=(first, second),
-        n_pairs=len(first.clips),
-        directions=tuple(directions),
-        left_out=left_out,
+    answers = []
+    if boxed is None:
+        answers.append("Without boxes there is no test: --boxes FILE")
+    else:
+        methods = sorted({item["method"] for item in directions if item["method"]})
+        answers.append(f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}.")
+    n_pairs = len(first["clips"])
+    title = f"X is {names[0]}, Y is {names[1]}: {n_pairs} pairs of clips"
+    return Audit(
+        title=title,
+        headers=HEADERS,
+        rows=[] if boxed is None else [_row_of(item) for item in directions],
+        answers=answers,
+        limits=[],
+        values={
+            "conditions": [first, second],
+            "n_pairs": n_pairs,
+            "directions": directions,
+            "left_out": left_out,
+            "exchanged": EXCHANGED,
+        },
+        figure=MeanMaps(title, (first, second), directions),
+        notes=notes_on(left_out),
     )
-    if figure is None:
-        return audit
-    written = draw_conditions(audit, Path(figure), force=force)
-    return replace(audit, figure=written)
+
+
+def _row_of(item: Record) -> tuple[object, ...]:
+    """Return the cells of a direction."""
+    shares = item["shares"] or [None, None]
+    p_values = [None if p is None else p_text(p) for p in (item["p"], item["p_holm"])]
+    return (item["direction"], *shares, item["difference"], *p_values)
 
 
 def _without_partner(
@@ -181,7 +155,7 @@ def _condition(
     condition_of: Mapping[str, str],
     left_out: Mapping[str, str],
     path: Path,
-) -> Condition:
+) -> Record:
     """Return a condition with its clips that can be compared; an error if there is none."""
     clips = []
     for clip, condition in condition_of.items():
@@ -193,7 +167,7 @@ def _condition(
             where=str(path),
             details=notes_on(left_out),
         )
-    return Condition(name, tuple(clips))
+    return {"name": name, "clips": clips}
 
 
 def read_conditions(
@@ -251,7 +225,7 @@ def _check_pairs(
 
 
 def _mean_maps(
-    store: Store, maps: Matrix, conditions: Sequence[Condition]
+    store: Store, maps: Matrix, conditions: Sequence[Record]
 ) -> list[Floats]:
     """Return for each condition the mean maps [direction, row, column] of clips and frames."""
     real = real_steps(store, maps.rows)
@@ -261,7 +235,7 @@ def _mean_maps(
         of_clip[clip] = frames.mean(axis=1)
     means = []
     for condition in conditions:
-        of_condition = [of_clip[clip] for clip in condition.clips]
+        of_condition = [of_clip[clip] for clip in condition["clips"]]
         means.append(np.mean(of_condition, axis=0))
     return means
 
@@ -271,91 +245,36 @@ def _compared(
     means: Sequence[Floats],
     shares: Floats | None,
     pairs: Sequence[str],
-) -> list[ComparedDirection]:
+) -> list[Record]:
     """Return each direction with the test of its shares, the mean of the random ones last.
 
-    The first half of the clips is of the first condition; `pairs` has the pair of each clip.
+    The first half of the clips is of the first condition; `pairs` has the pair of each clip. The
+    mean maps are [row, column] of both conditions, over clips and frames. Without boxes there are
+    no shares; random directions have no p.
     """
     n_first = len(pairs) // 2
     numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM_PREFIX)]
     random = [i for i, name in enumerate(names) if name.startswith(RANDOM_PREFIX)]
     compared = []
-    p_values = []
-    for i in numbers:
-        maps = (_grid(means[0][i]), _grid(means[1][i]))
-        if shares is None:
-            compared.append(ComparedDirection(names[i], maps))
-            continue
-        is_first = np.arange(shares.shape[1]) < n_first
-        tested = permutation_p(shares[i], is_first, pairs, permutations=PERMUTATIONS)
-        p_values.append(tested.two_sided)
-        compared.append(
-            ComparedDirection(
-                direction=names[i],
-                mean_maps=maps,
-                shares=_means_of_groups(shares[i], n_first),
-                p=tested.two_sided,
-                method=tested.method,
-            )
-        )
-    if p_values:
-        corrected = holm(p_values).tolist()
-        compared = [
-            replace(item, p_holm=p) for item, p in zip(compared, corrected, strict=True)
-        ]
-    maps = (_grid(means[0][random].mean(0)), _grid(means[1][random].mean(0)))
-    of_random = None
-    if shares is not None:
-        of_random = _means_of_groups(shares[random].mean(axis=0), n_first)
-    compared.append(ComparedDirection(AT_RANDOM, maps, of_random))
+    for name, of_name in [*((names[i], [i]) for i in numbers), (AT_RANDOM, random)]:
+        item: Record = {
+            "direction": name,
+            "mean_maps": [mean[of_name].mean(axis=0).tolist() for mean in means],
+            **dict.fromkeys(("shares", "difference", "p", "p_holm")),
+            "method": "",
+        }
+        if shares is not None:
+            of_clips = shares[of_name].mean(axis=0)
+            x = float(of_clips[:n_first].mean())
+            y = float(of_clips[n_first:].mean())
+            item |= {"shares": [x, y], "difference": x - y}
+        if shares is not None and name != AT_RANDOM:
+            is_first = np.arange(len(of_clips)) < n_first
+            tested = permutation_p(of_clips, is_first, pairs, permutations=PERMUTATIONS)
+            item |= {"p": tested.two_sided, "method": tested.method}
+        compared.append(item)
+    tests = [item for item in compared if item["p"] is not None]
+    corrected = holm([item["p"] for item in tests]).tolist() if tests else []
+    for item, p in zip(tests, corrected, strict=True):
+        item["p_holm"] = p
     return compared
-
-
-def _means_of_groups(values: Floats, n_first: int) -> tuple[float, float]:
-    return float(values[:n_first].mean()), float(values[n_first:].mean())
-
-
-def _grid(mean_map: Floats) -> MeanMap:
-    """Return a map [row, column] as plain numbers."""
-    return tuple(tuple(row) for row in mean_map.tolist())
-
-
-def draw_conditions(
-    audit: ConditionAudit, path: Path, *, force: bool = True
-) -> tuple[Path, ...]:
-    """Draw for each direction both mean maps and their difference; return the files.
-
-    Args:
-        audit: The comparison.
-        path: A name with .svg, .png or .pdf, or without one for SVG and PNG.
-        force: Replace files that have other contents.
-    """
-    directions = audit.directions[:MAX_DRAWN]
-    first, second = audit.conditions
-    layout = {"nrows": len(directions), "ncols": 3, "squeeze": False}
-    with canvas(WIDTH, 50 + 135 * len(directions), **layout) as (figure, axes):
-        for row, item in zip(axes, directions, strict=True):
-            maps = [np.array(grid) for grid in item.mean_maps]
-            difference = maps[0] - maps[1]
-            low = min(float(grid.min()) for grid in maps)
-            high = max(float(grid.max()) for grid in maps)
-            for panel, grid in zip(row[:2], maps, strict=True):
-                shown = panel.imshow(grid, cmap="Oranges", vmin=low, vmax=high)
-            figure.colorbar(shown, ax=row[:2].tolist(), shrink=0.8)
-            largest = max(float(np.abs(difference).max()), 1e-12)
-            shown = row[2].imshow(
-                difference, cmap="RdBu_r", vmin=-largest, vmax=largest
-            )
-            figure.colorbar(shown, ax=row[2], shrink=0.8)
-            row[0].set_ylabel(item.direction, fontsize=8)
-            for panel in row:
-                panel.set_xticks([])
-                panel.set_yticks([])
-        titles = (
-            f"{first.name} ({len(first.clips)})",
-            f"{second.name} ({len(second.clips)})",
-            "difference",
-        )
-        for panel, title in zip(axes[0], titles, strict=True):
-            panel.set_title(title, fontsize=9)
-        return save(figure, path, force=force)

@@ -10,34 +10,11 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
-    from obygaze.audits.maps.boxes import BoxAudit
-    from obygaze.audits.maps.conditions import ConditionAudit
     from obygaze.audits.maps.drawing import MapSheets
     from obygaze.audits.maps.stores import WrittenMaps
+    from obygaze.audits.result import Audit
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
-
-
-@done_in("obygaze.audits.maps.boxes")
-def audit_boxes(
-    maps: PathLike | Store,
-    boxes: PathLike,
-    *,
-    workspace: PathLike | None = None,
-) -> BoxAudit:
-    """Measure how much of what a model looks at lies in boxes.
-
-    BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees) and
-    perhaps frame. Shares are tested against those of random directions, within films.
-
-    Args:
-        maps: A store of maps.
-        boxes: The file. A box without a frame, which is a number from 0, is on all frames.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain boxes concept-maps faces.csv
-    """
 
 
 @done_in("obygaze.audits.maps.concept_maps")
@@ -73,10 +50,8 @@ def compare_conditions(
     conditions: PathLike,
     *,
     boxes: PathLike | None = None,
-    figure: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    force: bool = False,
     workspace: PathLike | None = None,
-) -> ConditionAudit:
+) -> Audit:
     """Compare the maps of two conditions: mean maps, and what lies in boxes.
 
     CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
@@ -86,10 +61,8 @@ def compare_conditions(
     Args:
         maps: A store of maps.
         conditions: The conditions of the clips.
-        boxes: The boxes, a CSV file as for `obygaze explain boxes`.
-        figure: Draw both mean maps and their difference as PATH.svg and PATH.png; a PATH with .svg,
-            .png or .pdf is one file.
-        force: Replace the output if it exists.
+        boxes: A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees)
+            and perhaps frame, a number from 0. A box without a frame is on all frames.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -4,7 +4,6 @@ import io
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -43,12 +42,10 @@ class MediaFacts(NamedTuple):
 
     Attributes:
         duration_s: Its length; 0 if it is not known.
-        rate: Its pictures per second; None if they are not known.
         refused: What browsers do not play of it; "" for nothing.
     """
 
     duration_s: float = 0.0
-    rate: Fraction | None = None
     refused: str = ""
 
 
@@ -177,6 +174,5 @@ def media_facts(path: Path) -> MediaFacts:
             for codec_of_track in codecs_of_sound
             if codec_of_track not in AUDIO_CODECS
         ]
-        rate = stream.guessed_rate or stream.average_rate
         length_s = (container.duration or 0) / 1e6
-        return MediaFacts(length_s, rate, ", ".join(refused))
+        return MediaFacts(length_s, ", ".join(refused))

@@ -15,8 +15,8 @@ SCRIPTS = (
     "state",
     "tools",
     "player",
-    "watched",
     "marks",
+    "watched",
     "timeline",
     "form",
     "clips",
@@ -76,6 +76,7 @@ def server_of(site: Site, port: int = 0) -> PageServer:
     }
     post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
     if site.marks:
-        post["api/marks"] = lambda sent: Reply.of(site.save_mark(sent))
+        post["api/turn"] = lambda sent: Reply.of(site.take_turn(sent))
+        post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
     return PageServer(get, post, port)

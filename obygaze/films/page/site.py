@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from obygaze.films.decisions import (
     Explainer,
@@ -22,24 +16,18 @@ from obygaze.films.decisions import (
     scores_of_table,
     table_facts,
 )
-from obygaze.films.film_rates import check_rate
-from obygaze.films.mark_tables import (
-    Marks,
-    Segment,
-    SourceFiles,
-    read_mark_table,
-    watched_path,
-)
-from obygaze.films.marks import (
-    ANNOTATOR_NAME,
-    NO_MARKS,
-    MarkTable,
-    WatchedTable,
-    check_rates,
-    checked_stretches,
-)
+from obygaze.films.marks import Mark, read_table_of_marks, require_one_file
 from obygaze.films.page.axis import FilmAxis, film_axis
 from obygaze.films.page.media import Media
+from obygaze.films.page.page_marks import (
+    JsonObject,
+    RowsOfFilm,
+    own_columns_of,
+    segments_of,
+    watched_of,
+    with_pictures,
+)
+from obygaze.films.pictures import refuse_behind_end
 from obygaze.films.predictions import PredictionTable
 from obygaze.films.projection import SEEN_SHARE
 from obygaze.films.vocabulary import (
@@ -47,45 +35,20 @@ from obygaze.films.vocabulary import (
     read_vocabulary,
     vocabulary_path,
 )
+from obygaze.films.writer import ANNOTATOR_NAME, MarkFile
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of
-from obygaze_features.manifest.model import (
-    Clip,
-    Manifest,
-    by_film,
-    is_only_watched,
-    own_columns,
-)
-from obygaze_features.manifest.own_labels import OF_PROJECTION
-from obygaze_features.manifest.times import (
-    IN_A_ROW,
-    Span,
-    film_rate,
-    film_times,
-    spans_in_films,
-)
+from obygaze_features.manifest.model import Clip, Manifest, by_film, own_columns
+from obygaze_features.manifest.times import Span, film_times, spans_in_films
 from obygaze_features.manifest.vocabulary import concept_meaning
-from obygaze_features.store import Store
-from obygaze_features.store.joining import joined_parts
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels, labels_since
 
-N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
-JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class _TableRead:
-    """The bytes of a table of marks, the marks in it, and a name for this state of it."""
-
-    data: bytes
-    marks: Marks
-    tag: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +64,9 @@ class Site:
     manifest: Manifest
     run: Run | None = None
     predictions: PredictionTable | None = None
-    store: Store | None = None
     explainer: Explainer | None = None
     segments: Path | None = None
-    marks: MarkTable | None = None
+    marks: MarkFile | None = None
     blind: bool = False
 
     # ---- documents ------------------------------------------------------------------------------
@@ -159,85 +121,58 @@ class Site:
         axis = self._axis(film)
         times = axis.times
         pieces = []
-        for piece in axis.pieces():
-            pieces.append({**piece, **self.media.describe(piece["video"])})
-        marks = self.marks_of(film)
-        watched: list[JsonObject] = []
-        if self.watched and not marks["problem"]:
-            try:
-                stretches = self.watched.stretches(film)
-                if axis.has_places:
-                    watched = _placed_stretches(stretches, axis)
-            except ObygazeError as error:
-                marks["problem"] = _all_of(error)
+        for piece in times.pieces:
+            pieces.append({**piece._asdict(), **self.media.describe(piece.video)})
+        spans = {clip: span for clip, span in times.spans.items() if clip in self.shown}
         return {
             "id": film,
             "title": self._title(film),
-            "rate": float(times.rate or 0),
             "counts": times.axis,
             "end_s": times.end_s,
             "n_pictures": axis.n_pictures,
-            "can_mark": self.marks is not None and axis.has_places,
-            "spans": {
-                clip: span for clip, span in times.spans.items() if clip in self.shown
-            },
+            "can_mark": self.marks is not None and axis.boundaries is not None,
+            "spans": spans,
             "pieces": pieces,
             "n_in_strip": N_IN_STRIP,
-            "watched": watched,
-            **marks,
+            **self.marks_of(film),
         }
 
-    def marks_of(self, film: str, known: str = "") -> JsonObject:
+    def marks_of(self, film: str) -> JsonObject:
         """Return what annotators marked in a film.
 
         Args:
             film: The film.
-            known: The `state` that was returned before; while it is the same, `marks` and
-                `segments` are null.
 
         Returns:
-            `marks`: those of the annotator who uses the page; `segments`: what others marked; the
-            `problem` if the annotator's table cannot be read; `notes` on what is not shown.
+            `marks` and `watched`: those of the annotator who uses the page; `segments`: what others
+            marked; `own`: the marks of all of them in columns of their own; the `problem` if the
+            annotator's table cannot be changed; `notes` on what is not shown.
         """
         axis = self._axis(film)
-        notes = []
-        if axis.problem and (self.marks or self._tables_of_others()):
-            notes.append(f"Marks have no place: {axis.problem}")
-        elif self.marks and axis.times.axis == IN_A_ROW:
-            notes.append(
-                "Your marks count the pictures of these clips in a row: they are those of the film"
-                " only if the clips are all of it"
-            )
-        document: JsonObject = {
-            "marks": None,
-            "segments": None,
-            "problem": "",
+        notes: list[str] = []
+        problem = ""
+        own: list[Mark] = []
+        marks: list[JsonObject] = []
+        watched: list[JsonObject] = []
+        boundaries = axis.boundaries
+        if self.marks and boundaries is None:
+            notes.append(f"This film can be looked at, not marked: {axis.problem}")
+        elif self.marks and boundaries is not None:
+            try:
+                own = self._marks_in(film, self.marks.path, self.marks.read(), notes)
+                marks = with_pictures(segments_of(own), boundaries)
+                watched = watched_of(own, boundaries)
+            except ObygazeError as error:
+                problem = _all_of(error)
+        others = self._marks_of_others(film, notes)
+        return {
+            "marks": marks,
+            "watched": watched,
+            "segments": segments_of(others),
+            "own": own_columns_of([*own, *others]),
+            "problem": problem,
             "notes": notes,
         }
-        state = NO_MARKS
-        if self.marks and axis.has_places:
-            try:
-                state = self.marks.read()
-                marks = state.marks.values()
-                check_rates(marks, film, axis.times.rate)
-                pictures = [(mark["movie_id"], mark["end_frame"]) for mark in marks]
-                notes += self._checked_places(self.marks.path.name, pictures, film)
-            except ObygazeError as error:
-                document["problem"] = _all_of(error)
-                state = NO_MARKS
-        segments, tag_of_others = self._marks_of_others(film, notes)
-        document["state"] = f"{state.tag}/{tag_of_others}"
-        if document["state"] == known:
-            return document
-        document["marks"] = []
-        for mark in state.marks.values():
-            if mark["movie_id"] == film:
-                document["marks"].append(_placed(mark, axis))
-        document["segments"] = []
-        for segment in segments:
-            if axis.has_places:
-                document["segments"].append(_placed(asdict(segment), axis))
-        return document
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def scores(self, cell: int) -> JsonObject:
@@ -249,14 +184,22 @@ class Site:
         raise FixUsage("there are no scores", hint="--run RUN, or --scores TABLE")
 
     def clip(self, clip_id: str) -> JsonObject:
-        """Return a clip: its facts, why the model decided as it did, and similar clips."""
-        document = {**self._entry(self.shown[clip_id]), "notes": []}
+        """Return a clip: its facts, what was marked in it, and why the model decided as it did."""
+        clip = self.shown[clip_id]
+        notes: list[str] = []
+        start, end = self._places.get(clip_id, (0.0, 0.0))
+        document: JsonObject = {**self._entry(clip), "notes": notes}
         try:
+            marks = self._marks_of_others(clip.movie_id, notes)
+            if self.marks:
+                marks += [m for m in self.marks.read() if m.movie_id == clip.movie_id]
+            marked = [m for m in marks if m.start_s < end and m.end_s > start]
+            document["marked"] = segments_of(marked)
+            document["marked_own"] = own_columns_of(marked)
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id)
-            document["nearest"] = self._nearest(clip_id)
         except ObygazeError as error:
-            document["notes"].append(error.message)
+            notes.append(error.message)
         return document
 
     @lru_cache(maxsize=8)  # noqa: B019 - there is one site in a program
@@ -266,63 +209,43 @@ class Site:
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def save_mark(self, sent: Mapping[str, Any]) -> JsonObject:
-        """Add, change or delete a mark, and return it with its place on the time line."""
+    def take_turn(self, sent: Mapping[str, Any]) -> JsonObject:
+        """Return the turn of a window that marks from now on; the one before it looks."""
+        return {"turn": self._own_marks().take_turn()}
+
+    def save_marks(self, sent: Mapping[str, Any]) -> list[JsonObject]:
+        """Put marks in the place of others, and return those that are new as they are saved."""
         marks = self._own_marks()
-        film = sent.get("movie_id")
-        first = sent.get("start_frame")
-        last = sent.get("end_frame")
-        # `MarkTable` says what is wrong with these.
-        if not isinstance(film, str) or film not in self.films:
-            return marks.save(sent)
-        if type(first) is not int or type(last) is not int:
-            return marks.save(sent)
-        axis, rate = self._axis_for_marks(film)
-        if sent.get("deleted") is not True:
-            axis.refuse_behind_end(film, last)
-        # From the first mark on it is known what was watched: nothing, until it was. A table of
-        # marks alone would say that the whole film was watched.
-        if self.watched is not None and not self.watched.path.exists():
-            self.watched.add(film, [], rate)
-        saved = marks.save(sent, rate, self._vocabulary()[0])
-        return _placed(saved, axis)
+        rows_of_film = self._rows_of_film(sent)
+        gone, new = (rows_of_film.rows(sent.get(name)) for name in ("gone", "new"))
+        gone = rows_of_film.as_in_table(gone, marks.read_before())
+        marks.change(str(sent.get("turn")), gone, new)
+        return with_pictures(segments_of(new), rows_of_film.boundaries)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[JsonObject]:
         """Add what the annotator watched of a film, and return all that was watched of it."""
         marks = self._own_marks()
-        film = sent.get("movie_id")
-        if not isinstance(film, str) or film not in self.films or self.watched is None:
-            raise FixUsage(f"the manifest has no film {film!r}")
-        axis, rate = self._axis_for_marks(film)
-        stretches = []
-        for first, last in checked_stretches(sent, axis.n_pictures):
-            # With the first picture, all before it was seen: there is none.
-            is_from_beginning = first <= axis.first_picture
-            stretches.append((0 if is_from_beginning else first, last))
-        marks.create()
-        return _placed_stretches(self.watched.add(film, stretches, rate), axis)
+        rows_of_film = self._rows_of_film(sent)
+        spans = rows_of_film.spans(sent.get("stretches"))
+        film = rows_of_film.film
+        marks.add_watched(str(sent.get("turn")), film, spans)
+        own = [mark for mark in marks.read_before() if mark.movie_id == film]
+        return watched_of(own, rows_of_film.boundaries)
 
-    def _own_marks(self) -> MarkTable:
+    def _own_marks(self) -> MarkFile:
         if self.marks is None:
             raise FixUsage("nobody annotates in this page", hint="--annotate NAME")
         return self.marks
 
-    def _axis_for_marks(self, film: str) -> tuple[FilmAxis, Fraction]:
-        """Return the time line of a film in which marks have a place, and its rate."""
+    def _rows_of_film(self, sent: Mapping[str, Any]) -> RowsOfFilm:
+        """Return what makes rows of the film that a request names."""
+        film = sent.get("movie_id")
+        if not isinstance(film, str) or film not in self.films:
+            raise FixUsage(f"the manifest has no film {film!r}")
         axis = self._axis(film)
-        rate = axis.times.rate
-        if rate is None or axis.problem:
-            raise FixUsage(
-                f"marks in {film} have no place: {axis.problem}",
-            )
-        return axis, rate
-
-    @cached_property
-    def watched(self) -> WatchedTable | None:
-        """What the annotator has watched."""
-        if self.marks is None:
-            return None
-        return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
+        if axis.boundaries is None:
+            raise FixUsage(f"{film} can be looked at, not marked: {axis.problem}")
+        return RowsOfFilm(film, self._own_marks().annotator, axis.boundaries)
 
     # ---- what the documents are made of ---------------------------------------------------------
 
@@ -357,21 +280,11 @@ class Site:
 
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
-        def rate_of(video: str) -> Fraction | None:
-            return self.media.facts(video).rate
-
         def length_of(video: str) -> float:
             return self.media.facts(video).duration_s
 
-        def boundaries_of(video: str) -> NDArray[np.float64] | None:
-            with suppress(ObygazeError):
-                return self.media.boundaries(video)
-            return None
-
-        clips = self.films[film]
-        rate = film_rate(clips, rate_of)
-        times = film_times(clips, rate=rate, length_of=length_of)
-        return film_axis(times, boundaries_of, rate_of)
+        times = film_times(self.films[film], length_of=length_of)
+        return film_axis(times, self.media.boundaries)
 
     @cached_property
     def _places(self) -> dict[str, Span]:
@@ -460,110 +373,53 @@ class Site:
     def _title(self, film: str) -> str:
         return title_of(self.films[film][0]) or film
 
-    @cached_property
-    def features(self) -> tuple[list[str], NDArray[np.floating[Any]]]:
-        """The clips with features, of words those with words, and a row of length 1 for each.
-
-        None for joined features: the part with the largest numbers would decide what is alike. What
-        an annotator has watched is no clip.
-        """
-        if self.store is None or joined_parts(self.store.recipe):
-            return [], np.empty((0, 0))
-        array = self.store.default_array
-        if not self.store.array(array).is_float:
-            # Pictures that were kept are no features, for a search neither.
-            return [], np.empty((0, 0))
-        matrix = self.store.matrix(array, missing="drop")
-        # The length of a vector may be too large for float16.
-        values = matrix.values.astype(np.float32)
-        is_real = self.store.real_frames(array, matrix.rows)
-        if is_real is not None:
-            values[~is_real] = 0  # padding is like nothing
-        vectors = values.reshape(len(matrix), -1)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        # A vector of zeros, such as that of speech in silence, is like nothing.
-        has_direction = lengths[:, 0] > 0
-        lengths[~has_direction] = 1
-        watched = [clip.clip_id for clip in self.manifest if is_only_watched(clip)]
-        is_clip = ~np.isin(matrix.clip_ids, np.array(watched, str))
-        has_words = self.store.has_words(array, matrix.rows)
-        is_shown = is_clip & has_direction & has_words
-        vectors /= lengths
-        return matrix.clip_ids[is_shown].tolist(), vectors[is_shown]
-
-    def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
-        """Return the other clips whose features have the largest cosine to those of a clip."""
-        clips, vectors = self.features
-        if clip_id not in clips:
-            return []
-        cosines = vectors @ vectors[clips.index(clip_id)]
-        nearest: list[tuple[str, Any]] = []
-        for place in np.argsort(-cosines, kind="stable").tolist():
-            other = clips[place]
-            if other != clip_id:
-                nearest.append((other, cosines[place]))
-        return nearest[:N_NEAREST]
-
-    def _marks_of_others(
-        self, film: str, notes: list[str]
-    ) -> tuple[list[Segment], str]:
-        """Return what all other annotators marked in a film, and a tag that changes when they do.
-
-        Notes say which tables are not shown, and which marks have no place.
-        """
-        segments: list[Segment] = []
-        sources = SourceFiles()
-        tags = []
+    def _marks_of_others(self, film: str, notes: list[str]) -> list[Mark]:
+        """Return what all other annotators marked in a film; notes say what is not shown."""
+        found: list[Mark] = []
+        table_of: dict[tuple[str, str], Path] = {}
+        tables = self._tables_of_others()
         axis = self._axis(film)
-        for path in self._tables_of_others():
+        if tables and not axis.is_of_film:
+            notes.append(f"Marks have no place: the time line counts {axis.times.axis}")
+            return found
+        for path in tables:
             try:
-                table = self.table_of_marks(path)
-                check_rate(film, table.marks.rates.get(film), axis.times.rate)
-                marks = [mark for mark in table.marks.segments if not mark.is_watched]
-                of_film = [mark for mark in marks if mark.movie_id == film]
+                of_film = self._marks_in(film, path, self.table_of_marks(path), notes)
                 for mark in of_film:
-                    sources.add(film, mark.annotator, path)
-                pictures = [(mark.movie_id, mark.end_frame) for mark in marks]
-                notes_on_places = self._checked_places(path.name, pictures, film)
+                    require_one_file(table_of, mark, path)
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
-            tags.append(table.tag)
-            segments += of_film
-            notes += notes_on_places
-        return segments, "-".join(tags)
+            found += of_film
+        return found
 
-    def _checked_places(
-        self, table: str, pictures: Sequence[tuple[str, int]], film: str
-    ) -> list[str]:
-        """Return notes on marks of a table; an error for one behind the end of a film.
+    def _marks_in(
+        self, film: str, path: Path, marks: Iterable[Mark], notes: list[str]
+    ) -> list[Mark]:
+        """Return the marks of a film in a table; an error for one behind the end of the film."""
+        boundaries = self._axis(film).boundaries
+        of_film = [mark for mark in marks if mark.movie_id == film]
+        if of_film and boundaries is not None:
+            refuse_behind_end(max(of_film, key=lambda mark: mark.end_s), boundaries)
+        unknown = sorted({mark.movie_id for mark in marks}.difference(self.films))
+        if unknown:
+            notes.append(
+                f"{path.name} has marks in films that are not here: {few(unknown)}"
+            )
+        return of_film
 
-        Args:
-            table: The name of the table.
-            pictures: The film and the last picture of each mark.
-            film: The film that is shown.
-        """
-        last = max(
-            (picture for marked, picture in pictures if marked == film), default=0
-        )
-        self._axis(film).refuse_behind_end(film, last)
-        unknown = sorted({marked for marked, _ in pictures}.difference(self.films))
-        if not unknown:
-            return []
-        return [f"{table} has marks in films that are not here: {few(unknown)}"]
-
-    def table_of_marks(self, path: Path) -> _TableRead:
+    def table_of_marks(self, path: Path) -> tuple[Mark, ...]:
         """Return the marks of a table; it is parsed only if its bytes have changed."""
         with open_file(path) as stream:
             data = stream.read()
         last = self._last_tables.get(path)
-        if last is None or last.data != data:
-            last = _TableRead(data, read_mark_table(path, data), token_hex(8))
+        if last is None or last[0] != data:
+            last = (data, read_table_of_marks(path, data).marks)
             self._last_tables[path] = last
-        return last
+        return last[1]
 
     @cached_property
-    def _last_tables(self) -> dict[Path, _TableRead]:
+    def _last_tables(self) -> dict[Path, tuple[bytes, tuple[Mark, ...]]]:
         """The tables of others as they were last read, used while they have the same bytes."""
         return {}
 
@@ -590,26 +446,9 @@ class Site:
 
 def _own_cells(cells: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of own columns that are not empty."""
-    own = [name for name in own_columns(cells) if name not in OF_PROJECTION]
-    return {name: cells[name] for name in own if cells[name]}
+    return {name: cells[name] for name in own_columns(cells) if cells[name]}
 
 
 def _all_of(error: ObygazeError) -> str:
     """Return the message of an error with the places that it lists."""
     return "; ".join([error.message, *error.details])
-
-
-def _placed(marked: Mapping[str, Any], axis: FilmAxis) -> JsonObject:
-    """Return pictures of a film with their place on the time line."""
-    start_s, end_s = axis.span(marked["start_frame"], marked["end_frame"])
-    return {**marked, "start": start_s, "end": end_s}
-
-
-def _placed_stretches(
-    stretches: Iterable[tuple[int, int]], axis: FilmAxis
-) -> list[JsonObject]:
-    """Return what was watched with its place on the time line."""
-    placed = []
-    for first, last in stretches:
-        placed.append(_placed({"start_frame": first, "end_frame": last}, axis))
-    return placed

@@ -31,10 +31,10 @@ from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
+    from obygaze.films.decisions import Explainer
     from obygaze.films.page.site import Site
     from obygaze.films.predictions import PredictionTable
     from obygaze_features.manifest.model import Manifest
-    from obygaze_features.store import Store
     from obygaze_models.runner.files import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,7 +45,7 @@ def open_site(
     *,
     run: PathLike | None = None,
     scores: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
+    store: PathLike | None = None,
     model: PathLike | None = None,
     segments: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
@@ -60,18 +60,18 @@ def open_site(
             of the run, or the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
         scores: Show the scores of a saved model, from this table of `models predict -o`.
-        store: Features, to find similar clips.
+        store: The features that the bottleneck reads.
         model: Explain the decisions of this saved bottleneck.
-        segments: Show the segments of this CSV, or of the manifest of this name, too.
+        segments: Show the marks of this table, or of the manifest of this name, too.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others; drawn clips are always marked so.
         note: Is called with a sentence on what was made.
         workspace: The workspace, if it is not the current one.
     """
-    from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
     from obygaze.films.sampling import is_drawn
     from obygaze.films.vocabulary import read_vocabulary, vocabulary_path
+    from obygaze.films.writer import MarkFile
     from obygaze_features.manifest.adapters.folder import (
         is_folder_of_videos,
         manifest_of_folder,
@@ -125,21 +125,18 @@ def open_site(
         concepts = tuple(clips.header.concepts)
         # A vocabulary that cannot be read is an error before anything is marked.
         read_vocabulary(vocabulary_path(path.parent, clips.name), concepts)
-        marks = MarkTable(path, annotate, clips.films, concepts)
+        marks = MarkFile(path, annotate)
         if is_drawn(clips) and not blind:
             blind = True
             note(f"{clips.name} has drawn clips, which are marked blind")
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site
-    used: PathLike | Store | None = store
-    if store is None and scored:
-        used = _store_of(scored, opened_workspace)
     return _with_predictions(
         site,
         scored,
         scores=scores,
-        store=used,
+        store=store,
         model=model,
         segments=segments,
     )
@@ -159,76 +156,85 @@ def _with_predictions(
     run: Run | None,
     *,
     scores: PathLike | None,
-    store: PathLike | Store | None,
+    store: PathLike | None,
     model: PathLike | None,
     segments: PathLike | None,
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
+    explainer = None
+    if model or store:
+        explainer = _explainer(site, model, store)
+    predictions = _scores_of_table(Path(scores), site) if scores else None
+    table = _table_to_show(site, segments) if segments else None
+    return replace(
+        site, run=run, predictions=predictions, explainer=explainer, segments=table
+    )
+
+
+def _explainer(site: Site, model: PathLike | None, store: PathLike | None) -> Explainer:
+    """Return what explains the decisions of a bottleneck; it needs the features of the clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import header_of_table, is_table, table_path
-    from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_features.store.matching import replaced_videos
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
     root = site.workspace.root
-    saved = load_model(model, workspace=root) if model else None
-    features = open_store(store, workspace=root) if store else None
-    explainer = None
-    if saved:
-        is_bottleneck = isinstance(saved.estimator, Bottleneck)
-        if not features or not is_bottleneck:
-            kind = f"--model {saved.info.name} ({saved.info.kind})"
-            hint = f"--model {shell_word(saved.info.name)} --store STORE"
-            if not is_bottleneck:
-                # Training a model keeps a run of its name.
-                has_run = saved.info.name in site.workspace.names("runs")
-                run_name = saved.info.name if has_run else "RUN"
-                of_training = f"obygaze view --run {shell_word(run_name)}"
-                way = _way_to_scores(saved.info.name, site.manifest.name)
-                hint = (
-                    f"{of_training}, for scores of the clips of its training; or {way}"
-                )
-            raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
-        explainer = Explainer(saved, features, site.manifest)
-    predictions = _scores_of_table(Path(scores), site) if scores else None
-    shown = replace(
-        site,
-        run=run,
-        predictions=predictions,
-        store=features,
-        explainer=explainer,
-        segments=table_path(segments, root) if segments else None,
-    )
-    if features:
-        features.match(list(site.manifest))  # an error for a store of other clips
-        folder = site.manifest.header.video_root
-        replaced = replaced_videos(list(site.manifest), folder, features)
-        if replaced:
-            warnings.warn(
-                f"these videos have other files than those of the features in {features.location}:"
-                f" {few(replaced)}",
-                ObygazeWarning,
-                stacklevel=3,
-            )
-    if segments and shown.segments:
-        seen_in = header_of_table(segments, shown.segments).view
+    if not model:
+        raise FixUsage(
+            "--store has the features of a bottleneck", hint="--model, or no --store"
+        )
+    saved = load_model(model, workspace=root)
+    is_bottleneck = isinstance(saved.estimator, Bottleneck)
+    if not store or not is_bottleneck:
+        kind = f"--model {saved.info.name} ({saved.info.kind})"
+        hint = f"--model {shell_word(saved.info.name)} --store STORE"
+        if not is_bottleneck:
+            # Training a model keeps a run of its name.
+            has_run = saved.info.name in site.workspace.names("runs")
+            run_name = saved.info.name if has_run else "RUN"
+            of_training = f"obygaze view --run {shell_word(run_name)}"
+            way = _way_to_scores(saved.info.name, site.manifest.name)
+            hint = f"{of_training}, for scores of the clips of its training; or {way}"
+        raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
+    features = open_store(store, workspace=root)
+    features.match(list(site.manifest))  # an error for a store of other clips
+    folder = site.manifest.header.video_root
+    replaced = replaced_videos(list(site.manifest), folder, features)
+    if replaced:
+        warnings.warn(
+            f"these videos have other files than those of the features in {features.location}:"
+            f" {few(replaced)}",
+            ObygazeWarning,
+            stacklevel=4,
+        )
+    return Explainer(saved, features, site.manifest)
+
+
+def _table_to_show(site: Site, segments: PathLike) -> Path:
+    """Return the table of marks that is shown, too."""
+    from obygaze.films.marks import table_of_marks
+    from obygaze_features.manifest import read_manifest
+    from obygaze_features.manifest.model import view_words
+
+    table = table_of_marks(segments, site.workspace.root)
+    header = table.with_suffix(".toml")
+    # A table that is named itself may have any file beside it.
+    if table != Path(segments) and header.is_file():
+        seen_in = read_manifest(header).header.view
         if seen_in != "raw":
             raise FixInput(
                 f"the levels of {segments} are those of the {view_words(seen_in)}, and the page"
                 " shows levels as they were marked",
                 hint="name the manifest of which the view was made",
             )
-        try:
-            shown.table_of_marks(shown.segments)
-        except FixInput as error:
-            if is_table(segments) and _has_scores(shown.segments):
-                error.hint = (
-                    f"--scores {shell_word(segments)}, which shows scores of clips"
-                )
-            raise
-    return shown
+    try:
+        site.table_of_marks(table)
+    except FixInput as error:
+        if _has_scores(table):
+            error.hint = f"--scores {shell_word(segments)}, which shows scores of clips"
+        raise
+    return table
 
 
 def _has_scores(table: Path) -> bool:
@@ -277,20 +283,6 @@ def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
         where=manifest.name,
         hint="view with what was made of this manifest",
     )
-
-
-def _store_of(run: Run, workspace: Workspace) -> Store | None:
-    """Return the store of a run's first cell, by its seal; None if the workspace has it no more."""
-    from obygaze.films.decisions import models_to_show
-    from obygaze_features.store.reading import find_seal
-
-    stores = run.about["stores"]
-    # Cells whose store was chosen in each fold have no single one.
-    used = [stores[cell.store] for cell in models_to_show(run) if cell.store in stores]
-    if not used:
-        return None
-    name = Path(used[0]["location"]).name
-    return find_seal(workspace.root, name, used[0]["seal"])
 
 
 def _options_of_site(function: F) -> F:

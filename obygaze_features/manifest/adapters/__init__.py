@@ -165,7 +165,6 @@ class SavedManifest:
             )
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
-        notes += stats.watched_notes
         notes += notes_of(self.manifest)
         quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):

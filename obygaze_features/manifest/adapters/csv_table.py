@@ -95,7 +95,7 @@ from obygaze_features.manifest.model import (
     own_columns,
 )
 from obygaze_features.manifest.own_labels import (
-    OF_PROJECTION,
+    COVERED,
     column_words,
     words_alike,
 )
@@ -355,7 +355,7 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
     named = []
     for column in kept:
         words = column_words(clips, column)
-        if column in OF_PROJECTION:
+        if column == COVERED:
             words = "how the level was found, no label"
         named.append(f"{column} ({words})")
     notes.append(f"columns kept under their own name: {few(named, 12)}")

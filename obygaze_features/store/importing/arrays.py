@@ -201,17 +201,12 @@ def _several_shapes(
     for sizes, places in places_of_sizes.items():
         example = reader.clip_ids[places[0]]
         details.append(f"{count(len(places), 'clip')} of {sizes}, such as {example}")
-    hint = "--manifest NAME takes only its clips"
-    if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
-        hint = (
-            "--pool max keeps the maximum over all vectors of a clip, --pool mean their"
-            f" mean; {hint}"
-        )
     return FixInput(
         f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
         f" {'; '.join(details[:2])}",
         where=reader.where,
-        hint=hint,
+        hint="--pool max keeps the maximum over all vectors of one width, --pool mean their mean;"
+        " --manifest NAME takes only its clips",
         details=details[:20],
     )
 

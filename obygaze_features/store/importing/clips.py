@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -20,9 +19,6 @@ from obygaze_features.store.layout import TIMES_OF_WINDOWS
 from obygaze_features.store.records import WITHOUT_MANIFEST, ManifestMark
 from obygaze_features.store.rows import Row, RowColumns
 from obygaze_features.store.text_columns import TextColumn
-
-# The ids of a manifest with which an id is compared: each takes some microseconds.
-MOST_COMPARED = 10_000
 
 
 @dataclass(frozen=True)
@@ -239,20 +235,15 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
     """Raise an error for clips that are in the files more than once."""
     if len(set(ids)) == len(ids):
         return
-    hint = "keep one row for each id, or name another array of ids with --id-key"
-    # Two names of one clip are no frames.
-    if reader.export is None and len(set(reader.clip_ids)) < len(reader.clip_ids):
-        hint = (
-            "if the rows of an id are the frames of a clip, --pool max keeps their maximum and"
-            f" --pool mean their mean; else {hint}"
-        )
     repeated = [clip for clip, n in Counter(ids).items() if n > 1]
     refuse_if(
         repeated,
         FixInput,
         f"{count(len(repeated), 'clip id')} in several rows of the files",
         where=reader.where,
-        hint=hint,
+        hint="if the rows of an id are the frames of a clip, --pool max keeps their maximum and"
+        " --pool mean their mean; else keep one row for each id, or name another array of ids"
+        " with --id-key",
     )
 
 
@@ -262,13 +253,9 @@ def check_some_known(
     """Raise an error if the files have clips, and none of those of the manifest."""
     if manifest is None or not reader.clip_ids or (clips.places >= 0).any():
         return
-    first = reader.clip_ids[0]
-    ids = {name.casefold(): name for name in manifest.clip_ids[:MOST_COMPARED]}
-    # The most similar one shows the difference; with the first one, all may differ.
-    (similar,) = get_close_matches(first.casefold(), ids, n=1, cutoff=0) or [""]
     raise FixInput(
-        f"the files have none of the clips of the manifest: their first clip id is {first!r},"
-        f" the most similar one of the manifest {ids.get(similar, '')!r}",
+        f"the files have none of the clips of the manifest: here is {reader.clip_ids[0]!r}, there"
+        f" {next(iter(manifest.clip_ids), '')!r}",
         where=manifest.name,
         hint="use the same ids in both: --id FORM of manifest import makes those of a manifest, and"
         " --id-key those of the files; in HDF5, text before or after an id stands in --array:"

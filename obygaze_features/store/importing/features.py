@@ -1,14 +1,13 @@
 """Make a store of features that another program wrote."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
@@ -35,6 +34,7 @@ from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import Origin
+from obygaze_features.store.rows import FAILED
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     made_of,
@@ -54,10 +54,7 @@ SHOWN_REASONS = 5
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import: the new store, and what did not come into it.
-
-    `made_of` says of which columns of a table, or of how many vectors, an array was made.
-    """
+    """The result of an import: the new store, and what did not come into it."""
 
     path: Path
     seal: str
@@ -69,7 +66,6 @@ class Imported:
     next_command: str
     warnings: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
-    made_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_ok(self) -> int:
@@ -81,18 +77,13 @@ class Imported:
         return {**vars(self), "path": str(self.path), "n_ok": self.n_ok}
 
     def __str__(self) -> str:
-        shapes = []
-        for name, shape in self.arrays.items():
-            shown = f"{name} {list(shape)}"
-            if name in self.made_of:
-                shown += f" ({self.made_of[name]})"
-            shapes.append(shown)
+        shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
         return f"{self.path}: {self.n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
 
     @property
     def exit_code(self) -> int:
         """The exit code of the command, which says whether clips have no features."""
-        return EXIT_SOME_FAILED if self.failed else 0
+        return FAILED.exit_code if self.failed else 0
 
     @property
     def notes(self) -> list[str]:
@@ -146,7 +137,7 @@ def import_features(
     if pool not in (None, *POOLINGS):
         raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
     if manifest is not None:
-        manifest = read_manifest(manifest, workspace=workspace).without_watched()
+        manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
     reader = open_features(Path(source), arrays, format=format, id_key=id_key)
     try:
@@ -184,11 +175,6 @@ def import_features(
     if not backbone:
         remarks.append(ONLY_THESE_FILES)
     rows = imported.columns()
-    made_of = {}
-    for array in stored:
-        words = _made_of(array, reader)
-        if words:
-            made_of[array.name] = words
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     warnings = [
         *clips.warnings,
@@ -206,18 +192,7 @@ def import_features(
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
-        made_of=made_of,
     )
-
-
-def _made_of(stored: StoredArray, reader: Reader) -> str:
-    """Return of what an array was made, for the line on an import; "" if it is as in the files."""
-    n_vectors = math.prod(stored.file_shape.sizes[:-1])
-    if stored.pooling and n_vectors > 1:
-        return f"{POOLINGS[stored.pooling]} of up to {count(n_vectors, 'vector')}"
-    if reader.feature_columns:
-        return f"of the columns {few(reader.feature_columns, 5)}"
-    return ""
 
 
 def _refuse_joined(reader: Reader) -> None:
@@ -289,8 +264,10 @@ def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> Non
         )
     own_facts = {*OWN_FACTS, *_facts_of(reader)}
     for name in facts.keys() & own_facts:
-        hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
-        raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
+        raise FixUsage(
+            f"the fact {name!r} is recorded by the import itself",
+            hint="another name for this fact; --backbone NAME records a backbone",
+        )
 
 
 def _facts_of(reader: Reader) -> dict[str, str]:

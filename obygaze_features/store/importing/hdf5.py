@@ -21,7 +21,6 @@ import numpy as np
 from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -98,9 +97,7 @@ def open_hdf5(
             kinds = _kinds(handle)
             groups = [name for name, kind in kinds.items() if kind is h5py.Group]
         if groups:
-            key = shell_word(f"{groups[0]}/{ID}")
-            hint = f"--array clip={key} takes one"
-            note = f"groups were left out: {few(groups, 3)}; {hint}"
+            note = f"groups were left out: {few(groups, 3)}; --array clip='GROUP/{ID}' takes one"
             reader.notes = [*reader.notes, note]
         return reader
     except FOREIGN_DAMAGE as error:
@@ -180,12 +177,10 @@ def _refuse_mask_beside(
         # A link is refused, by name, when the array is read.
         with suppress(KeyError, Corrupt):
             _node(handle, "/".join(beside), handle.filename)
-            words[places[-1]] = MASK
-            option = shell_word(f"{MASK}={'/'.join(words)}")
             raise FixInput(
                 f"beside {path} is a mask, which says which frames are real",
                 where=handle.filename,
-                hint=f"--array {option} reads it too",
+                hint="--array mask=PATH reads it too",
             )
 
 

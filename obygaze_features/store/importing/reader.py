@@ -3,14 +3,12 @@
 import hashlib
 import math
 import re
-import shlex
 import struct
 import tokenize
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -703,35 +701,8 @@ def _require_keys(
                 f"no array {key!r}{near(key, names)}; the file has {few(names) or 'none'}",
                 where=where,
                 hint="an array with a row for each clip, and one of their ids:"
-                f" {_options_for_ids(names, array_of, where)}",
+                " --array NAME=KEY --id-key KEY; with --pool max where several rows are a clip",
             ) from None
-
-
-def _options_for_ids(
-    names: Sequence[str], array_of: Callable[[str], Any], where: str
-) -> str:
-    """Return the options that read the only array of a file by its only list of texts."""
-    of_texts = []
-    of_rows = []
-    for name in names:
-        # A damaged one is of no use.
-        with suppress(*FOREIGN_DAMAGE, Corrupt, BadRow):
-            array = array_of(name)
-            if len(array.shape) > 1:
-                of_rows.append(name)
-            elif array.shape and np.dtype(array.dtype).kind in "USO":
-                of_texts.append(name)
-    if len(of_texts) != 1 or len(of_rows) != 1:
-        return "--array NAME=KEY --id-key KEY"
-    (array_key,) = of_rows
-    (id_key,) = of_texts
-    ids = text_ids(array_of(id_key), id_key, where)
-    name = "clip" if len(array_of(array_key).shape) == 2 else "frames"
-    words = ["--array", f"{name}={array_key}", "--id-key", id_key]
-    if len(set(ids)) < len(ids):
-        # Of frames, several have the id of one clip.
-        words += ["--pool", "max"]
-    return shlex.join(words)
 
 
 def text_ids(values: Any, key: str, where: str) -> Sequence[str]:

@@ -114,9 +114,9 @@ def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
     audit = audit_annotations(
         manifest(rows), column="emotions", x="level == S", y="level == EN"
     )
-    (test,) = audit.tests
-    assert test.p_across < 0.001
-    assert test.p == 1.0
+    (value,) = audit["values"]
+    assert value["p"]["two_sided"] < 0.001
+    assert value["p_blocked"]["two_sided"] == 1.0
     assert "The difference is between films" in str(audit)
 
 
@@ -198,11 +198,11 @@ def test_shares_have_intervals_over_films_and_every_value_is_tested() -> None:
     audit = audit_annotations(
         manifest(rows), column="emotions", x="level == S", y="level == EN"
     )
-    assert [test.a for test in audit.tests] == ["fear", "joy"]
+    assert [value["value"] for value in audit["values"]] == ["fear", "joy"]
     has = np.array(["joy" in cell for _, level, cell in rows if level == "S"])
     films = [film for film, level, _ in rows if level == "S"]
     drawn = ratio_interval(has, np.ones(len(films)), films, most=1)
-    assert audit.intervals[1][0] == drawn
+    assert audit["values"][1]["interval_x"] == drawn
 
 
 def test_the_audit_names_the_view_of_its_clips() -> None:
@@ -210,5 +210,5 @@ def test_the_audit_names_the_view_of_its_clips() -> None:
     audit = audit_annotations(
         manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
     )
-    assert audit.finding().title == "Annotations: emotions of toy, raw view"
+    assert audit.title == "Annotations: emotions of toy, raw view"
     assert audit.to_json()["view"] == "raw"

@@ -6,16 +6,12 @@ import json
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from obygaze.audits.captions import (
-    GroupContrast,
-    WordRate,
-    audit_captions,
-    word_rates,
-)
+from obygaze.audits.captions import Record, audit_captions, word_rates
 from obygaze.audits.cooccurrence import (
     audit_cooc,
     count_pairs,
@@ -44,11 +40,11 @@ CAPTIONS = [
 ]
 
 
-def rates_by_group(rates: list[WordRate]) -> dict[str, dict[str, WordRate]]:
+def rates_by_group(rates: list[Record]) -> dict[str, dict[str, Record]]:
     """The rates by list, then by group."""
-    nested: dict[str, dict[str, WordRate]] = {}
+    nested: dict[str, dict[str, Record]] = {}
     for rate in rates:
-        nested.setdefault(rate.words, {})[rate.group] = rate
+        nested.setdefault(rate["words"], {})[rate["group"]] = rate
     return nested
 
 
@@ -71,10 +67,10 @@ def test_words_are_found_beside_marks_and_the_authors_counter_is_a_choice(
 ) -> None:
     rows = [{"caption": caption, "group": "o"}]
     words = {"sad": frozenset({"sad"})}
-    (rate,) = audit_captions(rows, words=words).rates
-    assert rate.count == n_words
-    (rate,) = audit_captions(rows, words=words, tokens="authors").rates
-    assert rate.count == n_tokens
+    (rate,) = audit_captions(rows, words=words)["rates"]
+    assert rate["count"] == n_words
+    (rate,) = audit_captions(rows, words=words, tokens="authors")["rates"]
+    assert rate["count"] == n_tokens
     with pytest.raises(FixUsage, match="unknown tokens 'blanks'"):
         audit_captions(rows, words=words, tokens="blanks")  # type: ignore[arg-type]
 
@@ -82,44 +78,47 @@ def test_words_are_found_beside_marks_and_the_authors_counter_is_a_choice(
 def test_rates_by_hand() -> None:
     rates = rates_by_group(word_rates(CAPTIONS, LISTS))
     sad = rates["sad"]["o"]
-    assert (sad.count, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (
+    assert (
+        sad["count"],
+        sad["captions_with_hit"],
+        sad["n_captions"],
+        sad["n_clusters"],
+    ) == (
         2,
         1,
         3,
         2,
     )
-    assert sad.occurrences_per_1000 == pytest.approx(2000 / 3)
-    assert sad.captions_with_hit_per_1000 == pytest.approx(1000 / 3)
+    assert sad["occurrences_per_1000"] == pytest.approx(2000 / 3)
+    assert sad["captions_with_hit_per_1000"] == pytest.approx(1000 / 3)
     # A word in quotes is another token.
-    assert rates["sad"]["n"].count == 2
-    assert rates["glad"]["n"].count == 0
+    assert rates["sad"]["n"]["count"] == 2
+    assert rates["glad"]["n"]["count"] == 0
 
 
 def test_the_interval_is_over_clusters_not_captions() -> None:
     many = [in_group("sad", "g", str(i % 8)) for i in range(400)]
     many += [in_group("fine", "g", str(i % 8)) for i in range(400)]
     # Every cluster has the same rate: a width of zero is no interval.
-    assert word_rates(many, LISTS)[0].ci == [None, None]
+    assert word_rates(many, LISTS)[0]["ci"] == [None, None]
     lumped = [
         in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)
     ]
-    low, high = word_rates(lumped, LISTS)[0].ci
+    low, high = word_rates(lumped, LISTS)[0]["ci"]
     assert low is not None
     assert high is not None
     assert low < 250
     assert high > 750
 
 
-def contrasts(
-    captions: list[LabelledText], lists: dict[str, frozenset[str]]
-) -> tuple[GroupContrast, ...]:
+def contrasts(captions: list[LabelledText], lists: dict[str, frozenset[str]]) -> Any:
     """The tests of captions of two groups."""
     rows = []
     for caption in captions:
         (group,) = caption.labels
         row = {"caption": caption.text, "group": group, "image": caption.cluster}
         rows.append(row)
-    return audit_captions(rows, cluster="image", words=lists).contrasts
+    return audit_captions(rows, cluster="image", words=lists)["contrasts"]
 
 
 def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
@@ -127,11 +126,11 @@ def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
         in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)
     ]
     (sad, glad) = contrasts(captions, LISTS)
-    assert (sad.first, sad.second) == ("a", "b")
-    assert sad.p.greater == 1 / 20
-    assert glad.p.greater == 1.0
+    assert (sad["first"], sad["second"]) == ("a", "b")
+    assert sad["p"]["greater"] == 1 / 20
+    assert glad["p"]["greater"] == 1.0
     mixed = [in_group("sad", "a", "1"), in_group("sad", "b", "1")]
-    assert contrasts(mixed, LISTS) == ()
+    assert contrasts(mixed, LISTS) == []
 
 
 def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
@@ -146,9 +145,15 @@ def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
 def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
     same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
     rates = rates_by_group(word_rates(same, LISTS))["sad"]
-    assert rates["a"].occurrences_per_1000 == rates["b"].occurrences_per_1000 == 1000
+    assert (
+        rates["a"]["occurrences_per_1000"] == rates["b"]["occurrences_per_1000"] == 1000
+    )
     (sad, _) = contrasts(same, LISTS)
-    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1.0, 1.0)
+    assert (sad["p"]["greater"], sad["p"]["less"], sad["p"]["two_sided"]) == (
+        1.0,
+        1.0,
+        1.0,
+    )
 
 
 def test_groups_are_ordered_by_rate_not_by_count() -> None:
@@ -157,7 +162,11 @@ def test_groups_are_ordered_by_rate_not_by_count() -> None:
     (sad, _) = contrasts(
         sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
     )
-    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
+    assert (sad["p"]["greater"], sad["p"]["less"], sad["p"]["two_sided"]) == (
+        1.0,
+        1 / 6,
+        2 / 6,
+    )
 
 
 def test_rates_need_at_least_one_caption() -> None:
@@ -177,15 +186,19 @@ def test_co_occurrence_by_hand() -> None:
         LabelledText("an umbrella", frozenset({"umbrella"}), "4"),
     ]
     dog, tree, umbrella = count_pairs(texts, GENDERS)
-    assert (dog.thing, dog.counts, dog.share) == ("dog", {"man": 3, "woman": 1}, 0.75)
-    assert dog.ci is not None
-    low, high = dog.ci
+    assert (dog["thing"], dog["counts"], dog["share"]) == (
+        "dog",
+        {"man": 3, "woman": 1},
+        0.75,
+    )
+    assert dog["ci"] is not None
+    low, high = dog["ci"]
     assert low is not None
     assert high is not None
     assert low <= 0.75 <= high
-    assert (tree.counts, tree.share) == ({"man": 1, "woman": 1}, 0.5)
-    assert (umbrella.share, umbrella.printed) == (None, None)
-    assert dog.printed == (0.75, 0.25)
+    assert (tree["counts"], tree["share"]) == ({"man": 1, "woman": 1}, 0.5)
+    assert (umbrella["share"], umbrella["printed"]) == (None, None)
+    assert dog["printed"] == (0.75, 0.25)
 
 
 def test_shipped_lists() -> None:
@@ -210,15 +223,15 @@ def test_published_cases() -> None:
     for expected in cases["synthetic"]["expected"]:
         emotion = expected["emotion"]
         rate = rates[emotion[:2]][f"{expected['condition']} {emotion}"]
-        assert (rate.count, rate.n_captions) == (
+        assert (rate["count"], rate["n_captions"]) == (
             expected["count"],
             expected["n_captions"],
         )
-        assert rate.occurrences_per_1000 == pytest.approx(
+        assert rate["occurrences_per_1000"] == pytest.approx(
             expected["occurrences_per_1000"]
         )
         hit_rate = expected["captions_with_hit_per_1000"]
-        assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
+        assert rate["captions_with_hit_per_1000"] == pytest.approx(hit_rate)
     for image in cases["per_image_permutation"]:
         values = [*image["per_image_NO"], *image["per_image_O"]]
         p = permutation_p(values, np.arange(40) < 20)
@@ -231,9 +244,9 @@ def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
     (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
     (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
     audit = audit_captions(tmp_path)
-    rates = {(rate.words, rate.group): rate for rate in audit.rates}
-    (words,) = {words for words, _ in rates if rates[words, "a"].count}
-    assert (rates[words, "a"].n_captions, rates[words, "a"].count) == (2, 2)
+    rates = {(rate["words"], rate["group"]): rate for rate in audit["rates"]}
+    (words,) = {words for words, _ in rates if rates[words, "a"]["count"]}
+    assert (rates[words, "a"]["n_captions"], rates[words, "a"]["count"]) == (2, 2)
 
 
 def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
@@ -244,20 +257,22 @@ def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
         {"caption": "crying. crying", "group": "n", "image": "3"},
     ]
     everything = audit_captions(captions, cluster="image", words=LISTS)
-    assert [rate.count for rate in everything.rates] == [4, 0, 1, 0]
+    assert [rate["count"] for rate in everything["rates"]] == [4, 0, 1, 0]
     audit = audit_captions(captions, cluster="image", words=LISTS, min_occurrences=3)
-    assert [(rate.words, rate.group, rate.count) for rate in audit.rates] == [
+    assert [
+        (rate["words"], rate["group"], rate["count"]) for rate in audit["rates"]
+    ] == [
         ("sad", "n", 2),
         ("sad", "o", 1),
     ]
-    assert audit.rare_words == {"sad": {"crying": 2}, "glad": {"happy": 0}}
+    assert audit["rare_words"] == {"sad": {"crying": 2}, "glad": {"happy": 0}}
     shown = str(audit)
     assert "fewer than 3 occurrences in all captions are left out: crying 2." in shown
     assert "No word is left of glad" in shown
     at_the_bound = audit_captions(
         captions, cluster="image", words=LISTS, min_occurrences=2
     )
-    assert at_the_bound.rates[0].count == 4
+    assert at_the_bound["rates"][0]["count"] == 4
     with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
         audit_captions(captions, words=LISTS, min_occurrences=4)
 
@@ -265,8 +280,8 @@ def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
 def test_a_line_break_in_a_cell_is_a_blank(line_break: str) -> None:
     rows = [{"caption": f"a sad{line_break}man, crying", "group": "g"}]
-    rates = rates_by_group(audit_captions(rows, words=LISTS).rates)
-    assert rates["sad"]["g"].count == 2
+    rates = rates_by_group(audit_captions(rows, words=LISTS)["rates"])
+    assert rates["sad"]["g"]["count"] == 2
 
 
 def test_things_of_several_words_are_values_of_a_column() -> None:
@@ -275,8 +290,8 @@ def test_things_of_several_words_are_values_of_a_column() -> None:
         {"caption": "a woman with a bat", "objects": "ball"},
         {"caption": "a woman and a wine bottle", "objects": "wine bottle"},
     ]
-    of_column = audit_cooc(rows, things="objects").things
-    assert {thing.thing: thing.counts for thing in of_column} == {
+    of_column = audit_cooc(rows, things="objects")["things"]
+    assert {thing["thing"]: thing["counts"] for thing in of_column} == {
         "ball": {"man": 1, "woman": 1},
         "baseball bat": {"man": 1, "woman": 0},
         "wine bottle": {"man": 0, "woman": 1},
@@ -342,7 +357,7 @@ def test_crossed_groups_against_all_exchanges(seed: int) -> None:
         cluster="image",
         words={"sad": frozenset({"sad"})},
     )
-    tested = {(test.column, test.first): test for test in audit.contrasts}
+    tested = {(test["column"], test["first"]): test for test in audit["contrasts"]}
     assert set(tested) == {
         ("race", "black"),
         ("gender", "man"),
@@ -352,11 +367,11 @@ def test_crossed_groups_against_all_exchanges(seed: int) -> None:
     }
     for (column, first), test in tested.items():
         greater, less = enumerated(rows, column, first)
-        assert test.p.method == "exact"
-        assert test.p.greater == pytest.approx(float(greater), abs=1e-12)
-        assert test.p.less == pytest.approx(float(less), abs=1e-12)
-    raw = [test.p.two_sided for test in audit.contrasts]
-    assert [test.p_holm for test in audit.contrasts] == pytest.approx(holm(raw))
+        assert test["p"]["method"] == "exact"
+        assert test["p"]["greater"] == pytest.approx(float(greater), abs=1e-12)
+        assert test["p"]["less"] == pytest.approx(float(less), abs=1e-12)
+    raw = [test["p"]["two_sided"] for test in audit["contrasts"]]
+    assert [test["p_holm"] for test in audit["contrasts"]] == pytest.approx(holm(raw))
     assert "sad, gender man against woman: two-sided p" in str(audit)
     assert "clusters were exchanged within race and class." in str(audit)
 
@@ -368,7 +383,7 @@ def test_columns_that_always_change_together_are_not_tested() -> None:
         row = {"race": race, "gender": gender, "image": str(number)}
         rows.append({"caption": "a sad man", **row})
     audit = audit_captions(rows, group="race,gender", cluster="image")
-    assert audit.contrasts == ()
+    assert audit["contrasts"] == []
     assert "no two groups differ in 'race' alone" in str(audit)
 
 
@@ -378,7 +393,7 @@ def test_images_of_several_crossed_groups_are_not_tested() -> None:
     audit = audit_captions(
         rows, group="race,gender", cluster="image", words={"sad": frozenset({"sad"})}
     )
-    assert audit.contrasts == ()
+    assert audit["contrasts"] == []
     assert "a cluster has captions of two groups" in str(audit)
 
 
@@ -392,10 +407,14 @@ def test_a_row_without_a_caption_is_none() -> None:
     words = {"sad": frozenset({"sad"})}
     with pytest.warns(ObygazeWarning, match="without a text in 'caption': 2 rows"):
         audit = audit_captions(rows, cluster="image", words=words)
-    (rate,) = audit.rates
-    assert (rate.n_captions, rate.n_clusters, rate.occurrences_per_1000) == (2, 2, 500)
+    (rate,) = audit["rates"]
+    assert (rate["n_captions"], rate["n_clusters"], rate["occurrences_per_1000"]) == (
+        2,
+        2,
+        500,
+    )
     with pytest.warns(ObygazeWarning, match="2 rows"):
-        assert audit_cooc(rows, things="things").n_texts == 2
+        assert audit_cooc(rows, things="things")["n_texts"] == 2
 
 
 def test_lists_without_a_word_are_an_error() -> None:

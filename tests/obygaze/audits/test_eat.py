@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.eat import EatAudit, run_tests
+from obygaze.audits.eat import association_audit, run_tests
+from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.group_tests import film_share
+from obygaze_models.evaluation.group_tests import GroupTest, film_share
 from obygaze_models.text_vectors import VectorGroup
 
 A, B = [[1.0, 0.0]], [[0.0, 1.0]]
@@ -45,8 +46,13 @@ def only_films(
 PAIR = [(VectorGroup("A", A), VectorGroup("B", B))]
 
 
-def audit(*args: object, **options: object) -> EatAudit:
-    return EatAudit(run_tests(*args, PAIR, permutations=20_000, **options))  # type: ignore[arg-type]
+def audit(x: VectorGroup, y: VectorGroup) -> Audit:
+    return association_audit("made up", (x, y, PAIR), permutations=20_000)
+
+
+def only_test(x: VectorGroup, y: VectorGroup) -> GroupTest:
+    (test,) = run_tests(x, y, PAIR, permutations=20_000)
+    return test
 
 
 def test_films_share_of_a_difference_by_hand() -> None:
@@ -75,7 +81,7 @@ def test_film_share_is_the_mean_over_all_shuffles_within_films() -> None:
 
 
 def test_pure_film_effect_is_explained() -> None:
-    test = audit(*only_films()).tests[0]
+    test = only_test(*only_films())
     assert test.across.two_sided < 0.001
     assert test.within is not None
     assert test.within.two_sided > 0.1
@@ -89,7 +95,7 @@ def test_difference_within_films_hidden_across_films_is_found() -> None:
     x = [at(lean + 0.05) for lean in (-0.8, -0.3, 0.3, 0.8) for _ in range(3)]
     y = [at(lean - 0.05) for lean in (-0.8, -0.3, 0.3, 0.8) for _ in range(3)]
     films = [film for film in range(4) for _ in range(3)]
-    test = audit(VectorGroup("X", x, films), VectorGroup("Y", y, films)).tests[0]
+    test = only_test(VectorGroup("X", x, films), VectorGroup("Y", y, films))
     assert test.across.two_sided > 0.3
     # In each of four films all three of X are above all three of Y: both ends of 20 ** 4 splits.
     assert test.within is not None
@@ -102,7 +108,7 @@ def test_films_with_one_group_only_are_reported() -> None:
         VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
         VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
     )
-    document = audit(x, y).tests[0].to_json()
+    document = only_test(x, y).to_json()
     assert document["p_blocked"] is None
     assert "cannot separate" in document["why"]
 
@@ -115,30 +121,26 @@ def test_tests_of_one_call_are_corrected_together() -> None:
         (VectorGroup("B", B), VectorGroup("A", A)),
     ]
     same = (VectorGroup("A", A), VectorGroup("A", A))
-    result = EatAudit(run_tests(x, y, [*pairs, same]))
+    result = association_audit("made up", (x, y, [*pairs, same]))
     # Four above four: two of 70 splits are as far; no difference at all has p = 1.
-    assert [test.p for test in result.tests] == [2 / 70, 2 / 70, 1.0]
-    assert [test.p_holm for test in result.tests] == pytest.approx(
-        [6 / 70, 6 / 70, 1.0]
-    )
+    tests = result["tests"]
+    assert [test["p"]["two_sided"] for test in tests] == [2 / 70, 2 / 70, 1.0]
+    assert [test["p_holm"] for test in tests] == pytest.approx([6 / 70, 6 / 70, 1.0])
     document = result.to_json()
     assert "effect_size" not in document
     assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
-    assert "Holm's correction is over these 3 tests." in result.finding().sentences
+    assert "Holm's correction is over these 3 tests." in result.answers
 
 
 def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
     x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(5)])
     y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(5)])
     pairs = [(VectorGroup(f"A{i}", A), VectorGroup("B", B)) for i in range(50)]
-    result = EatAudit(run_tests(x, y, pairs))
-    finding = result.finding()
-    assert len(finding.rows) == 50
+    result = association_audit("made up", (x, y, pairs))
+    assert len(result.rows) == 50
     # 2 of 252 splits are as far, times 50 tests: none holds.
-    assert (
-        finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
-    )
-    assert {test.p for test in result.tests} == {2 / 252}
+    assert result.answers[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
+    assert {test["p"]["two_sided"] for test in result["tests"]} == {2 / 252}
     result.write(figure=tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
     assert "(40 of 50 rows)" in drawn
@@ -147,12 +149,11 @@ def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
 
 def test_a_finding_has_its_numbers_in_a_table(tmp_path: Path) -> None:
     result = audit(*only_films())
-    finding = result.finding()
-    assert len(finding.headers) == len(finding.rows[0])
+    assert len(result.headers) == len(result.rows[0])
     lines = result.write(table=tmp_path / "t.csv")[0].read_text("utf-8").splitlines()
     assert lines[0].startswith("X,Y,A,B,n X,n Y,d,p")
     assert lines[1].startswith("X,Y,A,B,40,40,")
-    assert str(result).startswith(finding.title)
+    assert str(result).startswith(result.title)
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
 def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
     None
 ):
-    test = audit(*only_films()).tests[0]
+    test = only_test(*only_films())
     assert test.films is not None
     for share, start in (
         (0.5, "The difference is between films"),

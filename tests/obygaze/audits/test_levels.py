@@ -15,7 +15,7 @@ from support.cli import call_obygaze
 from support.data import real_data
 
 from obygaze.audits import audit_levels
-from obygaze.audits.levels import AnnotatorLevels, LevelAudit
+from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
 from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
@@ -58,8 +58,8 @@ BEN = {
 }
 
 
-def of(audit: LevelAudit, name: str) -> AnnotatorLevels:
-    (annotator,) = [item for item in audit.annotators if item.annotator == name]
+def of(audit: Audit, name: str) -> dict[str, Any]:
+    (annotator,) = [item for item in audit["annotators"] if item["annotator"] == name]
     return annotator
 
 
@@ -75,56 +75,56 @@ def enumerated(differences: list[float]) -> float:
 
 def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
     audit = audit_levels(manifest({"ada": ADA, "ben": BEN}))
-    assert [item.annotator for item in audit.annotators] == [
+    assert [item["annotator"] for item in audit["annotators"]] == [
         "all annotators",
         "ada",
         "ben",
     ]
     ada = of(audit, "ada")
-    assert [(level.n_clips, level.n_films) for level in ada.levels] == [
+    assert [(level["n_clips"], level["n_films"]) for level in ada["levels"]] == [
         (8, 6),
         (7, 6),
         (7, 6),
     ]
-    assert [level.mean for level in ada.levels] == pytest.approx(
+    assert [level["mean"] for level in ada["levels"]] == pytest.approx(
         [10 / 8, 17 / 7, 27 / 7]
     )
-    first, second = ada.steps
+    first, second = ada["steps"]
     rises = [2 - 1, 2.5 - 1, 3 - 2, 2 - 1.5, 2 - 1, 3 - 1]
-    assert first.difference == pytest.approx(np.mean(rises))
-    assert (first.n_films, first.n_rising) == (6, 6)
-    assert first.p == pytest.approx(1 / 64) == enumerated(rises)
-    assert second.p == pytest.approx(1 / 64)
+    assert first["difference"] == pytest.approx(np.mean(rises))
+    assert (first["n_films"], first["n_rising"]) == (6, 6)
+    assert first["p"] == pytest.approx(1 / 64) == enumerated(rises)
+    assert second["p"] == pytest.approx(1 / 64)
     ben = of(audit, "ben")
     falls = [2 - 3, 3 - 3, 2 - 4, 2 - 3, 2 - 3, 4 - 3]
-    assert ben.steps[1].difference == pytest.approx(np.mean(falls))
-    assert ben.steps[1].p == pytest.approx(enumerated(falls))
+    assert ben["steps"][1]["difference"] == pytest.approx(np.mean(falls))
+    assert ben["steps"][1]["p"] == pytest.approx(enumerated(falls))
     # The claim is about every annotator: its p is the largest.
-    assert audit.p == ben.steps[1].p
-    assert not audit.rises and ada.rises and not ben.rises
+    assert audit["p"] == ben["steps"][1]["p"]
+    assert not audit["rises"]
     assert "rises from HN to NS to S for 1 of 2 annotators" in str(audit)
     assert "with each step, for each annotator: this is not shown" in str(audit)
 
 
 def test_the_claim_of_an_annotator_alone() -> None:
     audit = audit_levels(manifest({"ada": ADA}))
-    assert audit.rises and audit.p == pytest.approx(1 / 64)
+    assert audit["rises"] and audit["p"] == pytest.approx(1 / 64)
     assert "this claim" not in str(audit) and "it does (p = 0.016" in str(audit)
 
 
 def test_of_five_films_there_is_no_p() -> None:
     five = {level: films[:5] for level, films in ADA.items()}
     audit = audit_levels(manifest({"ada": ADA, "ben": five}))
-    assert of(audit, "ben").steps[0].p is None and audit.p is None
+    assert of(audit, "ben")["steps"][0]["p"] is None and audit["p"] is None
     assert "not tested" in str(audit)
 
 
 def test_an_annotator_without_a_level_has_no_step() -> None:
     audit = audit_levels(manifest({"ada": {"HN": ADA["HN"], "S": ADA["S"]}}))
-    levels = {level.level: level.mean for level in of(audit, "ada").levels}
+    levels = {level["level"]: level["mean"] for level in of(audit, "ada")["levels"]}
     assert levels["NS"] is None
-    assert [step.n_films for step in of(audit, "ada").steps] == [0, 0]
-    assert not audit.rises and audit.p is None
+    assert [step["n_films"] for step in of(audit, "ada")["steps"]] == [0, 0]
+    assert not audit["rises"] and audit["p"] is None
 
 
 @pytest.mark.parametrize("n", [4, 7])
@@ -139,29 +139,32 @@ def test_published_clips_have_the_numbers_of_the_paper() -> None:
     """1.256, 1.709 and 2.603 concepts a clip of HN, NS and S in the visual view."""
     table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     audit = audit_levels(read_obygaze12(table).manifest)
-    (everyone,) = audit.annotators
-    means = [round(level.mean or 0, 3) for level in everyone.levels]
+    (everyone,) = audit["annotators"]
+    means = [round(level["mean"], 3) for level in everyone["levels"]]
     assert means == [1.256, 1.709, 2.603]
-    assert audit.rises and audit.p is not None and audit.p < 0.05
-    for level in everyone.levels:
-        low, high = level.interval
-        assert low < level.mean < high
+    assert audit["rises"] and audit["p"] is not None and audit["p"] < 0.05
+    for level in everyone["levels"]:
+        low, high = level["interval"]
+        assert low < level["mean"] < high
 
 
 def test_every_annotator_of_mobygaze() -> None:
     table = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     audit = audit_levels(read_mobygaze(table).manifest, view="visual")
-    assert [item.annotator for item in audit.single] == ["annotator1", "annotator2"]
-    assert audit.unit == "segment"
-    assert [level.n_clips for level in of(audit, "annotator1").levels] == [
+    assert [item["annotator"] for item in audit["annotators"][1:]] == [
+        "annotator1",
+        "annotator2",
+    ]
+    assert audit["unit"] == "segment"
+    assert [level["n_clips"] for level in of(audit, "annotator1")["levels"]] == [
         378,
         100,
         504,
     ]
     # The means rise for both; within films annotator2 has as many at NS as at HN.
-    assert audit.rises
-    assert of(audit, "annotator2").steps[0].difference < 0
-    assert audit.p > 0.5
+    assert audit["rises"]
+    assert of(audit, "annotator2")["steps"][0]["difference"] < 0
+    assert audit["p"] > 0.5
 
 
 def test_errors_and_the_command(tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:
     for clip_id, of_annotators in levels.items():
         for name, level in zip(said, of_annotators, strict=False):
             said[name][clip_id] = {"level": level}
-    assert audit_levels(annotated(said), view="raw").n_without_level == 1
+    assert audit_levels(annotated(said), view="raw")["n_without_level"] == 1
 
 
 def test_levels_of_annotations_are_those_of_each_person() -> None:
@@ -194,12 +197,12 @@ def test_levels_of_annotations_are_those_of_each_person() -> None:
         said[clip.extra["annotator"]][f"{clip.movie_id}-{clip.clip_id}"] = label
     films = annotated(said, tuple("ABCDEFGH"))
     audit = audit_levels(films)
-    assert audit.annotators == audit_levels(by_column).annotators
-    assert audit.p == audit_levels(by_column).p
+    assert audit["annotators"] == audit_levels(by_column)["annotators"]
+    assert audit["p"] == audit_levels(by_column)["p"]
     # The view is that of what they said: what is only heard is an easy negative.
     heard = Header("films", {**NAMES, "A": "audio"})
     visual = audit_levels(replace(films, header=heard))
-    of_ada = {level.level: level.n_clips for level in of(visual, "ada").levels}
+    of_ada = {level["level"]: level["n_clips"] for level in of(visual, "ada")["levels"]}
     assert of_ada == {"HN": 2, "NS": 7, "S": 7}
 
 
@@ -209,15 +212,15 @@ def test_levels_by_a_column_of_clips() -> None:
     films = manifest({"ada": ADA})
     genres = {clip.clip_id: genre_of.get(clip.movie_id, "comedy") for clip in films}
     audit = audit_levels(films.with_column("genre", genres), by="genre")
-    assert [one.annotator for one in audit.annotators] == [
+    assert [one["annotator"] for one in audit["annotators"]] == [
         "all clips",
         "comedy",
         "drama",
     ]
-    means = [level.mean for level in of(audit, "drama").levels]
+    means = [level["mean"] for level in of(audit, "drama")["levels"]]
     assert means == pytest.approx([3 / 3, 7 / 3, 7 / 2])
     assert "rises from HN to NS to S for 2 of 2 genres" in str(audit)
-    assert audit.finding().headers[0] == "genre"
+    assert audit.headers[0] == "genre"
     with pytest.raises(NotFound, match="column 'gnre'"):
         audit_levels(films, by="gnre")
 
@@ -235,17 +238,17 @@ def test_how_many_concepts_a_clip_has_is_not_known_where_annotators_differ() -> 
     assert 0 < len(others) < len(films)
     with pytest.warns(ObygazeWarning, match="left out, because annotators differ on A"):
         audit = audit_levels(disputed, by="genre")
-    assert audit.annotators == audit_levels(others, by="genre").annotators
+    assert audit["annotators"] == audit_levels(others, by="genre")["annotators"]
 
 
 def test_a_mean_number_of_concepts_is_no_share() -> None:
     """Where no film had more than a concept a clip, the interval ended at 1."""
     films = [[2, 0, 1], [2, 0, 0, 1], [1, 1, 1, 0, 1], [2, 0]]
     audit = audit_levels(manifest({"ada": {"HN": films}}), view="raw")
-    (hard, *_) = of(audit, "ada").levels
-    assert hard.mean == pytest.approx(12 / 14)
-    assert hard.interval[1] is not None
-    assert hard.interval[1] > 1
+    (hard, *_) = of(audit, "ada")["levels"]
+    assert hard["mean"] == pytest.approx(12 / 14)
+    assert hard["interval"][1] is not None
+    assert hard["interval"][1] > 1
 
 
 def test_equal_means_of_fractions_are_no_rise() -> None:
@@ -259,6 +262,6 @@ def test_equal_means_of_fractions_are_no_rise() -> None:
                     label = {"level": level, "concepts": tuple("ABCDEFGH"[:n])}
                     said[name][f"film{film}-{place}{level}"] = label
     several = annotated(said, tuple(NAMES))
-    step = of(audit_levels(several), "all annotators").steps[0]
-    assert (step.n_films, step.n_rising, step.p) == (6, 0, 1)
-    assert step.difference == 0
+    step = of(audit_levels(several), "all annotators")["steps"][0]
+    assert (step["n_films"], step["n_rising"], step["p"]) == (6, 0, 1)
+    assert step["difference"] == 0

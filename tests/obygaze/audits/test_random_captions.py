@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from support.seeds import amount
 
-from obygaze.audits.captions import CaptionAudit, audit_captions
+from obygaze.audits.captions import audit_captions
+from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, ObygazeError
 
 N_DRAWN = amount(60, 2000)
@@ -46,11 +47,11 @@ def pick(random: Random, items: Any) -> Any:
     return items[int(random.integers(len(items)))]
 
 
-def counted(audit: CaptionAudit) -> Counts:
+def counted(audit: Audit) -> Counts:
     """What an audit counted in each group."""
     return {
-        rate.group: (rate.n_captions, rate.n_clusters, rate.count)
-        for rate in audit.rates
+        rate["group"]: (rate["n_captions"], rate["n_clusters"], rate["count"])
+        for rate in audit["rates"]
     }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,11 @@ from support.cli import call_obygaze
 from support.stores import made_store
 
 from obygaze.audits import audit_share
-from obygaze.audits.share import ShareAudit
+from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.store import Row
 
 PER_FILM = 4
@@ -47,37 +49,34 @@ def drawn_films(levels: list[str], genres: list[str] | None = None) -> Manifest:
     return Manifest("drawn", header, tuple(clips), columns)
 
 
-def audit(folder: Path, manifest: Manifest, **more: Any) -> ShareAudit:
+def audit(folder: Path, manifest: Manifest, **more: Any) -> Audit:
     path = Workspace(folder).new_manifest("drawn")
     path.parent.mkdir(exist_ok=True)
     write_manifest(manifest, path, force=True)
     return audit_share("drawn", workspace=folder, **more)
 
 
-def limits(found: ShareAudit) -> str:
+def limits(found: Audit) -> str:
     return " ".join(found.limits)
 
 
 def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
     found = audit(tmp_path, manifest)
-    assert found.shares[0].share == pytest.approx(6 / 16)
-    assert (found.shares[0].n_clips, found.shares[0].n_marked) == (80, 16)
-    assert found.answer.startswith(
+    assert found["shares"][0]["share"] == pytest.approx(6 / 16)
+    assert (found["shares"][0]["n_clips"], found["shares"][0]["n_marked"]) == (80, 16)
+    assert found["answer"].startswith(
         "In films such as these 4, level == S holds for 0.375 ["
     )
     look = audit(tmp_path, manifest, of="Look in concept")
-    assert look.shares[0].share == pytest.approx(6 / 16)
-    assert audit(tmp_path, manifest, of="Body in concept").shares[0].share == 0
+    assert look["shares"][0]["share"] == pytest.approx(6 / 16)
+    assert audit(tmp_path, manifest, of="Body in concept")["shares"][0]["share"] == 0
     moods = {"f0-0": "sad", "f0-1": "gay", "f1-0": "sad", "f1-1": "gay"}
     sad = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sad")
-    assert sad.shares[0].share == pytest.approx(0.5)
-    assert sad.films_without_marks == ("f2", "f3")
-    # The page is given to others, who did not see the warnings of the command.
-    misspelt = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
-    assert "no clip has" in misspelt.warnings[0]
-    assert "no clip has" in misspelt.page()
-    assert "no clip has" not in sad.page()
+    assert sad["shares"][0]["share"] == pytest.approx(0.5)
+    assert sad["films_without_marks"] == ["f2", "f3"]
+    with pytest.raises(FixInput, match=r"no clip has 'sadd' .* \(did you mean 'sad'"):
+        audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
     with pytest.raises(FixInput, match="unknown concept 'Lok'"):
         audit(tmp_path, manifest, of="Lok in concept")
 
@@ -92,9 +91,9 @@ def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) 
     disputed = replace(manifest, clips=tuple(clips), columns=columns)
     with pytest.warns(ObygazeWarning, match="2 clips left out"):
         found = audit(tmp_path, disputed, of="Look not in concept")
-    assert found.shares[0].n_marked == 14
+    assert found["shares"][0]["n_marked"] == 14
     # By hand: the mean of 2 of 3, 2 of 3, 4 of 4 and 1 of 4.
-    assert found.shares[0].share == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
+    assert found["shares"][0]["share"] == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
     assert "Left out, because annotators differ: 2 clips." in limits(found)
     assert "have no mark" not in limits(found)
     # What marks say takes the place of what annotators said before.
@@ -119,8 +118,8 @@ def test_the_draw_is_a_limit_only_where_some_clips_were_not_drawn(
 def test_marks_that_are_missing_leave_the_weight_of_their_film(tmp_path: Path) -> None:
     found = audit(tmp_path, drawn_films(["S...", "EEEE", "...."]))
     # Both films have twenty clips, though one has a single mark.
-    assert found.shares[0].share == pytest.approx(0.5)
-    assert found.shares[0].n_marked == 5
+    assert found["shares"][0]["share"] == pytest.approx(0.5)
+    assert found["shares"][0]["n_marked"] == 5
     assert "7 of 12 drawn clips have no mark" in limits(found)
     assert "No mark in 1 film (f2)" in limits(found)
 
@@ -129,11 +128,11 @@ def test_groups_of_films_are_compared_by_exchanging_whole_films(tmp_path: Path) 
     levels = ["EEEE", "EEES", "EEEE", "SSSS", "SSSE", "SSSS", "SEEE"]
     genres = ["war", "war", "war", "love", "love", "love", ""]
     found = audit(tmp_path, drawn_films(levels, genres), by="genre")
-    assert [share.group for share in found.shares] == ["all films", "love", "war"]
-    (pair,) = found.differences
-    assert pair.difference == pytest.approx(11 / 12 - 1 / 12)
+    assert [share["group"] for share in found["shares"]] == ["all films", "love", "war"]
+    (pair,) = found["differences"]
+    assert pair["difference"] == pytest.approx(11 / 12 - 1 / 12)
     # The two groups of three that are farthest apart, of the twenty groups of three.
-    assert pair.p == pytest.approx(2 / 20)
+    assert pair["p"] == pytest.approx(2 / 20)
     assert "love and war are not shown to differ: +0.833, p = 0.100" in str(found)
     assert "In no group: 1 film (f6)" in limits(found)
 
@@ -144,10 +143,10 @@ def test_a_film_of_two_groups_counts_in_both_and_in_no_difference(
     levels = ["EEEE", "EEES", "SSSS", "SSSE", "SSEE"]
     genres = ["war", "war", "love", "love", "love|war"]
     found = audit(tmp_path, drawn_films(levels, genres), by="genre")
-    assert [share.n_films for share in found.shares] == [5, 3, 3]
-    (pair,) = found.differences
-    assert pair.n_in_both == 1
-    assert pair.difference == pytest.approx(7 / 8 - 1 / 8)
+    assert [share["n_films"] for share in found["shares"]] == [5, 3, 3]
+    (pair,) = found["differences"]
+    assert pair["n_in_both"] == 1
+    assert pair["difference"] == pytest.approx(7 / 8 - 1 / 8)
     assert "1 film in both left out" in str(found)
 
 
@@ -164,21 +163,23 @@ def test_equal_shares_of_films_of_other_sizes_do_not_differ(tmp_path: Path) -> N
             plan = {"draw_probability": repr(3 / size), "draw_clips": str(size)}
             clips.append(replace(clip, extra={**clip.extra, **plan}))
         found = audit(tmp_path, manifest.with_clips(clips), by="genre")
-        (pair,) = found.differences
-        assert pair.p == 1
-        whole = found.shares[0]
-        assert whole.low is not None
-        assert whole.high is not None
-        assert whole.low < 0.2
-        assert whole.high > 0.5
+        (pair,) = found["differences"]
+        assert pair["p"] == 1
+        whole = found["shares"][0]
+        assert whole["low"] is not None
+        assert whole["high"] is not None
+        assert whole["low"] < 0.2
+        assert whole["high"] > 0.5
 
 
 def test_several_groups_are_corrected_together(tmp_path: Path) -> None:
     levels = ["EEEE"] * 4 + ["SSSS"] * 4 + ["SSEE"] * 4
     genres = ["a"] * 4 + ["b"] * 4 + ["c"] * 4
     found = audit(tmp_path, drawn_films(levels, genres), by="genre")
-    assert [pair.p for pair in found.differences] == pytest.approx([2 / 70] * 3)
-    assert [pair.p_holm for pair in found.differences] == pytest.approx([6 / 70] * 3)
+    assert [pair["p"] for pair in found["differences"]] == pytest.approx([2 / 70] * 3)
+    assert [pair["p_holm"] for pair in found["differences"]] == pytest.approx(
+        [6 / 70] * 3
+    )
 
 
 def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
@@ -189,16 +190,16 @@ def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
     words = ("store", "subset", "kept", "--without", "f0-0", "--reason", "asked for")
     call_obygaze(*words, cwd=tmp_path).ok()
     found = audit(tmp_path, manifest)
-    assert found.shares[0].share == pytest.approx((0 + 0.5 + 0) / 3)
+    assert found["shares"][0]["share"] == pytest.approx((0 + 0.5 + 0) / 3)
     assert "Left out, because they were withdrawn: 1 clip." in limits(found)
     assert "have no mark" not in limits(found)
     tables = []
     for who in ("ada", "ben"):
         tables.append(write_marks(tmp_path / f"{who}.csv", who, ["f0-0", "f1-0"]))
     marked = audit(tmp_path, manifest, marks=tables)
-    assert marked.agreement is not None
+    assert marked["agreement"] is not None
     # Of 3 films with 4 clips each.
-    assert [pair["n"] for pair in marked.agreement["pairs"]] == [3, 4, 4]
+    assert [pair["n"] for pair in marked["agreement"]["pairs"]] == [3, 4, 4]
 
 
 def write_marks(path: Path, who: str, in_s: list[str]) -> Path:
@@ -221,15 +222,86 @@ def test_marks_of_several_annotators_and_their_agreement(tmp_path: Path) -> None
     ben = write_marks(tmp_path / "ben.csv", "ben", ["f0-0", "f1-0", "f2-1"])
     # Labels of the manifest do not count beside marks.
     alone = audit(tmp_path, manifest, marks=ada)
-    assert alone.shares[0].share == pytest.approx(3 / 12)
-    assert alone.agreement is None
+    assert alone["shares"][0]["share"] == pytest.approx(3 / 12)
+    assert alone["agreement"] is None
     both = audit(tmp_path, manifest, marks=[ada, ben])
-    assert both.shares[0].share == pytest.approx(4 / 12)
-    assert both.agreement is not None
+    assert both["shares"][0]["share"] == pytest.approx(4 / 12)
+    assert both["agreement"] is not None
     words = ("manifest", "agree", ada, ben, "--clips", "drawn", "--permutations", "0")
     agreed = call_obygaze(*words, "--json", cwd=tmp_path).ok().json()
-    assert both.agreement["gamma"] == pytest.approx(agreed["gamma"])
+    assert both["agreement"]["gamma"] == pytest.approx(agreed["gamma"])
     assert f"gamma {agreed['gamma']['uniform']:.3f} (uniform)" in limits(both)
+
+
+HOLDS: dict[str, Callable[[str, set[str]], bool]] = {
+    "level == S": lambda level, _: level == "S",
+    "level in {NS, S}": lambda level, _: level in ("NS", "S"),
+    "level != S": lambda level, _: level != "S",
+    "Look in concept": lambda _, concepts: "Look" in concepts,
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) -> None:
+    """Films of drawn lengths, and marks of two people: each picture is looked at alone."""
+    draws = np.random.default_rng([90, seed])
+    of, holds = list(HOLDS.items())[seed % len(HOLDS)]
+    clips = []
+    rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    seconds_with = seconds = 0.0
+    for film in [f"f{number}" for number in range(draws.integers(2, 5))]:
+        marks = []
+        for person in ("ada", "ben"):
+            rows.append(f"{film},{person},0,999,watched,,25")
+            for _ in range(draws.integers(0, 6)):
+                first, last = sorted(draws.integers(0, 400, 2).tolist())
+                level = str(draws.choice(["HN", "NS", "S"]))
+                concepts = [name for name in ("Body", "Look") if draws.random() < 0.5]
+                marks.append((first, last, level, concepts))
+                cells = (film, person, first, last, level, "|".join(concepts), 25)
+                rows.append(",".join(map(str, cells)))
+        size = int(draws.integers(8, 40))
+        ends = np.sort(draws.choice(np.arange(1, 400), 7, replace=False)).tolist()
+        of_film = list(pairwise([0, *ends]))
+        draw = {"draw_probability": repr(7 / size), "draw_clips": str(size)}
+        n_pictures = 0
+        for number, (start, end) in enumerate(of_film):
+            times = {"start_s": start / 25, "end_s": end / 25}
+            clips.append(Clip(f"{film}-{number}", film, **times, extra=draw))
+            for picture in range(start, end):
+                level, names = "EN", set[str]()
+                for first, last, given, concepts in marks:
+                    if not first <= picture <= last:
+                        continue
+                    if LEVELS.index(given) > LEVELS.index(level):
+                        level, names = given, set()
+                    if given == level:
+                        names |= set(concepts)
+                n_pictures += holds(level, names)
+        seconds_with += size * n_pictures / 25 / 7
+        seconds += size * ends[-1] / 25 / 7
+    table = tmp_path / "marks.csv"
+    table.write_text("\n".join(rows), encoding="utf-8")
+    header = Header("films", {"Look": "visual", "Body": "visual"})
+    manifest = Manifest("drawn", header, tuple(clips), tuple(draw))
+    found = audit(tmp_path, manifest, marks=table, of=of)
+    whole = found["shares"][0]
+    assert whole["time_share"] == pytest.approx(seconds_with / seconds, abs=1e-12)
+    assert whole["time_low"] <= whole["time_share"] <= whole["time_high"]
+    shown = f"and for {whole['time_share']:.3f} ["
+    assert shown in found["answer"]
+    assert shown in str(found)
+
+
+def test_both_shares_are_on_the_page(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSSS", "SSSS", "SSSS"])
+    marks = write_marks(tmp_path / "ada.csv", "ada", ["f0-0", "f1-0", "f2-0"])
+    found = audit(tmp_path, manifest, marks=marks)
+    page = found.page()
+    assert "of the clips, and for 0.250 [" in page
+    assert "share of time" in page
+    # Without marks nobody knows when in a clip something is.
+    assert audit(tmp_path, manifest)["shares"][0]["time_share"] is None
 
 
 # ---- predictions ---------------------------------------------------------------------------------
@@ -262,13 +334,13 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
     path = write_scores(tmp_path / "scores.csv", manifest)
     found = audit(tmp_path, manifest, predictions=path)
     # Only six of eighty clips have it, and the scores know which.
-    assert found.shares[0].share == pytest.approx(6 / 80)
-    assert found.explained == pytest.approx(1)
+    assert found["shares"][0]["share"] == pytest.approx(6 / 80)
+    assert found["explained"] == pytest.approx(1)
     assert "explain 100 % of the variance within films" in limits(found)
     # A clip without a score counts as the mean of its film, here the other nineteen.
     path = write_scores(path, manifest, without=["f0-7", "f1-9"])
     found = audit(tmp_path, manifest, predictions=path)
-    assert found.shares[0].share == pytest.approx(
+    assert found["shares"][0]["share"] == pytest.approx(
         (2 / 19 + 1 / 19 + 1 / 20 + 2 / 20) / 4
     )
     assert "2 clips without a score" in limits(found)
@@ -324,12 +396,6 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
         audit(tmp_path, chosen)
     assert "manifest sample drawn -n 8 -o drawn" in (caught.value.hint or "")
-    # Clips without times would not be drawn.
-    untimed = [replace(clip, start_s=None, end_s=None) for clip in chosen]
-    with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
-        audit(tmp_path, replace(chosen, clips=untimed))
-    assert "film_start_s and film_end_s" in (caught.value.hint or "")
-    assert "manifest sample" not in (caught.value.hint or "")
 
 
 def test_files_of_the_audit(tmp_path: Path) -> None:
@@ -339,7 +405,7 @@ def test_files_of_the_audit(tmp_path: Path) -> None:
     written = found.write(**{name: tmp_path / file for name, file in files.items()})
     assert [path.name for path in written] == ["t.csv", "f.svg", "r.html"]
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert found.answer in page
+    assert found["answer"] in page
     assert "<b>x" not in page
     assert "&lt;b&gt;" in page
     rows = (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()

@@ -168,10 +168,10 @@ def test_gendered_words_are_found_beside_punctuation() -> None:
         "she's up; her—bag",
     ]
     rows = [{"caption": text, "concepts": "horse"} for text in captions]
-    (horse,) = audit_cooc(rows, things="concepts").things
-    assert horse.counts == {"man": 2, "woman": 2}
+    (horse,) = audit_cooc(rows, things="concepts")["things"]
+    assert horse["counts"] == {"man": 2, "woman": 2}
     # Not inside longer words.
     (other,) = audit_cooc(
         [{"caption": "a human, shepherd", "concepts": "x"}], things="concepts"
-    ).things
-    assert other.counts == {"man": 0, "woman": 0}
+    )["things"]
+    assert other["counts"] == {"man": 0, "woman": 0}

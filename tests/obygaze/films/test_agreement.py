@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
@@ -20,12 +18,13 @@ from numpy.typing import NDArray
 from support.annotated import annotated
 from support.cli import call_obygaze
 from support.data import golden
-from support.film import clips, marks, write_segments, write_spans
+from support.film import clips, marks, write_marks, write_spans
 
 from obygaze.films.agreement import (
     NULLS,
     TENTHS,
     Agreement,
+    AnnotatorPair,
     agreement,
     annotator_pair,
     mean_of_groups,
@@ -34,11 +33,11 @@ from obygaze.films.agreement import (
     pairs_of,
     shuffled_tables,
 )
-from obygaze.films.labels import project_segments
-from obygaze.films.mark_tables import Segment
-from obygaze.films.projection import ClipSpan, project
+from obygaze.films.labels import project_marks, project_tables
+from obygaze.films.marks import Mark
+from obygaze.films.projection import ClipSpan
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.io import read_annotations, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import LEVELS, Annotation, Clip, Header, Manifest
 
 DISTANCES = {
@@ -49,6 +48,7 @@ DISTANCES = {
     ("HN", "S"): 0.7,
     ("NS", "S"): 0.3,
 }
+FIFTH = Fraction(1, 5)
 BY_HAND = annotator_pair(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
 
 labelings = st.lists(
@@ -328,7 +328,7 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
     assert result.gamma == pytest.approx(pair.gamma(null), abs=1e-5)
 
 
-def film(film: str, first: str, second: str) -> tuple[list[Segment], list[ClipSpan]]:
+def film(film: str, first: str, second: str) -> tuple[list[Mark], list[ClipSpan]]:
     """Two annotators who gave each clip of ten frames one level."""
     segments = [
         segment
@@ -342,13 +342,22 @@ def film(film: str, first: str, second: str) -> tuple[list[Segment], list[ClipSp
     return segments, clips(bounds, film=film)
 
 
-def test_pairs_are_made_film_by_film_from_those_who_marked_it() -> None:
+def pairs_on(
+    folder: Path, marked: list[Mark], spans: list[ClipSpan], at: Fraction = FIFTH
+) -> list[AnnotatorPair]:
+    """The pairs of people of marks that are put on clips."""
+    table = write_marks(folder / "s.csv", marked)
+    cut = write_spans(folder / "c.csv", spans)
+    return pairs_of(project_tables(table, cut, None, at).marked)
+
+
+def test_pairs_are_made_film_by_film_from_those_who_marked_it(tmp_path: Path) -> None:
     one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
     two, two_clips = film("two", "S S", "S EN")
     third = marks("0-9 HN", film="two", annotator="C")
     alone = marks("0-9 HN", film="three", annotator="C")
     spans = [*one_clips, *two_clips, *clips("0-9", film="three")]
-    pairs = pairs_of(project([*two, *third, *alone, *one], spans), spans)
+    pairs = pairs_on(tmp_path, [*two, *third, *alone, *one], spans)
     named = [(pair.movie_id, pair.annotators, pair.n) for pair in pairs]
     assert named == [
         ("one", ("A", "B"), 4),
@@ -380,70 +389,25 @@ def test_what_is_without_ns_is_shown_where_somebody_said_ns(tmp_path: Path) -> N
     assert "without NS" in run(tmp_path, *film("lake", "EN HN S", "EN NS S")).stdout
 
 
-def test_agree_names_the_labels_of_a_person_and_no_other_column(tmp_path: Path) -> None:
-    """It offered ids and remarks as what annotators agree in."""
+def test_agree_names_the_columns_in_which_people_said_something(tmp_path: Path) -> None:
     said: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
     for number in range(8):
-        for who, of_who in said.items():
-            word = ("ja", "nein")[number % 2]
-            cells = {"Objekt": word, "comment": f"remark {number} {who}"}
-            of_who[f"lake-{number}"] = cells
+        for of_who in said.values():
+            of_who[f"lake-{number}"] = {"Objekt": ("ja", "nein")[number % 2]}
     write_manifest(annotated(said, name="mine"), tmp_path / "manifests/mine.toml")
     done = call_obygaze("manifest", "agree", "mine", cwd=tmp_path)
     assert done.code == 1
-    hint = "obygaze audit reliability mine --column Objekt --cluster movie_id"
-    assert f"Try: {hint}\n" in done.stderr
-    assert call_obygaze(*hint.split()[1:], cwd=tmp_path).code == 0
-
-
-def test_levels_of_two_views_are_not_compared(tmp_path: Path) -> None:
-    """The visual view makes levels lower, which looked like annotators who disagree."""
-    one, spans = film("one", "EN HN NS S", "EN HN NS S")
-    for name in ("A", "B"):
-        table = tmp_path / f"{name}.csv"
-        write_segments(table, [mark for mark in one if mark.annotator == name])
-        words = (
-            "manifest",
-            "import",
-            table,
-            "--as",
-            "marks",
-            "--fps",
-            "25",
-            "-o",
-            name,
-        )
-        call_obygaze(*words, cwd=tmp_path).ok()
-    write_spans(tmp_path / "c.csv", spans)
-    words = ("manifest", "agree", "A", "B", "--clips", "c.csv")
-    assert "view" not in call_obygaze(*words, cwd=tmp_path).ok().stderr
-    for name, code, problem in (
-        (
-            "B",
-            1,
-            "the levels of these tables are those of different views: raw, visual",
-        ),
-        ("A", 0, "the levels of the segments are those of the visual view"),
-    ):
-        manifest = tmp_path / "manifests" / f"{name}.toml"
-        text = manifest.read_text("utf-8").replace('view = "raw"', 'view = "visual"')
-        manifest.write_text(text, "utf-8")
-        done = call_obygaze(*words, cwd=tmp_path)
-        assert (done.code, problem in done.stderr) == (code, True)
+    assert "  Try: --column Objekt\n" in done.stderr
+    words = ("manifest", "agree", "mine", "--column", "Objekt", "--json")
+    assert call_obygaze(*words, cwd=tmp_path).ok().json()["alpha"] == 1.0
 
 
 def run(
-    folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
+    folder: Path, segments: list[Mark], spans: list[ClipSpan], *options: str
 ) -> Any:
-    marked = write_segments(folder / "s.csv", segments)
+    marked = write_marks(folder / "s.csv", segments)
     cut = write_spans(folder / "c.csv", spans)
     return call_obygaze("manifest", "agree", marked, "--clips", cut, *options).ok()
-
-
-def test_a_table_may_have_another_file_beside_it(tmp_path: Path) -> None:
-    """The file was read as the header of a manifest, and refused."""
-    (tmp_path / "s.toml").write_text('separator = ","')
-    run(tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"))
 
 
 def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
@@ -489,32 +453,30 @@ def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
 
 def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) -> None:
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
-    marked = write_segments(tmp_path / "s.csv", marks("0-9 S"))
+    marked = write_marks(tmp_path / "s.csv", marks("0-9 S"))
     result = call_obygaze("manifest", "agree", marked, "--clips", cut)
     assert (result.code, result.stdout) == (1, "")
-    error, where, hint = result.stderr.splitlines()[-3:]
-    assert error == (
-        "Error: agreement needs two annotators of the same film, got one of each"
+    assert "agreement needs clips that two annotators have labelled, got none" in (
+        result.stderr
     )
-    assert where.endswith("s.csv") and hint.startswith("  Try: name the tables of both")
 
 
 def test_films_that_are_not_compared_are_named(tmp_path: Path) -> None:
     """A film with a misspelt name was left out of the agreement without a word."""
     both, spans = film("lake", "EN HN", "EN S")
-    misspelt = [replace(segment, movie_id="lak") for segment in both[:1]]
-    marked = write_segments(tmp_path / "s.csv", [*both, *misspelt])
+    misspelt = [mark._replace(movie_id="lak") for mark in both[:1]]
+    marked = write_marks(tmp_path / "s.csv", [*both, *misspelt])
     cut = write_spans(tmp_path / "c.csv", spans)
     words = ("manifest", "agree", marked, "--permutations", "0")
     expected = (
         "Warning: films of one annotator only, not compared: lak (did you mean 'lake'?)"
     )
-    told = call_obygaze(*words, "--every", "1", "--fps", "1").ok().stderr
+    told = call_obygaze(*words, "--every", "0.4").ok().stderr
     assert expected in told.splitlines()
-    expected = "Warning: no clips of films with segments: lak (did you mean 'lake'?)"
+    expected = "Warning: no clips of films with marks: lak (did you mean 'lake'?)"
     told = call_obygaze(*words, "--clips", cut).ok().stderr
     assert expected in told.splitlines()
-    complete = write_segments(tmp_path / "s.csv", both)
+    complete = write_marks(tmp_path / "s.csv", both)
     told = call_obygaze("manifest", "agree", complete, "--clips", cut).ok().stderr
     assert "lak" not in told
 
@@ -523,25 +485,21 @@ def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) 
     # Each watched seven of the ten frames; eight are needed for a label.
     segments = [*marks("0-6 watched"), *marks("3-9 watched", annotator="B")]
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
-    marked = write_segments(tmp_path / "s.csv", segments)
+    marked = write_marks(tmp_path / "s.csv", segments)
     words = ("manifest", "agree", marked, "--clips", cut, "--threshold", "0.6")
     result = call_obygaze(*words)
     assert (result.code, result.stdout) == (1, "")
-    assert "clips that two annotators have labelled, got none" in result.stderr
+    assert "nobody says anything in the column 'level'" in result.stderr
 
 
-def test_clips_without_a_label_are_not_compared() -> None:
-    # Ten frames a clip. Ada has seen half of clip 1 and marked too little of it; clip 2 is S for
+def test_clips_without_a_label_are_not_compared(tmp_path: Path) -> None:
+    # Ten pictures a clip. Ada has seen half of clip 1 and marked too little of it; clip 2 is S for
     # both, clip 3 EN for Ada and S for Ben.
-    spans = [ClipSpan(str(n), "film", 10 * (n - 1), 10 * n - 1) for n in (1, 2, 3)]
     marked = [
-        Segment("film", "ada", 0, 4, "S"),
-        Segment("film", "ada", 10, 19, "S"),
-        Segment("film", "ada", 20, 29, "watched"),
-        Segment("film", "ben", 0, 29, "S"),
+        *marks("0-4 S, 10-19 S, 20-29 watched", annotator="ada"),
+        *marks("0-29 S", annotator="ben"),
     ]
-    projection = project(marked, spans, Fraction(3, 5))
-    (pair,) = pairs_of(projection, spans)
+    (pair,) = pairs_on(tmp_path, marked, clips("0-9 10-19 20-29"), Fraction(3, 5))
     assert pair.n == 2
     expected = np.zeros((4, 4), dtype=int)
     expected[3, 3] = 1
@@ -551,18 +509,47 @@ def test_clips_without_a_label_are_not_compared() -> None:
     assert pair.observed == 0.5
 
 
-def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) -> None:
-    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
-    (tmp_path / "s.csv").write_text(header + "film,ada,0,6,watched,\nfilm,ben,0,9,S,\n")
-    (tmp_path / "c.csv").write_text(
-        "clip_id,movie_id,start_frame,end_frame\none,film,0,9\n"
-    )
-    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--threshold", "0.6")
-    done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert [line.split() for line in done.stdout.splitlines()] == [
-        ["clip", "ada", "ben", "level", "share", "concepts"],
-        ["one", "none", "S", "S", "100.0", "%"],
-    ]
+def test_two_clips_with_the_same_pictures_count_once(tmp_path: Path) -> None:
+    marked, spans = film("one", "EN S", "EN S")
+    twice = [*spans, spans[1]._replace(clip_id="again")]
+    document = run(tmp_path, marked, twice, "--json").json()
+    assert document["pairs"][0]["n"] == 2
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> None:
+    """Words with an order have equal steps, others are the same or not."""
+    package = pytest.importorskip("krippendorff")
+    draws = np.random.default_rng(5)
+    words = ("none", "schwach", "stark")
+    said = draws.integers(0, 3, (2, 40))
+    marked = []
+    for name, numbers in zip("AB", said, strict=True):
+        parts = [
+            f"{10 * n}-{10 * n + 9} Gewalt={words[k]}" for n, k in enumerate(numbers)
+        ]
+        marked += marks(", ".join(parts), annotator=name)
+    spans = clips(" ".join(f"{10 * n}-{10 * n + 9}" for n in range(40)))
+    options = ["--column", "Gewalt", "--permutations", "0", "--json"]
+    if is_ordered:
+        options += ["--order", "Gewalt=schwach,stark"]
+    document = run(tmp_path, marked, spans, *options).json()
+    level = "interval" if is_ordered else "nominal"
+    if is_ordered:
+        expected = package.alpha(
+            said.astype(float),
+            value_domain=[0.0, 1.0, 2.0],
+            level_of_measurement=lambda a, b, **_: np.abs(a - b),
+        )
+    else:
+        expected = package.alpha(said, level_of_measurement=level)
+    assert document["column"] == "Gewalt"
+    assert document["alpha"] == close(float(expected))
+    refused = call_obygaze(
+        "manifest", "agree", "s.csv", "--clips", "c.csv", "--column", "Gewalr",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert refused.code == 1 and "did you mean 'Gewalt'?" in refused.stderr
 
 
 def test_9999_draws_unless_others_are_asked_for() -> None:
@@ -596,10 +583,10 @@ def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:
             rows.append(f"lake,{name},{first},{last},watched,,25")
     (folder / "marks.csv").write_text("\n".join(rows) + "\n", "utf-8")
     spans = [
-        f"lake-{number},lake,{number * FRAMES},{(number + 1) * FRAMES - 1}"
+        f"lake-{number},lake,{number * FRAMES},{(number + 1) * FRAMES - 1},25"
         for number in range(66)
     ]
-    header = "clip_id,movie_id,start_frame,end_frame"
+    header = "clip_id,movie_id,start_frame,end_frame,framerate"
     (folder / "clips.csv").write_text("\n".join([header, *spans]) + "\n", "utf-8")
     return folder / "marks.csv"
 
@@ -637,47 +624,16 @@ def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
     assert bool(unknown) == ("nothing says what was watched" in shown.stderr)
 
 
-def test_of_subtitles_it_is_not_known_what_was_watched(tmp_path: Path) -> None:
-    # A cue over a whole film would be read as an annotation.
-    marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
-
-    def obygaze(*words: object) -> Any:
-        return call_obygaze("manifest", *words, cwd=tmp_path).ok()
-
-    obygaze("import", marks, "--as", "marks", "--fps", "25", "-o", "marks")
-    exported = obygaze("export", "marks", "out", "--as", "vtt")
-    assert "no place for what was watched: 2 segments left out" in exported.stderr
-    (written,) = (tmp_path / "out").iterdir()
-    imported = obygaze("import", written, "--fps", "25", "-o", "again")
-    assert "WebVTT does not say what was watched" in imported.stderr
-    words = ("agree", "again", "--clips", "clips.csv", "--permutations", "0")
-    shown = obygaze(*words)
-    assert "nothing says what was watched" in shown.stderr
-    assert "not assumed" not in shown.stdout
-    unknown = obygaze(*words, "--json").json()["assumed_watched"]
-    assert unknown == [["lake", "ada"], ["lake", "ben"]]
-
-
 @pytest.mark.parametrize(
     ("alpha", "meaning"),
     [(0.81, "relied on"), (0.7, "tentative"), (0.2, "depend on who"), (None, "chance")],
 )
 def test_the_end_says_what_the_number_means(alpha: float | None, meaning: str) -> None:
     """Krippendorff's limits are .800 and .667."""
-    (note,) = Agreement(Fraction(1, 5), {"alpha": alpha, "pairs": []}).notes
-    assert note.startswith("levels are points on a line (EN 0, HN 0.3, NS 0.7, S 1), ")
+    (note,) = Agreement("level", None, {"alpha": alpha, "pairs": []}).notes
+    assert note.startswith("levels are points on a line (EN 0, HN 0.3, NS 0.7, S 1); ")
     assert "1 is complete agreement, 0 agreement by chance" in note
     assert meaning in note
-
-
-def test_levels_of_one_person_without_times_are_refused(tmp_path: Path) -> None:
-    films = annotated({"ada": {"lake-1": {"level": "S"}}})
-    alone = films.of_annotator("ada")
-    write_manifest(alone, tmp_path / "manifests/films.toml")
-    failed = call_obygaze("manifest", "agree", "films", "--every", "5", cwd=tmp_path)
-    assert failed.code == 1
-    assert "nobody else annotated these clips" in failed.stderr
-    assert "manifest import --help" in failed.stderr
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -742,16 +698,9 @@ def test_the_levels_of_annotations_are_those_of_their_marks(tmp_path: Path) -> N
     """Marks are projected on clips, and the agreement of these labels is that of the marks."""
     marks, spans = film("one", "EN HN NS S EN S", "EN HN S S HN NS")
     others, more = film("two", "S S EN", "S EN EN")
-    table = write_segments(tmp_path / "s.csv", [*marks, *others])
+    table = write_marks(tmp_path / "s.csv", [*marks, *others])
     cut = write_spans(tmp_path / "c.csv", [*spans, *more])
-    labels = tmp_path / "labels.csv"
-    project_segments(table, clips=cut, output=labels)
-    beside = tmp_path / "labels.annotators.csv"
-    projected = list(csv.DictReader(labels.read_text("utf-8").splitlines()))
-    clips = [Clip(row["clip_id"], row["movie_id"]) for row in projected]
-    said = read_annotations(beside, {clip.clip_id for clip in clips}, ())
-    manifest = Manifest("films", Header("made up"), tuple(clips), annotations=said)
-    write_manifest(manifest, tmp_path / "manifests/films.toml")
+    project_marks(table, clips=cut, name="films", workspace=tmp_path)
     of_marks = measure_agreement(table, clips=cut, permutations=99)
     of_labels = measure_agreement("films", permutations=99, workspace=tmp_path)
     assert of_labels.measures == of_marks.measures
@@ -759,10 +708,6 @@ def test_the_levels_of_annotations_are_those_of_their_marks(tmp_path: Path) -> N
     words = ("manifest", "agree", "films")
     shown = call_obygaze(*words, cwd=tmp_path).ok().stdout
     assert "not assumed" in shown
-    for more_words in (("--every", "5"), ("--clips", "films"), ("s.csv",)):
-        refused = call_obygaze(*words, *more_words, cwd=tmp_path)
-        assert refused.code == 2
-        assert "which are compared as they are" in refused.stderr
 
 
 def test_films_without_levels_are_not_among_those_of_one_annotator(

@@ -1,332 +1,338 @@
-"""ELAN files as their users make them: what each tier is."""
+"""ELAN files as their users make them: what each tier becomes, and that all else stays."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
+import re
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from support.cli import call_obygaze
+from support.elan_rules import problems_of
 from support.videos import write_video
 
-from obygaze.films.exchange import (
-    exported_files,
-    import_segments,
-)
-from obygaze.films.mark_tables import FilmSegments, Segment
-from obygaze.films.tiers import TierMapping
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.exchange import ImportedMarks
+from obygaze.films.formats import export_manifest, import_manifest
+from obygaze.films.marks import Mark, written
+from obygaze_features.core.errors import FixInput, FixUsage, UnknownName
 
-LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
+FOLDER = Path(__file__).parents[2] / "data" / "elan"
+NAMES = ("see", "station", "ete", "tape", "noir")
+# A file of two people with linked tiers, a controlled vocabulary, two media, and links between
+# annotations, which pympi does not know.
+FOREIGN = """<?xml version="1.0" encoding="UTF-8"?>
+<ANNOTATION_DOCUMENT AUTHOR="unspecified" DATE="2024-01-01T10:00:00+01:00" FORMAT="3.0"
+  VERSION="3.0" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+  xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">
+<HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">
+<MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/F/ton.wav" MIME_TYPE="audio/x-wav"/>
+<MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/F/Nacht%20zug.mp4" MIME_TYPE="video/mp4"/>
+<PROPERTY NAME="URN">urn:x</PROPERTY></HEADER>
+<TIME_ORDER><TIME_SLOT TIME_SLOT_ID="ts1" TIME_VALUE="0"/><TIME_SLOT TIME_SLOT_ID="ts2"/>
+<TIME_SLOT TIME_SLOT_ID="ts3" TIME_VALUE="2000"/><!-- kept -->
+<TIME_SLOT TIME_SLOT_ID="ts4" TIME_VALUE="2500"/><TIME_SLOT TIME_SLOT_ID="ts5"
+ TIME_VALUE="4000"/></TIME_ORDER>
+<TIER TIER_ID="Gewalt@Anna" LINGUISTIC_TYPE_REF="t" PARTICIPANT="Maria (die Braut)">
+<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a1" TIME_SLOT_REF1="ts1" TIME_SLOT_REF2="ts3"
+ CVE_REF="cve1"><ANNOTATION_VALUE>stark</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>
+<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a2" TIME_SLOT_REF1="ts4" TIME_SLOT_REF2="ts5">
+<ANNOTATION_VALUE>schwach (?)</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+<TIER TIER_ID="Mittel" LINGUISTIC_TYPE_REF="sub" PARENT_REF="Gewalt@Anna">
+<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="a3" ANNOTATION_REF="a1">
+<ANNOTATION_VALUE>Messer</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>
+<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="a4" ANNOTATION_REF="a1" PREVIOUS_ANNOTATION="a3">
+<ANNOTATION_VALUE>Schnitt</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION></TIER>
+<TIER TIER_ID="Teil" LINGUISTIC_TYPE_REF="ts" PARENT_REF="Gewalt@Anna">
+<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a5" TIME_SLOT_REF1="ts1" TIME_SLOT_REF2="ts2">
+<ANNOTATION_VALUE>Anfang</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+<TIER TIER_ID="Notiz" LINGUISTIC_TYPE_REF="t" ANNOTATOR="Ben"><ANNOTATION>
+<ALIGNABLE_ANNOTATION ANNOTATION_ID="a7" TIME_SLOT_REF1="ts4" TIME_SLOT_REF2="ts5">
+<ANNOTATION_VALUE>vgl. Szene 3</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+<TIER TIER_ID="Musik" LINGUISTIC_TYPE_REF="t"/>
+<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="t" TIME_ALIGNABLE="true" GRAPHIC_REFERENCES="false"
+ CONTROLLED_VOCABULARY_REF="cv"/>
+<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="sub" CONSTRAINTS="Symbolic_Subdivision"
+ TIME_ALIGNABLE="false" GRAPHIC_REFERENCES="false"/>
+<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="ts" CONSTRAINTS="Time_Subdivision" TIME_ALIGNABLE="true"
+ GRAPHIC_REFERENCES="false"/>
+<CONSTRAINT DESCRIPTION="x" STEREOTYPE="Symbolic_Subdivision"/>
+<CONSTRAINT DESCRIPTION="x" STEREOTYPE="Time_Subdivision"/>
+<CONTROLLED_VOCABULARY CV_ID="cv"><DESCRIPTION LANG_REF="und">d</DESCRIPTION>
+<CV_ENTRY_ML CVE_ID="cve1"><CVE_VALUE LANG_REF="und">stark</CVE_VALUE></CV_ENTRY_ML>
+</CONTROLLED_VOCABULARY>
+<REF_LINK_SET LINK_SET_ID="r1"><CROSS_REF_LINK REF_LINK_ID="c1" REF1="a1" REF2="a2"/>
+</REF_LINK_SET>
+</ANNOTATION_DOCUMENT>
+"""
 
 
-def timed(prefix: str, values: list[tuple[str, int, int]]) -> str:
-    parts = []
-    for n, (text, start, end) in enumerate(values):
-        parts.append(
-            f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{prefix}{n}"'
-            f' TIME_SLOT_REF1="t{start}" TIME_SLOT_REF2="t{end}">'
-            f"<ANNOTATION_VALUE>{text}</ANNOTATION_VALUE>"
-            "</ALIGNABLE_ANNOTATION></ANNOTATION>"
-        )
-    return "".join(parts)
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    path = tmp_path / "tag 2.eaf"
+    path.write_text(FOREIGN, "utf-8")
+    return path
 
 
-def linked(prefix: str, values: list[tuple[str, str]]) -> str:
-    parts = []
-    for n, (to, text) in enumerate(values):
-        parts.append(
-            f'<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="{prefix}{n}" ANNOTATION_REF="{to}">'
-            f"<ANNOTATION_VALUE>{text}</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>"
-        )
-    return "".join(parts)
-
-
-def document(tiers: str, rest: str = "") -> str:
-    slots = "".join(
-        f'<TIME_SLOT TIME_SLOT_ID="t{ms}" TIME_VALUE="{ms}"/>'
-        for ms in (0, 1000, 2000, 3000, 4000)
+def imported(path: Path, **options: Any) -> ImportedMarks:
+    made = import_manifest(
+        path, "m", format="marks", force=True, workspace=path.parent, **options
     )
-    return (
-        '<ANNOTATION_DOCUMENT xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
-        ' xsi:noNamespaceSchemaLocation="x" AUTHOR="me"'
-        ' DATE="2024-01-01T00:00:00+00:00" FORMAT="3.0"'
-        ' VERSION="3.0"><HEADER TIME_UNITS="milliseconds"><PROPERTY'
-        ' NAME="lastUsedAnnotationId">70</PROPERTY></HEADER>'
-        f"<TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
-        '<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="frei" TIME_ALIGNABLE="true"/>'
-        '<LINGUISTIC_TYPE CONSTRAINTS="Symbolic_Association" LINGUISTIC_TYPE_ID="zu"'
-        ' TIME_ALIGNABLE="false"/>'
-        '<LINGUISTIC_TYPE CONSTRAINTS="Symbolic_Subdivision" LINGUISTIC_TYPE_ID="teile"'
-        f' TIME_ALIGNABLE="false"/>{rest}</ANNOTATION_DOCUMENT>'
-    )
+    assert isinstance(made, ImportedMarks)
+    return made
 
 
-ADA = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{timed("a", LEVELS)}</TIER>'
-MUSIC = f"""<TIER TIER_ID="Musik" LINGUISTIC_TYPE_REF="frei">{
-    timed("m", [("leise", 0, 2000)])
-}</TIER>"""
+def rows(made: ImportedMarks) -> list[tuple[Any, ...]]:
+    return [(mark.start_s, *mark[3:]) for mark in made.marks]
 
 
-def below(name: str, type_name: str, content: str) -> str:
-    return (
-        f'<TIER TIER_ID="{name}" PARENT_REF="ada" LINGUISTIC_TYPE_REF="{type_name}">'
-        f"{content}</TIER>"
-    )
+# ---- reading -------------------------------------------------------------------------------------
 
 
-CONCEPTS = below("Konzepte", "zu", linked("k", [("a0", "Look; Body")]))
-LINKED = document(ADA + CONCEPTS + MUSIC)
+def test_a_tier_is_a_column_and_its_words_are_values(foreign: Path) -> None:
+    made = imported(foreign)
+    assert {mark.movie_id for mark in made.marks} == {"Nacht_zug"}
+    assert rows(made) == [
+        (0.0, "Gewalt", "stark", "Anna"),
+        # A linked tier has the times of the one above, and is of the same person.
+        (0.0, "Mittel", "Messer", "Anna"),
+        (0.0, "Mittel", "Schnitt", "Anna"),
+        (2.5, "Gewalt", "schwach (?)", "Anna"),
+        (2.5, "Notiz", "vgl. Szene 3", "Ben"),
+    ]
+    assert made.left_out == ("annotations of Teil without times in the film: 1",)
+    assert made.empty == ("Musik of tag 2 in tag 2.eaf",)
+    assert made.to_json()["columns"]["Mittel"] == {"Messer": 1, "Schnitt": 1}
+    assert "Gewalt  stark             1" in str(made)
 
 
-def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    path.write_text(LINKED, encoding="utf-8")
-    tiers = {"ada": "levels", "Konzepte": "concepts", "Musik": "watched"}
-    mapping = TierMapping(tiers=tiers, separator=";")
-    imported = import_segments([path], "marks", 25, mapping=mapping)
-    assert imported.notes == (
-        "tier ada: levels of ada",
-        "tier Konzepte: concepts of the tier ada",
-        "tier Musik: what Musik has watched",
-    )
-    assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN", ""]
-    assert imported.manifest.clips[0].concepts == ("Look", "Body")
-    path.write_text(LINKED.replace("Look; Body", "Blick; Kleid"), encoding="utf-8")
-    words = {"Blick": "Look", "Kleid": "Look|Clothing"}
-    two_in_one = replace(mapping, concepts=words)
-    (first, *_) = import_segments([path], "marks", 25, mapping=two_in_one).manifest
-    assert first.concepts == ("Look", "Clothing")
-    with pytest.raises(FixInput, match="'Ton', which no file has"):
-        import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
+def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
+    tiers = {"Gewalt": "level", "Mittel": "", "Notiz": "comment", "Teil": ""}
+    words = {"stark": "S", "schwach (?)": "?"}
+    made = imported(foreign, tiers=tiers, words=words)
+    assert rows(made) == [
+        (0.0, "level", "S", "Anna"),
+        (2.5, "comment", "vgl. Szene 3", "Ben"),
+        (2.5, "level", "?", "Anna"),
+    ]
+    with pytest.raises(FixInput, match=r"level has the words .* got 'stark' \(1\)"):
+        imported(foreign, tiers={"Gewalt@Anna": "level"})
+    with pytest.raises(UnknownName, match=r"no tier 'gewalt' \(did you mean 'Gewalt'"):
+        imported(foreign, tiers={"gewalt": "level"})
+    with pytest.raises(UnknownName, match="no word 'starck'"):
+        imported(foreign, words={"starck": "S"})
+    with pytest.raises(UnknownName, match="no column 'Ton'"):
+        imported(foreign, coded=["Ton"])
 
 
-def written(name: str, media: str, annotator: str = "") -> str:
-    """Write a file with three marks, which names a video; return its name."""
-    start = '<HEADER TIME_UNITS="milliseconds">'
-    named = f'<MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/x.mp4" MIME_TYPE="video/mp4" {media}/>'
-    text = document(ADA.replace("<TIER", f"<TIER {annotator}"))
-    Path(name).write_text(text.replace(start, start + named), encoding="utf-8")
-    return name
+def test_an_option_may_have_nothing_on_one_side(foreign: Path) -> None:
+    text = FOREIGN.replace(">Messer<", "><")
+    foreign.write_text(text, "utf-8")
+    words = ("manifest", "import", "tag 2.eaf", "-o", "m", "--tier", "Teil=")
+    told = call_obygaze(*words, cwd=foreign.parent).ok()
+    assert "left out: Mittel without a word: 1" in told.stderr
+    more = ("--word", "=da", "--word", "Schnitt=", "--force")
+    told = call_obygaze(*words, *more, cwd=foreign.parent).ok()
+    assert re.search("Mittel +da +1", told.stdout)
+    assert "Schnitt" not in told.stdout
 
 
-MARKED = TierMapping(tiers={"ada": "levels"})
+def test_a_tier_in_which_nothing_was_found_says_what_was_watched(foreign: Path) -> None:
+    made = imported(foreign, coded=["Musik"])
+    watched = [mark for mark in made.marks if mark.column == "watched"]
+    # Without a linked film up to the last time of the file.
+    assert watched == [Mark("Nacht_zug", 0.0, 4.0, "watched", "Musik", "tag 2")]
+    assert made.empty == ()
+    films = foreign.parent / "films"
+    films.mkdir()
+    write_video(films / "Nacht zug.mp4", numbers=range(250))
+    call_obygaze("manifest", "import", "films", cwd=foreign.parent).ok()
+    made = imported(foreign, coded=["Musik"])
+    watched = [mark for mark in made.marks if mark.column == "watched"]
+    assert [(mark.start_s, mark.end_s) for mark in watched] == [(0.0, 10.0)]
 
 
-def test_a_film_is_that_of_the_video_which_a_file_of_others_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_film_is_that_which_a_manifest_calls_so(foreign: Path) -> None:
     """Files called after a person or a day had films that nobody knew."""
-    monkeypatch.chdir(tmp_path)
-    yeux = written("day 2.eaf", 'RELATIVE_MEDIA_URL="../Filme/Les%20Yeux.mp4"')
-    with pytest.raises(FixUsage, match="of the film Les_Yeux is not") as caught:
-        import_segments([yeux], "marks", mapping=MARKED)
-    assert "--fps 25 if all films have it, --fps Les_Yeux=25" in caught.value.hint
-    imported = import_segments([yeux], "marks", 25, mapping=MARKED)
-    assert imported.manifest.films == ("Les_Yeux",)
-    assert imported.warnings == ("day 2.eaf: the id of this film is Les_Yeux",)
-    Path("films").mkdir()
-    Path("manifests").mkdir()
-    write_video(Path("films/My Lake.mp4"), numbers=range(120), rate=25)
-    clip = Clip("a", "lake", video="My Lake.mp4", start_s=0.0, end_s=4.0)
-    header = Header("shots", video_root=str(tmp_path / "films"))
-    shots = Manifest("shots", header, (clip,), ())
-    write_manifest(shots, tmp_path / "manifests/shots.toml")
-    lake = written("day 1.eaf", 'RELATIVE_MEDIA_URL="films/My Lake.mp4"')
-    # A film that is known gives a file its name, where its video is called otherwise now.
-    gone = written("lake.eaf", 'RELATIVE_MEDIA_URL="gone.mp4"')
-    for path in (lake, gone):
-        imported = import_segments([path], "marks", mapping=MARKED)
-        assert imported.manifest.films == ("lake",)
+    here = foreign.parent
+    (here / "films").mkdir()
+    write_video(here / "films" / "Nacht zug.mp4", numbers=range(150))
+    table = here / "shots.csv"
+    table.write_text("clip_id,movie_id,video,start_s,end_s\nz1,zug,Nacht zug.mp4,0,5\n")
+    call_obygaze("manifest", "import", "shots.csv", cwd=here).ok()
+    call_obygaze("manifest", "link", "shots", "films", cwd=here).ok()
+    assert {mark.movie_id for mark in imported(foreign).marks} == {"zug"}
+    without = re.sub("<MEDIA_DESCRIPTOR[^>]*>", "", FOREIGN)
+    foreign.write_text(without, "utf-8")
+    assert {mark.movie_id for mark in imported(foreign).marks} == {"tag_2"}
 
 
-def test_two_people_may_have_a_file_each_about_a_film(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "people"),
+    [
+        ({}, {"Anna", "Ben"}),
+        ({'"Gewalt@Anna" L': '"Gewalt@Anna" ANNOTATOR="Eva" L'}, {"Eva", "Ben"}),
+        # The only one whom the file names.
+        ({"Gewalt@Anna": "Gewalt"}, {"Ben"}),
+        ({"Gewalt@Anna": "Gewalt", "Ben": "", "unspecified": "Zoe"}, {"Zoe"}),
+        ({"Gewalt@Anna": "Gewalt", "Ben": ""}, {"tag 2"}),
+    ],
+)
+def test_who_annotated(
+    foreign: Path, changes: dict[str, str], people: set[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    media = 'RELATIVE_MEDIA_URL="lake.mp4"'
-    paths = [
-        written("1.eaf", media, 'ANNOTATOR="Zoe" PARTICIPANT="x"'),
-        written("2.eaf", media, 'PARTICIPANT="Ben"'),
-        written("3.eaf", media),
+    """The participant of a tier is who is seen or heard."""
+    text = FOREIGN
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    foreign.write_text(text, "utf-8")
+    assert {mark.annotator for mark in imported(foreign).marks} == people
+
+
+def test_times_are_those_of_the_first_video() -> None:
+    # The video is the second medium, and begins 0.4 s later.
+    file = ElanFile(FOLDER / "tape.eaf")
+    starts = [one.start_s for tier in file.tiers() for one in tier.annotations]
+    assert min(starts) == 0.4
+
+
+HEAD = '<ANNOTATION_DOCUMENT xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "problem"),
+    [
+        ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "utf-8", "a document type"),
+        ('<!DOCTYPE a [<!ENTITY x "y">]><a/>', "utf-16", "a document type"),
+        ("<ANNOTATION_DOCUMENT>", "utf-8", "no element found"),
+        ("<a/>", "utf-8", "expected an ANNOTATION_DOCUMENT, got a"),
+        ("<ANNOTATION_DOCUMENT/>", "utf-8", "noNamespaceSchemaLocation is missing"),
+        (FOREIGN.replace("xmlns:xsi", "xmlns:x"), "utf-8", "unbound prefix"),
+        (FOREIGN.replace('"2000"', '""'), "utf-8", "TIME_VALUE of a TIME_SLOT is ''"),
+        (FOREIGN.replace('"2000"', f'"{"9" * 400}"'), "utf-8", "no number"),
+        (FOREIGN.replace("milliseconds", "PAL-frames"), "utf-8", "not in milliseconds"),
+        (re.sub("(?s)<TIER .*</TIER>", "", FOREIGN), "utf-8", "have no marks"),
+    ],
+)
+def test_elan_that_is_refused(
+    foreign: Path, text: str, encoding: str, problem: str
+) -> None:
+    foreign.write_text(text, encoding)
+    with pytest.raises(FixInput, match=problem):
+        imported(foreign)
+
+
+def test_a_circle_of_tiers_ends(foreign: Path) -> None:
+    text = FOREIGN.replace('ANNOTATION_REF="a1"', 'ANNOTATION_REF="a3"')
+    text = text.replace('TIER_ID="Gewalt@Anna"', 'TIER_ID="x" PARENT_REF="Mittel"')
+    foreign.write_text(text.replace('"Gewalt@Anna"', '"x"'), "utf-8")
+    made = imported(foreign)
+    assert "annotations of Mittel without times in the film: 2" in made.left_out
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def test_a_file_is_what_elan_asks_for_and_pympi_reads(tmp_path: Path) -> None:
+    pympi = pytest.importorskip("pympi")
+    marks = [
+        # 100 pictures at 24000/1001 end at 4170.83 ms, 150 at 6256.25 ms.
+        Mark("lake", 0.0, 100 * 1001 / 24000, "level", "EN", "ada"),
+        Mark("lake", 100 * 1001 / 24000, 150 * 1001 / 24000, "level", "S", "ada"),
+        Mark("lake", 5.0, 9.0, "level", "HN", "ada"),
+        Mark("lake", 5.0, 9.0, "concepts", "Look", "ben"),
+        Mark("lake", 5.0, 9.0, "concepts", "Body", "ben"),
+        Mark("lake", 5.0, 9.0, "comment", 'a < b & "c"', "ben"),
+        Mark("lake", 5.0, 9.0, "level", "S", "ben"),
     ]
-    manifest = import_segments(paths, "marks", 25, mapping=MARKED).manifest
-    assert manifest.films == ("lake",)
-    names = [clip.extra["annotator"] for clip in manifest]
-    assert names == 3 * ["Zoe"] + 3 * ["Ben"] + 3 * ["ada"]
+    data = write_elan(marks)
+    assert problems_of(data) == []
+    (tmp_path / "x.eaf").write_bytes(data)
+    document = pympi.Eaf(str(tmp_path / "x.eaf"), suppress_version_warning=True)
+    tiers = {
+        name: document.get_annotation_data_for_tier(name) for name in document.tiers
+    }
+    assert tiers == {
+        "level@ada": [(0, 4171, "EN"), (4171, 6257, "S")],
+        "level@ada #2": [(5000, 9000, "HN")],
+        "level@ben": [(5000, 9000, "S")],
+        "concepts": [(5000, 9000, "Body|Look")],
+        "comment": [(5000, 9000, 'a < b & "c"')],
+    }
+    assert document.get_parameters_for_tier("level@ada #2")["ANNOTATOR"] == "ada"
 
 
-def test_a_tier_that_was_added_to_a_file_of_ours_is_asked_for(tmp_path: Path) -> None:
-    """It was left out; what it is, only its author can say."""
-    film = FilmSegments("lake", Fraction(25), None, [Segment("lake", "ada", 0, 9, "S")])
-    ((path, data),) = exported_files([film], "elan", tmp_path).items()
-    tier = '<TIER TIER_ID="mine" LINGUISTIC_TYPE_REF="own"><ANNOTATION>'
-    tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="a9" TIME_SLOT_REF1="ts1"'
-    tier += ' TIME_SLOT_REF2="ts2"><ANNOTATION_VALUE>S</ANNOTATION_VALUE>'
-    tier += "</ALIGNABLE_ANNOTATION></ANNOTATION></TIER><LINGUISTIC_TYPE"
-    path.write_bytes(data.replace(b"<LINGUISTIC_TYPE", tier.encode(), 1))
-    with pytest.raises(FixInput) as caught:
-        import_segments([path], "marks", 25)
-    assert caught.value.details == (f"{path}: tier mine: not known what it is",)
-    mapping = TierMapping(tiers={"mine": "unused"})
-    assert len(import_segments([path], "marks", 25, mapping=mapping).manifest) == 1
+SLOT = re.compile(rb'<TIME_SLOT TIME_SLOT_ID="(ts\d+)" TIME_VALUE="\d+"/>\n        ')
+NEW_TIER = re.compile(
+    rb'(?s)\n    <TIER[^>]* TIER_ID="(new|Gewalt@Anna #2)">.*?</TIER>'
+)
+NEW_TYPE = re.compile(rb'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="obygaze"[^>]*/>')
 
 
-@pytest.mark.parametrize("role", ["concepts", "comments"])
-def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -> None:
-    """Its annotations became rows without a level, which `manifest project` refused."""
-    path = tmp_path / "lake.eaf"
-    path.write_text(LINKED, encoding="utf-8")
-    tiers = {"ada": "levels", "Musik": role, "Konzepte": "unused"}
-    mapping = TierMapping(tiers=tiers, concepts={"leise": "Soundtrack"})
-    with pytest.raises(FixInput) as caught:
-        import_segments([path], "marks", 25, mapping=mapping)
-    problem = f"tier Musik: {role}, but not linked to a tier of levels"
-    to_do = 'write "unused" for it in [tiers], or link it in ELAN'
-    assert caught.value.details == (f"{path}: {problem}: {to_do}",)
-    cause = "tiers of concepts or comments are not linked to one of levels"
-    assert caught.value.message == f"{cause}: 1 problem"
-    # A draft would ask for nothing.
-    assert "--write-mapping" not in str(caught.value.hint)
+@pytest.mark.parametrize("name", ["foreign", *NAMES])
+def test_all_else_in_a_file_stays_to_the_byte(name: str, foreign: Path) -> None:
+    before = foreign.read_bytes()
+    if name != "foreign":
+        before = (FOLDER / f"{name}.eaf").read_bytes()
+    path = foreign.with_name("before.eaf")
+    path.write_bytes(before)
+    marks = [
+        Mark("x", 0.5, 12.0, "new", 'é & "sé"', "ada"),
+        Mark("x", 1.5, 5.0, "Gewalt@Anna", "mehr", ""),
+    ]
+    if name != "foreign":
+        marks.pop()
+    after = ElanFile(path).with_tiers(marks)
+    assert len(NEW_TIER.findall(after)) == len(marks)
+    rest = NEW_TYPE.sub(b"", NEW_TIER.sub(b"", after))
+    new_slots = [one for one in SLOT.finditer(after) if b'"%b"' % one[1] not in before]
+    assert len(new_slots) == 2 * len(marks)
+    for slot in new_slots:
+        rest = rest.replace(slot[0], b"", 1)
+    assert rest == before
+    assert set(problems_of(after)) <= set(problems_of(before))
+    # The new times stand in their order.
+    root = ElementTree.fromstring(after)
+    slots = [int(one.get("TIME_VALUE", "-1")) for one in root.iter("TIME_SLOT")]
+    timed = [ms for ms in slots if ms >= 0]
+    assert timed == sorted(timed)
+    # Read again, they are the marks of the file, and those that were added.
+    path.write_bytes(after)
+    tiers = [*ElanFile(path).tiers()]
+    (new,) = [tier for tier in tiers if tier.name == "new"]
+    assert (new.annotator, new.annotations[0].text) == ("ada", 'é & "sé"')
+    again = ElanFile(path).with_tiers(marks)
+    assert again.count(b'TIER_ID="new #2"') == 1
+    ids = re.findall(rb'(?:ANNOTATION_ID|TIME_SLOT_ID)="([^"]*)"', again)
+    assert len(ids) == len(set(ids))
 
 
-def test_an_annotation_without_a_text_is_no_mark_without_a_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It became a row that `manifest project` and `agree` refused."""
-    monkeypatch.chdir(tmp_path)
-    empty = timed("a", [("S", 0, 1000), ("", 1000, 2000)])
-    tier = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{empty}</TIER>'
-    Path("lake.eaf").write_text(document(tier), encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        import_segments(["lake.eaf"], "marks", 25, mapping=MARKED)
-    (line,) = caught.value.details
-    assert line.startswith(
-        "lake.eaf at 0:00:01: tier ada: an annotation without a text"
-    )
-    said = replace(MARKED, levels={"": "HN"})
-    imported = import_segments(["lake.eaf"], "marks", 25, mapping=said)
-    assert [clip.level for clip in imported.manifest] == ["S", "HN"]
-
-
-def test_a_mark_of_ours_without_a_level_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    segment = Segment("lake", "ada", 0, 9, "", ("Look",))
-    film = FilmSegments("lake", Fraction(25), None, [segment])
-    ((path, data),) = exported_files([film], "elan", tmp_path).items()
-    path.write_bytes(data)
-    (warning,) = import_segments([path], "marks", 25).warnings
-    assert warning.startswith(
-        "1 segment without a level, which manifest project, agree"
-    )
-
-
-def test_subtitles_are_no_marks_and_no_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("lake.srt").write_text(
-        "1\n00:00:01,000 --> 00:00:02,000\nHello\n", encoding="utf-8"
-    )
-    for command in (
-        ("manifest", "import", "lake.srt", "-o", "s"),
-        ("manifest", "import", "lake.srt", "--as", "table", "-o", "s"),
-        ("store", "import", "lake.srt", "--as", "csv", "-o", "s"),
-        ("manifest", "project", "lake.srt", "--every", "5"),
-    ):
-        done = call_obygaze(*command)
-        assert done.code in (1, 2)
-        assert "Try: obygaze extract words MANIFEST -b minilm" in done.stderr
-
-
-def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    path.write_text('<!DOCTYPE a [<!ENTITY x "y">]><a/>', encoding="utf-16")
-    with pytest.raises(FixInput, match="a document type is not allowed"):
-        import_segments([path], "lake", 25)
-
-
-@pytest.mark.parametrize("comment", ["S", "not sure", "easy negative"])
-def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
-    tmp_path: Path, comment: str
-) -> None:
-    """The tier of comments was read as one of levels: each comment became a mark of its own."""
-    segment = Segment("lake", "ada", 25, 49, "HN", ("Look",), comment)
-    film = FilmSegments("lake", Fraction(25), None, [segment])
-    ((path, data),) = exported_files([film], "elan", tmp_path).items()
-    path.write_bytes(data)
-    (clip,) = import_segments([path], "marks", 25).manifest
-    assert (clip.level, clip.concepts) == ("HN", ("Look",))
-    assert (clip.extra["annotator"], clip.extra["comment"]) == ("ada", comment)
-
-
-def test_a_prefix_that_is_not_declared_is_no_file_of_elan(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    path.write_text(document(ADA).replace("xmlns:xsi", "xmlns:xs"), "utf-8")
-    with pytest.raises(FixInput, match="not a file of ELAN: unbound prefix"):
-        import_segments([path], "lake", 25)
-
-
-def test_words_of_levels_are_those_of_tiers_of_levels(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    levels = timed("a", [("viel", 0, 1000), ("", 1000, 2000)])
-    tier = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{levels}</TIER>'
-    path.write_text(document(tier + MUSIC), "utf-8")
-    mapping = TierMapping(
-        levels={"viel": "S", "leise": "S", "": "EN"},
-        tiers={"ada": "levels", "Musik": "unused"},
-    )
-    imported = import_segments([path], "lake", 25, mapping=mapping)
-    words = imported.facts["level_words"]
-    assert words == {"EN": ["(no text)"], "S": ["viel"]}
-
-
-def test_a_time_slot_without_a_number_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    text = document(ADA).replace('TIME_VALUE="2000"', 'TIME_VALUE=""')
-    path.write_text(text, "utf-8")
+def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
+    path = tmp_path / "new.eaf"
+    path.write_bytes(write_elan([]))
+    assert b"<TIME_ORDER/>" in path.read_bytes()
+    (tmp_path / "m.csv").write_bytes(written([Mark("new", 0.0, 1.0, "a", "b", "c")]))
+    export_manifest(tmp_path / "m.csv", tmp_path / "out.eaf", into=path)
+    out = (tmp_path / "out.eaf").read_bytes()
+    assert problems_of(out) == []
+    assert out.count(b"<TIME_SLOT ") == 2
+    (tmp_path / "m.csv").write_bytes(written([Mark("other", 0.0, 1.0, "a", "b", "c")]))
     with pytest.raises(
-        FixInput, match="the time slot 't2000' has the time '', no number"
+        FixInput, match="is of the film 'new', and the marks are of other"
     ):
-        import_segments([path], "lake", 25)
+        export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
+    with pytest.raises(FixUsage, match="--into is for elan, not for vtt"):
+        export_manifest(tmp_path / "m.csv", tmp_path / "o2.vtt", into=path)
 
 
-@pytest.mark.parametrize("concept", ["Look, sideways", "Look; Body", "Mirror, big"])
-def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) -> None:
-    pytest.importorskip("pympi")
-    segment = Segment("lake", "ada", 0, 9, "S", (concept, "Body"))
-    film = FilmSegments("lake", Fraction(10), segments=[segment])
-    for path, data in exported_files([film], "elan", tmp_path).items():
-        path.write_bytes(data)
-    imported = import_segments([tmp_path / "lake.eaf"], "back", 10).manifest
-    assert [clip.concepts for clip in imported] == [(concept, "Body")]
-
-
-def test_a_film_that_is_linked_is_projected_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The clips of --every ended at the last mark, though the length of the film is known."""
-    monkeypatch.chdir(tmp_path)
-    write_video(tmp_path / "lake.mp4", numbers=range(250))
-    clips = (Clip("lake-1", "lake", video="lake.mp4", start_s=0.0, end_s=2.0),)
-    header = Header("films", video_root=str(tmp_path))
-    write_manifest(Manifest("films", header, clips), Path("manifests/films.toml"))
-    header_line = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-    rows = "lake,ada,50,99,S,,25\npier,ada,50,99,S,,25\n"
-    Path("s.csv").write_text(header_line + rows, encoding="utf-8")
-    done = call_obygaze("manifest", "project", "s.csv", "--every", "2").ok()
-    levels = [line.split()[:2] for line in done.stdout.splitlines()[1:]]
-    assert levels == [
-        ["lake_0.000-2.000", "EN"],
-        ["lake_2.000-4.000", "S"],
-        *(["lake_4.000-6.000", "EN"], ["lake_6.000-8.000", "EN"]),
-        ["lake_8.000-10.000", "EN"],
-        *(["pier_0.000-2.000", "EN"], ["pier_2.000-4.000", "S"]),
-    ]
-    assert "end at its last segment (pier at 0:00:04.0)" in done.stderr
-    assert "clips without a mark as EN: ada in lake" in done.stderr
+def test_another_encoding_keeps_its_letters(foreign: Path) -> None:
+    text = FOREIGN.replace('"UTF-8"', '"ISO-8859-1"').replace("Szene", "Sz\xe9ne")
+    foreign.write_text(text, "latin-1")
+    after = ElanFile(foreign).with_tiers([Mark("x", 1.0, 2.0, "Sé", "山", "ada")])
+    foreign.write_bytes(after)
+    words = {one.text for tier in ElanFile(foreign).tiers() for one in tier.annotations}
+    assert {"山", "vgl. Széne 3"} <= words
+    foreign.write_text(FOREIGN.replace("UTF-8", "UTF-16"), "utf-16")
+    with pytest.raises(FixInput, match="expected a file in UTF-8"):
+        ElanFile(foreign).with_tiers([])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.cli import ROOT, call_obygaze
 
+from obygaze.films.exchange import ImportedMarks
 from obygaze.films.formats import (
     BY_ENDING,
     FLAGS,
@@ -23,6 +24,7 @@ from obygaze.films.formats import (
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.function_commands import parse_docstring
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
+from obygaze_features.manifest.adapters import SavedManifest
 
 OPTIONS = {option for known in FORMATS for option in known.options}
 CLIPS = "clip_id,movie_id\na-1,a\n"
@@ -91,20 +93,28 @@ def marked() -> Manifest:
 
 
 WRITTEN = [(known.name, ending) for known in FORMATS for ending in known.written]
+TIMES = [("lake", 0.0, 2.0), ("pier", 2.0, 4.0), ("Ete", 4.0, 6.0)]
+
+
+def spans(imported: SavedManifest | ImportedMarks) -> set[tuple[str, Any, Any]]:
+    rows = imported.marks if isinstance(imported, ImportedMarks) else imported.manifest
+    return {(row.movie_id, row.start_s, row.end_s) for row in rows}
 
 
 @pytest.mark.parametrize(("name", "ending"), WRITTEN)
 def test_what_is_written_is_read_back(name: str, ending: str, tmp_path: Path) -> None:
     assert BY_ENDING[ending].name == name
-    one = marked()
-    one = replace(one, clips=one.clips[:1])
-    export_manifest(one, tmp_path / f"lake{ending}")
-    fps = 25 if name == "vtt" else None
     path = tmp_path / f"lake{ending}"
-    again = import_manifest(path, fps=fps, workspace=tmp_path).manifest
-    said = [(clip.movie_id, clip.start_s, clip.end_s, clip.level) for clip in again]
-    assert said == [("lake", 0.0, 2.0, "S")]
-    assert read_manifest("lake", workspace=tmp_path) == again
+    one = marked()
+    export_manifest(replace(one, clips=one.clips[:1]), path)
+    again = import_manifest(path, workspace=tmp_path)
+    assert spans(again) == {TIMES[0]}
+    if isinstance(again, ImportedMarks):
+        assert again.path == tmp_path / "segments" / "lake.csv"
+        assert [mark.value for mark in again.marks] == ["S"]
+    else:
+        assert [clip.level for clip in again.manifest] == ["S"]
+        assert read_manifest("lake", workspace=tmp_path) == again.manifest
 
 
 @pytest.mark.parametrize(("name", "ending"), [("elan", ".eaf"), ("vtt", ".vtt")])
@@ -116,12 +126,10 @@ def test_the_films_of_a_manifest_become_a_folder(
     folder = tmp_path / "out"
     export_manifest(marked(), folder, format=name)
     assert len(list(folder.glob(f"*{ending}"))) == 3
-    made = import_manifest(
-        folder, format=None if name == "elan" else name, fps=25, workspace=tmp_path
-    )
-    assert made.path == tmp_path / "manifests" / "out.toml"
-    spans = {(clip.movie_id, clip.start_s, clip.end_s) for clip in made.manifest}
-    assert spans == {("lake", 0.0, 2.0), ("pier", 2.0, 4.0), ("Ete", 4.0, 6.0)}
+    read_as = None if name == "elan" else name
+    made = import_manifest(folder, format=read_as, workspace=tmp_path)
+    assert made.path == tmp_path / "segments" / "out.csv"
+    assert spans(made) == set(TIMES)
 
 
 def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> None:
@@ -129,14 +137,11 @@ def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> N
     films.mkdir()
     (films / "lake.mp4").touch()
     (films / "._lake.eaf").touch()
-    made = import_manifest(films, workspace=tmp_path).manifest
-    assert list(made.clip_ids) == ["lake"]
-    export_manifest(marked(), films, format="elan")
+    import_manifest(films, workspace=tmp_path)
+    export_manifest(marked(), films, format="elan", workspace=tmp_path)
     with pytest.raises(FixUsage, match="the folder has films and ELAN files") as caught:
         import_manifest(films, workspace=tmp_path)
     assert caught.value.hint == "--as folder for the films, or --as elan"
-    again = import_manifest(films, "marks", format="elan", workspace=tmp_path)
-    assert len(again.manifest) == 3
     import_manifest(films, "again", format="folder", workspace=tmp_path)
 
 

@@ -113,20 +113,6 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
     assert all(low <= n <= high for n in drawn.values())
 
 
-def test_what_was_watched_is_not_drawn(tmp_path: Path) -> None:
-    marked = manifest_of([5, 5])
-    extra = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
-    rows = []
-    for film in marked.films:
-        rows.append(Clip(f"{film}-ada", film, start_s=0.0, end_s=9.0, extra=extra))
-    for clip in marked:
-        rows.append(replace(clip, video="", level="S", extra=extra))
-    saved(tmp_path, replace(marked, clips=tuple(rows), columns=tuple(extra)))
-    drawn = draw(tmp_path, 10)
-    assert drawn.n_clips == 10
-    assert set(drawn.manifest.clip_ids) == set(marked.clip_ids)
-
-
 def test_windows_become_clips_at_their_times(tmp_path: Path) -> None:
     films = [CutFilm(f"f{k}", f"f{k}.mp4", 250, 25.0, 10.0) for k in range(3)]
     grid = Grid(seconds=2, every=1)

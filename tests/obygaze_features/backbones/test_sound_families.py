@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,9 +25,14 @@ from support.words import save_tokenizer  # noqa: E402
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Placement  # noqa: E402
 from obygaze_features.backbones.card import Mel  # noqa: E402
+from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
 from obygaze_features.backbones.families import _log_mel  # noqa: E402
-from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
+from obygaze_features.backbones.sound import (  # noqa: E402
+    ClipSound,
+    SoundBackbone,
+    TorchSound,
+)
 from obygaze_features.backbones.text import load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 from obygaze_features.store.recipe import hash_of_space  # noqa: E402
@@ -130,15 +136,42 @@ def test_the_mel_spectrogram_has_the_bits_of_the_librarys(n_samples: int) -> Non
         np.testing.assert_array_equal(got, expected)
 
 
+# How often the module is called for 16 clips in one batch: 8 of .6 s, 4 of two such pieces, 4 of
+# .3 s, which are too short for waves to be stacked.
+CALLS = {"wav2vec2": 5, "hubert": 5, "wavlm": 20, "whisper": 2, "clap": 2}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_other_clip_changes_a_bit(family: str, backbones: Any) -> None:
-    backbone = backbones(family)
-    first, second, third = (noise(family, s, n) for n, s in enumerate((0.5, 1.1, 0.3)))
-    alone = backbone.forward([first])
-    for others in ([second], [third], [second, third]):
-        together = backbone.forward([*others, first])
-        for name, values in alone.items():
-            assert torch.equal(values[0], together[name][-1]), name
+def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
+    """Alone, and in batches of 2, 7 and 16 in any order; inputs of one shape are stacked."""
+    save_tiny_sound(family, tmp_path, channels=512)
+    backbone = load_backbone(tiny_sound_card(family, tmp_path, 0.6), tmp_path)
+    assert isinstance(backbone, TorchSound)
+    seconds = [0.6, 0.3, 0.6, 1.2] * 4
+    clips = [noise(family, length, seed) for seed, length in enumerate(seconds)]
+    alone = [backbone.forward([clip]) for clip in clips]
+    random = np.random.default_rng(0)
+    for n_clips in (2, 7, 16, 16):
+        order = random.permutation(16)
+        with mock.patch.object(backbone, "listen", wraps=backbone.listen) as calls:
+            for start in range(0, 16, n_clips):
+                numbers = order[start : start + n_clips]
+                together = backbone.forward([clips[number] for number in numbers])
+                for name, values in together.items():
+                    for value, number in zip(values, numbers, strict=True):
+                        assert torch.equal(value, alone[number][name][0]), name
+    assert calls.call_count == CALLS[family]
+
+
+def test_a_card_says_that_its_model_hears_one_by_one() -> None:
+    for name, ends in (
+        ("wavlm-base-plus", ", 15 s at once, one by one"),
+        ("sound-descriptors", "Hz, one by one"),
+        ("speech", "Hz, one by one"),
+        ("whisper-small", "30 s at once"),
+    ):
+        card = find_card(name)
+        assert card.input_size(card.geometry).endswith(ends)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -160,7 +193,7 @@ def test_step_k_of_waves_stands_for_sample_320_k_and_200(
     family: str, backbones: Any
 ) -> None:
     backbone = backbones(family)
-    steps = backbone._steps(noise(family, 1.0).samples)
+    steps = backbone.steps([noise(family, 1.0).samples], 1)[0]
     # As many as fit: step k has the samples from 320 k to 320 k + 400.
     assert steps.moments.tolist() == [320 * k + 200 for k in range(49)]
 

@@ -123,14 +123,14 @@ def test_examples_stand_in_the_help_as_they_were_typed():
         """List.
 
         Examples:
-            obygaze store ls
+            obygaze ls
 
-            obygaze store ls --json | python -m json.tool
+            obygaze ls --json | python -m json.tool
         """
 
     help_text = CliRunner().invoke(ls, ["--help"]).output
     assert help_text.endswith(
-        "\nExamples:\n  obygaze store ls\n\n  obygaze store ls --json | python -m json.tool\n"
+        "\nExamples:\n  obygaze ls\n\n  obygaze ls --json | python -m json.tool\n"
     )
 
 

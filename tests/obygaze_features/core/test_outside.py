@@ -165,7 +165,7 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(
 def test_commands_show_one_line_for_each_fact(received: Path, tmp_path: Path) -> None:
     (tmp_path / "stores").mkdir()
     (tmp_path / "stores" / "s").symlink_to(received)
-    said = call_obygaze("-C", tmp_path, "store", "ls").ok().stdout
+    said = call_obygaze("-C", tmp_path, "ls").ok().stdout
     assert len(said.splitlines()) == 2
     assert "\x1b" not in said
     sealed_store(tmp_path / "stores" / "t", 4, recipe=a_recipe())

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,11 +38,21 @@ from support.seeds import amount
 from obygaze_features import backbones
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting
+from obygaze_features.extraction.clips import HeardClip
 from obygaze_features.extraction.compute import ThreadComputer
-from obygaze_features.extraction.costs import plan_extraction
+from obygaze_features.extraction.costs import (
+    KNOWN_DEVICES,
+    Cost,
+    KnownDevice,
+    StoreCost,
+    gflop_of_clip,
+    plan_extraction,
+)
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -307,33 +319,24 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     assert bytes_of(store) == bytes_of(undisturbed)
 
 
-def test_of_several_devices_the_one_that_failed_is_named(
+def test_the_device_that_failed_is_named(
     films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
         raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
 
-    forward = ThreadComputer.forward
     monkeypatch.setattr(ThreadComputer, "forward", failed)
-    with pytest.raises(ObygazeError) as error:
+    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an") as error:
         run(films, world)
     assert error.value.where == "cpu"
-    monkeypatch.setattr(ThreadComputer, "forward", forward)
-    (done,) = [run(films, world)]
-    both = ([done], [error.value])
-    monkeypatch.setattr(extracting, "work_on_devices", lambda *_: both)
-    warnings = run(films, world, device="cpu,cpu").warnings
-    assert warnings == ("cpu: the GPU failed: CUDA error: an illegal memory access",)
 
 
 def test_an_array_that_only_one_backbone_has_is_asked_of_this_one(
     films: Manifest, world: Path
 ) -> None:
     own = own_model(world)
-    notes: list[str] = []
     options: dict[str, Any] = {"arrays": ["frames"], "stores": {own: "own"}}
-    run(films, world, ["descriptors", own], note=notes.append, **options)
-    assert "own: own has no array frames, and clip is stored of it" in notes
+    run(films, world, ["descriptors", own], **options)
     names = {}
     for name in (STORE, "own"):
         arrays = open_store(world / "stores" / name).record.arrays
@@ -343,27 +346,6 @@ def test_an_array_that_only_one_backbone_has_is_asked_of_this_one(
     assert names == {STORE: ["frames"], "own": ["clip"]}
     with pytest.raises(FixUsage, match="descriptors has no array tokens"):
         run(films, world, ["descriptors", own], arrays=["tokens"], stores={own: "x"})
-
-
-@pytest.mark.parametrize(("is_kept", "n_clips"), [(False, 16), (True, 3)])
-def test_clips_that_are_decoded_for_each_store_are_counted_before(
-    films: Manifest, world: Path, is_kept: bool, n_clips: int
-) -> None:
-    """Clips before those of the store were added: its rows have another order.
-
-    Frames that were kept before are not decoded again, as the note says, but those that could not
-    be decoded are tried again.
-    """
-    run(films.with_clips(films.clips[16:]), world)
-    if is_kept:
-        run(films, world, ["frames:descriptors"])
-    own = own_model(world)
-    notes: list[str] = []
-    run(films, world, ["descriptors", own], stores={own: "own"}, note=notes.append)
-    (note,) = [note for note in notes if "more than once" in note]
-    assert note.startswith(
-        f"{n_clips} clips decoded more than once (films.descriptors | own): "
-    )
 
 
 def test_clips_after_those_of_a_store_are_decoded_once_for_all(
@@ -679,3 +661,80 @@ def test_a_plan_counts_and_measures_and_writes_nothing(
     assert store.n_bytes == 6 * row_bytes
     with pytest.raises(Mismatch, match="changed since the extraction"):
         plan_extraction(moved(films, 3), "descriptors", workspace=world)
+
+
+def cost_of(decode_s: float, *forward_s: float, is_on_gpu: bool = True) -> Cost:
+    """The cost of 2,000 clips on 16 cores and a GPU."""
+    stores = []
+    for number, seconds in enumerate(forward_s):
+        name = f"s{number}"
+        stores.append(StoreCost(name, 2000, 2000, 10**6, 10**6, seconds, is_on_gpu, ()))
+    return Cost(
+        "night",
+        *(2000, 2000, decode_s, stores, "h100", 16),
+        host_bytes=4 * 10**9,
+        gpu_bytes=7 * 10**9,
+        frames_of=["clip-b16"],
+        frames_bytes=5 * 10**9,
+    )
+
+
+def test_a_plan_says_how_long_a_gpu_waits_for_the_cores() -> None:
+    cost = cost_of(0.64, 0.004, 0.0052)
+    # 16 cores give a clip in .04 s, of which the GPU computes .0092 s.
+    assert cost.waits == pytest.approx(0.77)
+    facts = cost.to_json()
+    assert (facts["seconds"], facts["cores_needed"]) == (pytest.approx(80), 70)
+    assert str(cost).splitlines()[-3:] == [
+        "16 cores: about 0:01:20; h100 is at work for 23% of it, and waits for the cores for 77%;"
+        " 70 cores would feed it",
+        "or decode first, without h100: obygaze extract run night -b frames:clip-b16"
+        " (about 0:01:20, 5.0 GB); then 0:00:18 on h100",
+        "memory: about 4.0 GB, and 7.0 GB of h100",
+    ]
+    # The GPU decides.
+    slow = cost_of(0.64, 0.05)
+    assert (slow.waits, slow.clip_s) == (0.0, 0.05)
+    assert "decode first" not in str(slow)
+    on_cores = cost_of(0.64, 0.16, is_on_gpu=False)
+    assert (on_cores.waits, on_cores.clip_s) == (None, 0.05)
+    assert "16 cores: about 0:01:40\nmemory: about 4.0 GB" in str(on_cores)
+
+
+def test_the_operations_of_a_sound_are_those_of_its_pieces() -> None:
+    for name, seconds, expected in (
+        # A part of 15 s, and whole spectrograms of 30 s.
+        ("wav2vec2-base", 5.0, 229 / 3),
+        ("whisper-small", 5.0, 344),
+        ("whisper-small", 31.0, 688),
+    ):
+        backbone: Any = SimpleNamespace(card=find_card(name))
+        samples = np.zeros(round(16000 * seconds), np.float32)
+        clip = HeardClip(ClipSound(samples), {})
+        assert gflop_of_clip(backbone, clip) == pytest.approx(expected)
+
+
+def test_a_device_that_is_not_there_takes_the_time_of_the_card(
+    films: Manifest, world: Path
+) -> None:
+    own = own_model(world)
+    speed = KnownDevice(float32=100.0, half=400.0, n_bytes=10**9)
+    with (
+        mock.patch.dict(KNOWN_DEVICES, h100=speed),
+        mock.patch("obygaze_features.extraction.costs.gflop_of_clip", return_value=2.0),
+    ):
+        for dtype, seconds in (("float32", 0.02), ("bfloat16", 0.005)):
+            cost = plan_extraction(
+                films,
+                ["descriptors", own],
+                stores={own: "own"},
+                dtype=dtype,
+                device="h100",
+                workers=3,
+                workspace=world,
+            )
+            on_cores, on_gpu = cost.stores
+            assert (on_cores.is_on_gpu, on_gpu.is_on_gpu) == (False, True)
+            assert on_gpu.forward_s == seconds == cost.gpu_s
+            assert (cost.workers, cost.frames_of) == (3, ["descriptors", own])
+    assert list((world / "stores").iterdir()) == []

@@ -386,26 +386,6 @@ def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
     assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
-def test_what_was_watched_has_no_words(
-    tmp_path: Path, workspace: Path, encoder: Path
-) -> None:
-    """All that is said in a film was a row of the store, for each annotator who watched it."""
-    (workspace / "marks.csv").write_text(
-        "movie_id,annotator,start_frame,end_frame,level\n"
-        "lake,ada,0,249,watched\nlake,ada,25,74,S\n"
-    )
-    table = ("manifest", "import", workspace / "marks.csv", "--as", "marks")
-    call_obygaze("-C", workspace, *table, "--fps", "25", "-o", "marks").ok()
-    cues = workspace / "cues.csv"
-    cues.write_text(
-        "movie_id,start_s,end_s,text\nlake,1,2,a sad man\nlake,8,9,riding\n"
-    )
-    made = extract_words("marks", "tiny", cues, weights=encoder, workspace=workspace)
-    assert made.remarks == ["not read: 1 row of what was watched"]
-    store = open_store("marks.tiny", workspace=workspace)
-    assert store.matrix("n_words").values.tolist() == [3]
-
-
 def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
     workspace: Path,
 ) -> None:

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import pytest
 
-from obygaze.films.mark_tables import FilmSegments
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
@@ -61,7 +60,6 @@ def test_a_cue_at_one_hour_is_at_that_frame(rate: int) -> None:
         3600 * rate,
         3601 * rate - 1,
     )
-    assert FilmSegments("film", frame_rate(rate), None).ms(3600 * rate) == 3_600_000
 
 
 @pytest.mark.parametrize(

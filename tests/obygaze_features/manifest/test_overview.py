@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.manifest import (
     assign_folds,
-    check_manifests,
     compute_stats,
     link_manifest,
-    list_manifests,
     read_manifest,
     show_manifest,
 )
@@ -49,17 +46,9 @@ def printed(workspace: Path, *words: str) -> str:
 
 
 def test_a_function_returns_what_its_command_prints(workspace: Path) -> None:
-    listed = list_manifests(workspace=workspace)
-    assert str(listed) == printed(workspace, "ls")
-    assert [manifest.name for manifest in listed.manifests] == ["tiny"]
-    assert list(listed.broken) == ["broken"]
     page = show_manifest("tiny", where="level == S", workspace=workspace)
     assert str(page) == printed(workspace, "show", "tiny", "--where", "level == S")
     assert list(page.selection.clip_ids) == ["a", "c"]
-    checked = check_manifests(["tiny", "broken"], workspace=workspace)
-    assert str(checked) == printed(workspace, "check", "tiny", "broken")
-    with pytest.raises(FixInput, match="not valid: 1 of 2 manifests"):
-        checked.require_ok()
     stats = compute_stats("tiny", view="visual", workspace=workspace)
     assert str(stats) == printed(workspace, "stats", "tiny", "--view", "visual")
 
@@ -149,22 +138,12 @@ def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
     assert read_manifest("tiny", workspace=workspace)["a"].extra["mood"] == "calm"
 
 
-def test_a_damaged_manifest_does_not_hide_the_violations_of_others(
-    workspace: Path,
-) -> None:
-    shutil.copy(workspace / "manifests" / "tiny.toml", workspace / "manifests/nul.toml")
-    (workspace / "manifests" / "nul.csv").write_bytes(b"clip_id\nx\x00\n")
-    checked = check_manifests(["nul", "broken", "tiny"], workspace=workspace)
-    assert "NUL character" in checked.violations["nul"][0]
-    assert checked.violations["broken"] and not checked.violations["tiny"]
-
-
 def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:
     clips = Clip("a", "", level="S"), Clip("b", "")
     manifest = Manifest("m", Header("d", films="none"), clips)
     write_manifest(manifest, tmp_path / "manifests" / "m.toml")
     assert "2 clips, films not stated" in repr(manifest)
-    for words in (("ls",), ("show", "m"), ("stats", "m")):
+    for words in (("show", "m"), ("stats", "m")):
         said = call_obygaze("manifest", *words, cwd=tmp_path).ok().stdout
         assert "not stated" in said
     assert summarize(manifest).films == compute_stats(manifest).n_films == 0

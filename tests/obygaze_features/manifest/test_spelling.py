@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze.films.exchange import import_segments
-from obygaze.films.mark_tables import read_marks
+from obygaze.films.marks import read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
@@ -96,23 +95,9 @@ def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) ->
 def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
     """Of `Ada` and `ada`, alpha was -.061, where one person had marked."""
     path = tmp_path / "marks.csv"
-    path.write_text(
-        f"{MARKS}lake,Ada,0,24,S,Gun,25\nlake,ada,50,74,HN,gun|look,25\n", "utf-8"
-    )
-    marks = read_marks(path).segments
-    assert [one.annotator for one in marks] == ["Ada", "Ada"]
-    assert [one.concepts for one in marks] == [("Gun",), ("Gun", "look")]
-    imported = import_segments([path], "marks").manifest
-    assert {clip.extra["annotator"] for clip in imported} == {"Ada"}
-    assert imported.clips[1].concepts == ("Gun", "Look")
-
-
-def test_cues_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) -> None:
-    cues = [
-        "00:01.000 --> 00:02.000\n<v Ada>Sure",
-        "00:03.000 --> 00:04.000\n<v ada>Sure",
-    ]
-    path = tmp_path / "lake.vtt"
-    path.write_text("WEBVTT\n\n" + "\n\n".join(cues) + "\n", "utf-8")
-    imported = import_segments([path], "cues", 25).manifest
-    assert {clip.extra["annotator"] for clip in imported} == {"Ada"}
+    rows = ("lake,Ada,0,24,S,Gun", "lake,ada,50,74,HN,gun|look", "lake,Ada,80,90,S,Gun")
+    path.write_text(MARKS + "".join(f"{row},25\n" for row in rows), "utf-8")
+    marks = read_marks([path])
+    assert {mark.annotator for mark in marks} == {"Ada"}
+    said = {mark.value for mark in marks if mark.column == "concepts"}
+    assert said == {"Gun", "Look"}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, plan
 from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
@@ -54,7 +52,7 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import NO_SEAL, NOT_SEARCHED, UNREADABLE
+from obygaze_features.store.finding import NOT_SEARCHED, UNREADABLE
 from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Maker, ManifestMark
@@ -203,7 +201,7 @@ def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> No
         "data.zarr/pooled/c.1.0": True,
     }.items():
         assert (store / name).samefile(before / name) is is_linked, name
-    assert [copy.command for copy in made.copies] == [f"rm -r {before}"]
+    assert [copy.path for copy in made.copies] == [before]
     with pytest.raises(NotFound, match="withdrawn"):
         open_store(store).matrix("pooled", films=[FILM])
 
@@ -274,7 +272,6 @@ def test_the_search_for_copies_is_silent_on_other_files_and_a_run_is_one_copy(
         warnings.simplefilter("error")
         made = subset(store, without=[FILM], reason="asked", workspace=workspace)
     assert [copy.path for copy in made.copies[1:]] == [run]
-    assert made.copies[1].command == f"rm -r {run}"
 
 
 def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
@@ -438,24 +435,6 @@ def test_what_was_withdrawn_from_another_store_is_said(
     assert warning.startswith("3 clips with features in one of the stores, withdrawn")
 
 
-def test_a_store_with_other_films_is_listed_with_its_withdrawal(
-    store: Path, workspace: Workspace
-) -> None:
-    stores = workspace.root / "stores"
-    subset(store, stores / "part", films=[FILM, "film-4"])
-    subset(store, stores / "alone", films=[FILM])
-    made = subset(store, without=[FILM], reason="Ann's wish", workspace=workspace)
-    commands = {copy.path.name: copy.command for copy in made.copies}
-    assert commands["alone"] == f"rm -r {stores / 'alone'}"
-    words = shlex.split(commands["part"])
-    assert words[0] == "obygaze"
-    call_obygaze(*words[1:]).ok()
-    counts = open_store(stores / "part").record.rows
-    assert (counts.ok, counts.withdrawn) == (3, 3)
-    first = open_store(stores / "part").rows[0]
-    assert first.reason.endswith(": Ann's wish")
-
-
 def test_stores_that_were_changed_apart_take_no_place_of_each_other(
     store: Path, workspace: Workspace
 ) -> None:
@@ -547,7 +526,8 @@ def test_a_linked_store_is_removed_too(
     store.symlink_to(disk / "films")
     made = subset(store, without=[FILM], reason="asked", workspace=workspace)
     before = store.with_name(f"films.before-{made_of(store)[:8]}")
-    assert made.copies[0].command == f"rm -r {before} {disk / 'films'}"
+    # The link leads to what has the numbers.
+    assert f"store that was replaced: {before} -> {disk / 'films'}" in str(made)
     remove_replaced(made)
     again = subset(store, without=[FILM], reason="asked", workspace=workspace)
     assert again.copies == [] and list(disk.iterdir()) == []
@@ -754,24 +734,6 @@ def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
     assert open_store(tmp_path / "most").record.makers == (MAKER,)
 
 
-def test_each_film_is_withdrawn_from_a_copy_with_its_own_reason(
-    store: Path, workspace: Workspace
-) -> None:
-    stores = workspace.root / "stores"
-    subset(store, stores / "part", films=[FILM, "film-4", "film-5"])
-    subset(store, without=[FILM], reason="asked by A", workspace=workspace)
-    subset(store, without=["film-4"], reason="asked by B", workspace=workspace)
-    made = subset(store, without=[FILM, "film-4"], reason="again", workspace=workspace)
-    (listed,) = [copy for copy in made.copies if copy.path == stores / "part"]
-    for line in listed.command.split(" && "):
-        call_obygaze(*shlex.split(line)[1:]).ok()
-    reasons = {
-        row.movie_id: row.reason.partition(": ")[2]
-        for row in open_store(stores / "part").rows
-    }
-    assert reasons == {FILM: "asked by A", "film-4": "asked by B", "film-5": ""}
-
-
 def test_an_environment_of_python_beside_a_store_is_not_searched(
     store: Path, workspace: Workspace
 ) -> None:
@@ -800,8 +762,8 @@ def test_a_store_that_another_process_removes_meanwhile_is_listed(
 
     monkeypatch.setattr(finding, "open_store", open_what_is_removed)
     made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    remarks = {copy.path: copy.remark for copy in made.copies}
-    assert remarks[part] == UNREADABLE
+    kinds = {copy.path: copy.kind for copy in made.copies}
+    assert kinds[part] == UNREADABLE
 
 
 def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
@@ -822,8 +784,6 @@ def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
     for name, text in {
         "sent/model/model.json": of_store,
         "sent/run/run.json": of_store,
-        "sent/added/run.json": of_store,
-        "sent/added/mine.txt": "mine",
         "none/run/run.json": of_other,
         "none/run/predictions.csv": table,
         "none/scores.csv": table,
@@ -833,14 +793,13 @@ def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     made = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
-    listed = {copy.path: copy.remark for copy in made.copies[1:]}
+    listed = {copy.path for copy in made.copies[1:]}
     assert listed == {
-        root / "deep" / "all.h5": "",
-        root / "deep" / "table": "",
-        deep / "nested": "",
-        root / "sent" / "model": "",
-        root / "sent" / "run": "",
-        root / "sent" / "added": NO_SEAL,
+        root / "deep" / "all.h5",
+        root / "deep" / "table",
+        deep / "nested",
+        root / "sent" / "model",
+        root / "sent" / "run",
     }
     assert NOT_SEARCHED in str(made)
 
@@ -929,14 +888,8 @@ def test_a_film_takes_its_windows_in_other_stores_with_it(workspace: Workspace) 
     made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
     assert made.copies[1:] == []
     made = subset(
-        stores / "clips",
-        without=["lake"],
-        reason="asked",
-        author="Ada L.",
-        workspace=workspace,
+        stores / "clips", without=["lake"], reason="asked", workspace=workspace
     )
-    assert "a store that you pulled from elsewhere is pulled again" in str(made)
+    assert "pull again what you pulled" in str(made)
     (cut,) = [copy for copy in made.copies if BEFORE not in copy.path.name]
     assert cut.path == stores / "cut"
-    assert "--without lake" in cut.command
-    assert cut.command.endswith("--reason asked --author 'Ada L.'")

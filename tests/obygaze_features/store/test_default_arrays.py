@@ -10,7 +10,7 @@ import pytest
 from support.stores import made_store, some_rows
 
 from obygaze_features.backbones.cards import SHIPPED, find_card
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import export_features, merge, open_store, subset
 from obygaze_features.store.importing.features import import_features
 
@@ -82,25 +82,15 @@ def test_what_is_made_of_a_store_keeps_it(
 
 def test_the_order_of_merged_stores_does_not_decide_it(tmp_path: Path) -> None:
     """Two imports of one backbone had the default array of the store that was named first."""
-    names = (["zoom", "clip"], ["clip", "zoom"], ["zoom", "clip", "pooled"])
     rows = some_rows(30)
-    for number, order in enumerate(names):
+    for number, order in enumerate((["zoom", "clip"], ["clip", "zoom"])):
         values = {name: vectors()[name] for name in order}
         some = rows[10 * number : 10 * number + 10]
         made_store(tmp_path / str(number), some, values)
     for pair in (("0", "1"), ("1", "0")):
-        target = tmp_path / "-".join(pair)
-        made = merge([tmp_path / name for name in pair], target)
-        store = open_store(target)
-        assert [array.name for array in store.record.arrays] == ["clip", "zoom"]
-        assert store.default_array == "clip"
-        assert "clip is the default array" in made.warnings[-1]
-    # Where all agree on it, it stays first, and nothing is said.
-    same = made_store(
-        tmp_path / "same",
-        some_rows(60)[30:40],
-        {name: vectors()[name] for name in ("zoom", "pooled", "clip")},
-    )
-    merged = merge([tmp_path / "2", same.location], tmp_path / "both")
+        with pytest.raises(Mismatch, match="and in the same order"):
+            merge([tmp_path / name for name in pair], tmp_path / "both")
+    # What the hint says is enough.
+    subset(tmp_path / "1", tmp_path / "ordered", arrays=["zoom", "clip"])
+    merge([tmp_path / "0", tmp_path / "ordered"], tmp_path / "both")
     assert open_store(tmp_path / "both").default_array == "zoom"
-    assert not merged.warnings

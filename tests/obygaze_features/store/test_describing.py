@@ -14,7 +14,6 @@ from obygaze_features.store.describing import (
     describe,
     describe_store,
     facts_of_store,
-    list_stores,
 )
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
@@ -59,11 +58,3 @@ def test_a_store_of_no_manifest_names_none(tmp_path: Path) -> None:
         assert (
             "of an unknown manifest" in text and "the manifest 'imported'" not in text
         )
-
-
-def test_a_store_whose_change_was_interrupted_is_listed(tmp_path: Path) -> None:
-    write(tmp_path / "stores" / "toy")
-    (tmp_path / "stores" / "toy").rename(tmp_path / "stores" / "toy.next")
-    (facts,) = list_stores(workspace=tmp_path).stores
-    assert (facts["name"], facts["state"]) == ("toy", "sealed")
-    assert [path.name for path in (tmp_path / "stores").iterdir()] == ["toy"]

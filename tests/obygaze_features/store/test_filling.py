@@ -124,7 +124,9 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
     first, second = plan(tmp_path / "s"), plan(tmp_path / "s")
     assert first.digest == second.digest and names_in(tmp_path) == {"s.next"}
     assert [row[:4] for row in second.rows] == [row[:4] for row in planned_rows()]
-    with pytest.raises(Mismatch, match="another plan: computes differ") as caught:
+    with pytest.raises(
+        Mismatch, match="filled with another plan: other clips, arrays"
+    ) as caught:
         plan(tmp_path / "s", computes=("pooled",))
     assert "s.next" in caught.value.hint
     with pytest.raises(Mismatch, match=r"another recipe: backbone\.name differ"):

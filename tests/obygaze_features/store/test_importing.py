@@ -136,7 +136,7 @@ def test_another_array_of_ids_is_named(tmp_path: Path) -> None:
     other = saved(tmp_path / "g.npz", clips=IDS, X=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features(other)
-    assert str(caught.value.hint).endswith("--array clip=X --id-key clips")
+    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
     store = made(other, tmp_path / "s", id_key="clips")
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
 
@@ -314,7 +314,7 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         np.testing.assert_array_equal(found, np.array(expected, np.float32))
         done = import_features(file, tmp_path / f"{pool}-said", pool=pool)
         kind = words[pool]
-        assert str(done).endswith(f"pooled [4] ({kind} of up to 10 vectors)")
+        assert str(done).endswith("pooled [4]")
         assert store.recipe.facts["pooling"].startswith(f"{kind} over all tokens")
     store = made(file, tmp_path / "n", pool="mean", arrays={"mine": "tokens"})
     np.testing.assert_array_equal(values_of(store, "mine", IDS), found)
@@ -411,7 +411,7 @@ def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -
     assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
     assert first.recipe.files == "the file f.npz"
     assert first.fingerprint != second.fingerprint
-    hint = "import both with the same --backbone and --fact"
+    hint = "have one with the same --backbone and --fact"
     with pytest.raises(Mismatch, match="have different recipes") as raised:
         merge([first, second], tmp_path / "both")
     assert hint in raised.value.hint
@@ -816,18 +816,14 @@ def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
     assert list(_as_ids(texts)) == list(map(as_id, texts))
 
 
-def test_the_arrays_of_an_npz_file_are_named_in_the_options(tmp_path: Path) -> None:
+def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "f.npz", names=IDS, features=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as error:
         made(path, tmp_path / "s")
-    options = "--array clip=features --id-key names"
-    assert str(error.value.hint).endswith(f": {options}")
+    assert "; the file has names, features" in error.value.message
+    assert "--array NAME=KEY --id-key KEY" in str(error.value.hint)
     store = made(path, tmp_path / "s", arrays={"clip": "features"}, id_key="names")
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
-    two = saved(tmp_path / "two.npz", names=IDS, features=X, more=X)
-    with pytest.raises(FixInput, match="no array 'clip_id'") as error:
-        made(two, tmp_path / "t")
-    assert str(error.value.hint).endswith(": --array NAME=KEY --id-key KEY")
 
 
 @pytest.mark.parametrize(
@@ -885,7 +881,7 @@ def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> Non
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
     with pytest.raises(FixInput, match="have none of the clips") as error:
         import_features(file, tmp_path / "s", manifest=manifest)
-    assert f"the most similar one of the manifest '{clip}'" in error.value.message
+    assert f"here is {name!r}, there {clip!r}" in error.value.message
 
 
 @pytest.mark.parametrize("films", [("alba", "brug"), ("", "brug"), ("", "")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import shlex
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
@@ -118,7 +117,7 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         open_features(file, {"clip": "g"}, id_key="g/ids")
 
 
-def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) -> None:
+def test_ids_that_differ_are_shown_side_by_side(tmp_path: Path) -> None:
     names = [f"{film}/clip_01" for film in ("37°2 le matin", "L'Été")]
     file = hdf5(tmp_path / "f.h5", dict.fromkeys(names, np.ones(4, np.float32)))
     films = {
@@ -131,9 +130,7 @@ def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) 
     arrays = {"clip": "{film}/{id}"}
     with pytest.raises(FixInput) as caught:
         made(file, tmp_path / "s", arrays=arrays, **options)
-    problem = (
-        "is '37°2 le matin-clip_01', the most similar one of the manifest '37_2_le"
-    )
+    problem = "here is '37°2 le matin-clip_01', there 'A_bout_de_souffle-01'"
     assert problem in str(caught.value)
     assert "clip='{film}/clip_{id}'" in str(caught.value.hint)
     # What the hint says is enough.
@@ -320,14 +317,10 @@ def test_a_file_of_another_format_is_named_with_its_command(
 ) -> None:
     path = tmp_path / "my features"
     path.write_bytes(start + bytes(100))
-    message = f"of the format npz, and this begins as one of {name}"
-    with pytest.raises(FixUsage, match=message) as caught:
-        import_features(path, tmp_path / "s", format="npz")
-    command = f"obygaze store import '{path}' --as {name} -o NAME"
-    assert caught.value.hint == command
-    with pytest.raises(FixUsage, match="ending of this name is that of no") as caught:
-        import_features(path, tmp_path / "s")
-    assert caught.value.hint == command
+    for format in ("npz", None):
+        with pytest.raises(FixUsage, match=f"another format than {name}") as caught:
+            import_features(path, tmp_path / "s", format=format)
+        assert str(caught.value.hint).startswith("--as FORMAT, one of npz")
 
 
 def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
@@ -336,10 +329,8 @@ def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
     path = tmp_path / "my.npz"
     np.savez(path, clip_id=["a", "b", "c"], X=A)
     for kind in ("hdf5", "parquet"):
-        message = f"of the format {kind}, and this begins as one of npz"
-        with pytest.raises(FixUsage, match=message) as caught:
+        with pytest.raises(FixUsage, match="another format than npz"):
             open_features(path, format=kind)
-        assert caught.value.hint == f"obygaze store import {path} -o NAME"
 
 
 def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
@@ -347,7 +338,7 @@ def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) ->
     np.savez(path, X=A, names=["a", "b", "c"])
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features(path)
-    assert "--array clip=X --id-key names" in str(caught.value.hint)
+    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
     with closing(open_features(path, {"clip": "X"}, id_key="names")) as reader:
         assert list(reader.clip_ids) == ["a", "b", "c"]
 
@@ -357,8 +348,7 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> Non
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
         open_features(file)
-    options = "--array clip=embeddings --id-key names"
-    assert str(caught.value.hint).endswith(options)
+    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
     deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
     with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
         open_features(deeper)
@@ -383,8 +373,7 @@ def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
     done = import_features(file, tmp_path / "s")
     assert done.n_clips == 2
     (note,) = [note for note in done.notes if note.startswith("groups were left out")]
-    _, _, hint = note.partition("; ")
-    assert "clip=Ada's/{id}" in shlex.split(hint)
+    assert note == ("groups were left out: Ada's; --array clip='GROUP/{id}' takes one")
 
 
 def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
@@ -863,7 +852,7 @@ def test_rows_of_several_shapes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="clip has 2 shapes") as caught:
         import_features(file, tmp_path / "s")
     # No pooling makes one vector of vectors of several lengths.
-    assert "--pool" not in str(caught.value.hint)
+    assert "of one width" in str(caught.value.hint)
     several = [[[5.0, 1.0]], *([vector] * 2 for vector in vectors[1:])]
     file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=several)
     with pytest.raises(FixInput, match="frames has 2 shapes"):

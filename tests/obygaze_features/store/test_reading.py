@@ -153,7 +153,7 @@ def test_what_is_missing_is_an_error_with_its_reason(either: Path) -> None:
     with pytest.raises(NotFound) as caught:
         store.matrix("clip", clips=["clip-00", "clip-0"])
     assert "clip-0: missing: no clip of that name" in caught.value.message
-    assert "clip-0" in str(caught.value.hint)
+    assert "obygaze store info STORE --clips" in str(caught.value.hint)
 
 
 def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:

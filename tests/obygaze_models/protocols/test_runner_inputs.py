@@ -95,9 +95,7 @@ class TestMissing:
         (said,) = [w.text for w in limits_of(run) if "missing" in w.name]
         assert said.startswith("2 of 120 clips have no features in x")
 
-    def test_a_misspelt_id_gets_the_one_that_is_meant(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
+    def test_a_misspelt_id_is_named(self, manifest: Manifest, tmp_path: Path) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         right = manifest.clips[3].clip_id
         wrong = f"{right[:-1]}O"
@@ -108,7 +106,7 @@ class TestMissing:
         (said,) = [w.text for w in limits_of(run) if "missing" in w.name]
         assert said == (
             "1 of 120 clips have no features in x and are left out (1 missing: no clip of that"
-            f" name in this store): {wrong} (did you mean {right!r}?)."
+            f" name in this store): {wrong}."
         )
 
     def test_rows_that_are_not_numbers_are_listed_never_used(
@@ -389,10 +387,8 @@ class TestFolds:
             'splits.never=["tt0000002","tt0000003","tt0000004"]',
         )
         protocol = quick("honest", *RIDGE, *changes)
-        with pytest.raises(FixInput, match="no clip is left to train on") as caught:
+        with pytest.raises(FixInput, match="no clip is left to train on"):
             run_on(tmp_path, protocol, manifest, {"x": store})
-        # Another model has the same folds.
-        assert "grid.models" not in str(caught.value.hint)
 
     def test_numbers_that_float32_cannot_hold_are_named(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="S", tt0000003="HN", tt0000004="EN")

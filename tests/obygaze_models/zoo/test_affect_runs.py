@@ -73,11 +73,10 @@ def test_the_run_is_scored_by_the_audit(tmp_path: Path) -> None:
     run = tmp_path / "affect.txt"
     predict(affect=table).write(mediaeval=run, no_external_data=True)
     manifest = liris_accede.read(annotations).manifest
-    (score,) = audit_mediaeval([run], manifest=manifest).runs
-    assert score.valence is not None
-    assert score.arousal is not None
-    assert (score.valence.accuracy, score.arousal.accuracy) == (1.0, 1 / 3)
-    assert score.external_data is False
+    (score,) = audit_mediaeval([run], manifest=manifest)["runs"]
+    assert score["valence"]["accuracy"] == 1.0
+    assert score["arousal"]["accuracy"] == 1 / 3
+    assert score["external_data"] is False
 
 
 @pytest.mark.parametrize(

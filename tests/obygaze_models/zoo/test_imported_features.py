@@ -132,13 +132,6 @@ def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
     )
 
 
-def test_lists_name_the_backbone_that_an_import_states(lab: Path) -> None:
-    rows = call_obygaze("-C", lab, "store", "ls", "--json").ok().json()["stores"]
-    backbones = {row["name"]: row["backbone"] for row in rows}
-    assert backbones["named"] == "my ViViT (imported)"
-    assert backbones["first"] == "unknown (npz)"
-
-
 def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
     folder = lab / "models" / "mine-named"
     model = json.loads((folder / "model.json").read_text("utf-8"))

@@ -14,10 +14,8 @@ import pytrec_eval
 from support.cli import call_obygaze
 from support.experiments import (
     films,
-    long_segments,
     planted,
     store_of,
-    store_of_windows,
 )
 from support.stores import a_recipe, made_store
 
@@ -27,8 +25,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.training import fit_final, training_protocol
+from obygaze_models.runner.training import training_protocol
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -313,32 +310,3 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     )
     assert (done.code, run.exists()) == (2, False)
     assert "needs a model of two classes, kept has 4" in done.stderr
-
-
-def test_what_an_annotator_has_watched_is_no_segment(tmp_path: Path) -> None:
-    of_both, noise = long_segments(n_films=4, n_segments=12)
-    manifest = of_both.where("annotator == ada")
-    store = store_of_windows(tmp_path / "store", noise)
-    changes = ("data.segments=made-up", "report.replicates=20")
-    protocol = training_protocol("ridge", "EN_S", manifest, changes)
-    inputs = gather(protocol, manifest, "made-up", {"x": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    model = load_model(fit_final(inputs, run, tmp_path / "kept"))
-    segments = {of.clip_id for of in manifest if of.level in ("EN", "S")}
-    assert model.clips is not None
-    assert {*model.clips.clip_ids} == segments
-    found = predict(model, store, manifest=manifest)
-    for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
-        assert basis == ("out-of-fold" if clip_id in segments else "film-seen")
-    clips = manifest.clips
-    watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
-    whole = Clip("w", clips[0].movie_id, None, "", 0.0, 60.0, extra=watched)
-    rows = [replace(clip, extra={**watched, **clip.extra}) for clip in clips]
-    columns = (*manifest.columns, "start_frame", "comment")
-    with_watched = replace(manifest.with_clips([*rows, whole]), columns=columns)
-    for again in (
-        predict(model, store, manifest=with_watched),
-        predict(model, store, with_watched),
-    ):
-        assert again.clip_ids == [clip.clip_id for clip in clips]
-        assert not again.absent

@@ -1,7 +1,7 @@
 // All clips in a grid, and one clip with what models say of it.
 import { levelText } from "./marks.js";
 import { state } from "./state.js";
-import { cutOff, scoreText, shortScore } from "./timeline.js";
+import { cutOff, ownText, scoreText, shortScore } from "./timeline.js";
 import { $, EPS, address, clock, el, fill, hasPictures, load, options } from "./tools.js";
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
@@ -55,9 +55,8 @@ function addClips() {
 }
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
-const ownText = (clip) => Object.entries(clip.own).map(([name, value]) => `${name}: ${value}`).join("; ");
 const saidText = (one) => `${one.annotator}: ${[levelText(one.level), one.concepts.join(", "), ownText(one), one.comment].filter(Boolean).join("; ")}`;
-const similarity = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
+const markedText = (one) => `${one.annotator}: ${one.column}: ${one.value}`;
 
 function levelMark(level) {
   const made = el("span", { className: `level ${level}`, title: levelText(level), textContent: level });
@@ -72,14 +71,12 @@ function thumbnailOf(clip) {
   return thumbnail;
 }
 
-function card(clip, similar) {
-  const isWrong = clip.correct === false && !similar;
-  const ofModel = similar ?? shortScore(clip);
+function card(clip) {
   return el("a", { className: "card", href: address({ clip: clip.id }) }, hasPictures && thumbnailOf(clip),
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, [clip.concepts.join(", "), ownText(clip)].filter(Boolean).join("; ")),
-      el("span", { className: isWrong ? "differs" : "note", title: similar ? "" : scoreText(clip) }, ofModel)));
+      el("span", { className: clip.correct === false ? "differs" : "note", title: scoreText(clip) }, shortScore(clip))));
 }
 
 $("filters").addEventListener("submit", (event) => {
@@ -102,7 +99,8 @@ export async function openClip(id) {
   const level = [levelText(clip.level), clip.concepts.join(", ")].filter(Boolean).join(": ");
   $("clip-title").textContent = clip.id;
   $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level, ownText(clip)].filter(Boolean).join("; ");
-  const more = [scoreText(clip), ...clip.said.map(saidText), clip.comment, ...clip.notes];
+  const marked = [...(clip.marked ?? []).map(saidText), ...(clip.marked_own ?? []).map(markedText)];
+  const more = [scoreText(clip), ...clip.said.map(saidText), clip.comment, ...new Set(marked), ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-model").textContent = clip.score === undefined ? "" : `${page.scored_by.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
@@ -114,11 +112,6 @@ export async function openClip(id) {
   showSheet();
   $("why").hidden = !clip.explanation;
   if (clip.explanation) explain(clip.explanation);
-  $("similar").hidden = !clip.nearest?.length;
-  fill($("similar-clips"), ...(clip.nearest ?? []).map(([other, cosine]) => {
-    const known = page.clips.find((one) => one.id === other);
-    return el("li", {}, known ? card(known, similarity(cosine)) : `${other}: ${similarity(cosine)}`);
-  }));
 }
 
 // On the paper of the page, which is dark or light.

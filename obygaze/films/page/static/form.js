@@ -1,7 +1,7 @@
 // The form beside the film: the mark that is chosen, or what is known of a new one.
-import { MAX_COMMENT, levelText, markInForm, chosenMark, setComment, setLevel, switchConcept } from "./marks.js";
-import { knowsPictures, now, picture, startOf } from "./player.js";
-import { on, state } from "./state.js";
+import { MAX_COMMENT, levelText, markHere, markInForm, chosenMark, setComment, setLevel, switchConcept } from "./marks.js";
+import { now, picture, startOf } from "./player.js";
+import { canMark, on, state } from "./state.js";
 import { $, clock, el, fill, guarded } from "./tools.js";
 
 export const LEVEL_KEYS = [..."123456789"];
@@ -33,11 +33,13 @@ function placeText(number, isEnd) {
 
 function showForm() {
   const { film, page } = state;
-  $("mark").hidden = $("seen").hidden = !film?.can_mark;
+  $("mark").hidden = $("seen").hidden = !canMark();
+  $("looks").hidden = !film?.can_mark || canMark();
+  $("why-looks").textContent = `This window only looks: ${state.why}.`;
   $("not-shown").textContent = film?.notes.map((note) => `${note}.`).join(" ") ?? "";
   $("cannot-mark").hidden = !film?.problem;
   $("cannot-mark").textContent = film?.problem ? `You cannot mark before this is corrected: ${film.problem}` : "";
-  if (!film?.can_mark) return;
+  if (!canMark()) return;
   const mark = markInForm();
   const levels = Object.keys(page.levels).map((level, number) => {
     const made = choice(level, LEVEL_KEYS[number], levelText(level), mark.level === level, () => setLevel(level));
@@ -54,8 +56,8 @@ function showForm() {
   });
   fill($("concepts"), ...concepts);
   $("mark-title").textContent = chosenMark() ? "Your mark" : "New mark";
-  $("start_frame").textContent = placeText(mark.start_frame, false);
-  $("end_frame").textContent = placeText(mark.end_frame, true);
+  $("first").textContent = placeText(mark.first, false);
+  $("last").textContent = placeText(mark.last, true);
   // What somebody is writing stays while the mark is the same.
   if (commented !== state.chosen || document.activeElement !== comment) comment.value = mark.comment;
   commented = state.chosen;
@@ -64,7 +66,7 @@ function showForm() {
 function showTime() {
   const { film } = state;
   $("time").textContent = clock(now(), 3);
-  $("picture").textContent = film.rate && knowsPictures() ? `picture ${picture()}` : "";
+  $("picture").textContent = picture() === null ? "" : `picture ${picture()}`;
   const position = $("position");
   position.max = film.end_s;
   position.value = now();
@@ -73,5 +75,6 @@ function showTime() {
 
 comment.maxLength = MAX_COMMENT;
 comment.addEventListener("change", () => guarded(() => setComment(comment.value)));
-on("film marks segments", showForm);
+$("mark-here").onclick = () => guarded(markHere);
+on("film marks segments turn", showForm);
 on("time", showTime);

@@ -2,7 +2,7 @@
 import { CONCEPT_KEYS, LEVEL_KEYS, conceptNames } from "./form.js";
 import { done, levelText, redo, remove, setEnd, setLevel, setStart, switchConcept, undo } from "./marks.js";
 import * as player from "./player.js";
-import { on, state } from "./state.js";
+import { canMark, on, state } from "./state.js";
 import { cancelDrag, jump, zoom } from "./timeline.js";
 import { $, EPS, clock, el, fill, guarded, tell } from "./tools.js";
 
@@ -59,8 +59,8 @@ function switchFullScreen() {
 // The time that a text means: 0:12:30.5, 90 s, or the number of a picture.
 function timeOfText(text) {
   const number = /^(?:picture|#)?\s*(\d{1,9})$/i.exec(text.trim());
-  if (number && !state.film.rate) throw new Error("The pictures of this film have no numbers: its pictures per second are not known.");
-  if (number) return player.startOf(Number(number[1]));
+  if (number && player.picture() === null) throw new Error("The pictures of this film have no numbers: there is no file of the whole film.");
+  if (number) return player.startOf(Math.min(Number(number[1]), state.film.n_pictures));
   const time = /^(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:[.,]\d{1,9})?)\s*s?$/i.exec(text.trim());
   if (!time) throw new Error("Expected a time such as 0:12:30.5 or 90 s, or the number of a picture.");
   const [hours, minutes, seconds] = [time[1] ?? 0, time[2] ?? 0, time[3].replace(",", ".")];
@@ -78,8 +78,6 @@ $("goto").addEventListener("submit", (event) => {
 });
 
 // ---- press ------------------------------------------------------------------------------------------
-
-const isForMarks = () => Boolean(state.film?.can_mark);
 
 // One after another, each at the picture that it finds, but only in the film in which it was pressed.
 // What a key saves need not be saved before the next key.
@@ -137,9 +135,9 @@ document.addEventListener("keydown", (event) => {
   // A control that was reached by Tab keeps its own keys.
   if ([" ", "Enter"].includes(key) && at.matches("button, summary, a, input")) return;
   if (key.startsWith("Arrow") && at.matches("input, #scroll")) return;
-  const level = isForMarks() && Object.keys(state.page.levels)[LEVEL_KEYS.indexOf(key)];
+  const level = canMark() && Object.keys(state.page.levels)[LEVEL_KEYS.indexOf(key)];
   const action = KEYS[key];
-  const isAllowed = action && (!action.marks || isForMarks());
+  const isAllowed = action && (!action.marks || canMark());
   // What a key means is known at once: keys before it may still wait for their turn.
   if (asksForConcept && key.length === 1) {
     asksForConcept = false;
@@ -190,12 +188,12 @@ on("undo", () => {
   buttonOf("u").disabled = !state.undo.length;
   buttonOf("U").disabled = !state.redo.length;
 });
-on("film", () => {
-  for (const [key, { marks }] of Object.entries(KEYS)) if (marks && buttonOf(key)) buttonOf(key).hidden = !isForMarks();
+on("film turn", () => {
+  for (const [key, { marks }] of Object.entries(KEYS)) if (marks && buttonOf(key)) buttonOf(key).hidden = !canMark();
   buttonOf("e").hidden = !state.scores;
-  const rows = Object.entries(KEYS).filter(([, { marks }]) => !marks || isForMarks()).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]);
+  const rows = Object.entries(KEYS).filter(([, { marks }]) => !marks || canMark()).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]);
   const levels = Object.keys(state.page.levels).map((level, number) => [LEVEL_KEYS[number], levelText(level)]);
-  const pairs = [...rows, ...(isForMarks() ? levels : []), ["?", "These keys"]];
+  const pairs = [...rows, ...(canMark() ? levels : []), ["?", "These keys"]];
   fill($("keys"), ...pairs.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]));
 });
 

@@ -17,7 +17,7 @@
 // player.js also says which pictures the browser presents; watched.js counts them.
 import { chooseClips, openClip, prepareFilters } from "./clips.js";
 import { focusFilm } from "./keys.js";
-import { inTurn, openMarks } from "./marks.js";
+import { inTurn, openMarks, takeTurn } from "./marks.js";
 import { openVideos, pause, seek } from "./player.js";
 import { changed, state } from "./state.js";
 import { $, EPS, address, el, fill, guarded, load, options } from "./tools.js";
@@ -47,8 +47,10 @@ async function openFilm(asked) {
   if (state.film?.id !== id) {
     const film = await load("film", { film: id });
     // What was done in the film before is finished in it.
-    await inTurn(() => {
+    await inTurn(async () => {
       if (opened !== nOpened) return;
+      // The window that came last marks.
+      if (film.can_mark && state.turn === null) await takeTurn();
       openMarks(film);
       state.film = film;
       openVideos();

@@ -1,17 +1,16 @@
 // The marks of the person: each change is saved at once, and can be undone.
 //
 // A mark is whole, and is saved, once it has its start, its end and its level. What is known of a mark
-// before that is in `state.begun`. A change goes to the server with the state of the mark that it was
-// made from; changes are sent one after another.
+// before that is in `state.begun`. A change takes marks away and puts others in their place, so undoing
+// is the same change turned round, and to send a change again does nothing. Only the window that took
+// its turn last may change marks.
 import { picture } from "./player.js";
-import { changed, state } from "./state.js";
-import { Stopped, clock, load, post, quietly, tell } from "./tools.js";
+import { canMark, changed, state } from "./state.js";
+import { Stopped, load, post, quietly, tell } from "./tools.js";
 
 export const MAX_COMMENT = 2000;
-const REFRESH_MS = 3000;
 
-const known = new Map(); // the marks as the server last said, of all films that were shown, by id
-let unanswered = null; // a change whose answer was lost: it may be saved
+let unanswered = null; // a change whose answer was lost: it may be saved, and is sent again
 let turn = Promise.resolve();
 
 // Run tasks one after another.
@@ -29,8 +28,10 @@ function inFilm(task) {
 
 // ---- which mark -----------------------------------------------------------------------------------
 
-// A new mark has its id from the beginning: what is sent again, because its answer was lost, is one mark.
-const emptyMark = () => ({ mark: crypto.randomUUID(), concepts: [], comment: "" });
+// There is one mark of the same pictures.
+export const keyOf = ({ first, last }) => `${first}-${last}`;
+
+const emptyMark = () => ({ concepts: [], comment: "" });
 
 export const chosenMark = () => state.film?.marks.get(state.chosen) ?? null;
 
@@ -45,17 +46,17 @@ function show(chosen, begun = null) {
   changed("marks");
 }
 
-export const choose = (id) => inFilm(() => show(id));
+export const choose = (key) => inFilm(() => show(key));
 
 // If the form is empty, put the last mark into it that begins before or at a picture and has it.
 function takeMarkAt(here) {
   if (chosenMark() || state.begun) return;
   let found = null;
   for (const mark of state.film.marks.values()) {
-    const isHere = mark.start_frame <= here && mark.end_frame >= here;
-    if (isHere && (!found || mark.start_frame >= found.start_frame)) found = mark;
+    const isHere = mark.first <= here && mark.last >= here;
+    if (isHere && (!found || mark.first >= found.first)) found = mark;
   }
-  if (found) show(found.mark);
+  if (found) show(keyOf(found));
 }
 
 function markAt(here) {
@@ -74,7 +75,7 @@ export const done = () => inFilm(() => {
 });
 
 function missingOf(mark) {
-  const parts = { start_frame: "its start", end_frame: "its end", level: "its level" };
+  const parts = { first: "its start", last: "its end", level: "its level" };
   return Object.keys(parts).filter((part) => (mark[part] ?? "") === "").map((part) => parts[part]);
 }
 
@@ -86,7 +87,7 @@ async function edit(text, change) {
   const before = chosenMark();
   if (before) {
     const after = { ...before, ...change(before) };
-    if (!isSame(before, after)) await save({ text, before, after });
+    if (!isSame(before, after)) await save({ text, gone: [before], made: [after] });
     return;
   }
   const was = state.begun;
@@ -94,31 +95,28 @@ async function edit(text, change) {
   Object.assign(begun, change(begun));
   const missing = missingOf(begun);
   show(null, begun); // it stays in the form if it cannot be saved
-  if (missing.length) {
-    record({ text, film: state.film.id, before: null, after: null, begun: { before: was, after: begun } });
-    tell(`${text}. To save the mark, choose ${missing.join(" and ")}.`);
-    return;
-  }
-  const after = { ...begun, movie_id: state.film.id };
-  await save({ text, before: null, after, begun: { before: was, after: null } });
+  if (!missing.length) return save({ text, gone: [], made: [begun], begun: { gone: was, made: null } });
+  record({ text, film: state.film.id, gone: [], made: [], begun: { gone: was, made: begun } });
+  tell(`${text}. To save the mark, choose ${missing.join(" and ")}.`);
 }
 
 // What a key does is about the picture that was shown when it was pressed; it runs in turn.
-const here = (task) => {
+function here(task) {
   const shown = picture();
+  if (shown === null) throw new Error("The pictures of this film are not known yet.");
   return inFilm(() => task(shown));
-};
+}
 
-const startAt = (first) => edit(`The mark starts at picture ${first}`, () => ({ start_frame: first }));
+const startAt = (first) => edit(`The mark starts at picture ${first}`, () => ({ first }));
 
 function endAt(last) {
-  if (last < markInForm().start_frame) throw new Error("Not saved: it would end before it starts.");
-  return edit(`The mark ends before picture ${last + 1}`, () => ({ end_frame: last }));
+  if (last < markInForm().first) throw new Error("Not saved: it would end before it starts.");
+  return edit(`The mark ends before picture ${last + 1}`, () => ({ last }));
 }
 
 // After the end of the mark in the form, a start is that of a new mark.
 export const setStart = () => here((shown) => {
-  if (markInForm().end_frame < shown) show(null);
+  if (markInForm().last < shown) show(null);
   return startAt(shown);
 });
 
@@ -131,30 +129,34 @@ export const setLevel = (level) => here((shown) => {
   return edit(`Level ${levelText(level)}`, () => ({ level }));
 });
 
+// Who marks a concept of a vocabulary marks the one above it, too.
 export const switchConcept = (name) => here((shown) => {
   takeMarkAt(shown);
   const isMarked = markInForm().concepts.includes(name);
   const others = markInForm().concepts.filter((one) => one !== name);
-  const concepts = isMarked ? others : [...others, name];
-  return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts }));
+  const marked = isMarked ? others : [...others, name];
+  const above = marked.map((one) => state.page.above[one]).filter(Boolean);
+  return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts: [...new Set([...marked, ...above])] }));
 });
 
 export const setComment = (comment) => inFilm(() => edit("The comment", () => ({ comment })));
 
-export const setSpan = (id, text, start_frame, end_frame) => inFilm(() => {
-  const before = state.film.marks.get(id);
-  return before && save({ text, before, after: { ...before, start_frame, end_frame } });
+export const setSpan = (key, text, first, last) => inFilm(async () => {
+  await settle();
+  const before = state.film.marks.get(key);
+  return before && save({ text, gone: [before], made: [{ ...before, first, last }] });
 });
 
 // A stretch that was drawn becomes a mark as soon as it has a level.
-export const beginSpan = (start_frame, end_frame) => inFilm(() => {
+export const beginSpan = (first, last) => inFilm(() => {
   show(null);
-  return edit("A stretch is drawn", () => ({ start_frame, end_frame }));
+  return edit("A stretch is drawn", () => ({ first, last }));
 });
 
-export const remove = () => here((shown) => {
-  if (!state.begun) return save({ text: "A mark deleted", before: markAt(shown), after: null });
-  record({ text: "A new mark discarded", film: state.film.id, before: null, after: null, begun: { before: state.begun, after: null } });
+export const remove = () => here(async (shown) => {
+  await settle();
+  if (!state.begun) return save({ text: "A mark deleted", gone: [markAt(shown)], made: [] });
+  record({ text: "A new mark discarded", film: state.film.id, gone: [], made: [], begun: { gone: state.begun, made: null } });
   show(null);
   tell("Discarded.");
 });
@@ -167,150 +169,146 @@ function record(change) {
   changed("undo");
 }
 
-const takeBack = (from, to, isUndo) => inTurn(async () => {
-  const change = from.at(-1);
-  if (!change) return tell(isUndo ? "There is nothing to undo." : "There is nothing to do again.");
-  const [before, after] = isUndo ? [change.after, change.before] : [change.before, change.after];
-  try {
-    if (before || after) await put(before, after);
-  } catch (error) {
-    // What somebody else has changed since cannot be taken back any more.
-    if (error.isOutdated) from.pop();
-    throw error;
-  } finally {
-    changed("undo");
+const takeBack = (from, to, [away, back], word) => inTurn(async () => {
+  await settle();
+  const change = from().at(-1);
+  if (!change) return tell(`There is nothing to ${word === "Undone" ? "undo" : "do again"}.`);
+  if (change.gone.length || change.made.length) {
+    try {
+      change[back] = await put(change.film, change[away], change[back]);
+    } catch (error) {
+      // What somebody else has changed since cannot be taken back any more.
+      if (error.status === 409) from().pop();
+      throw error;
+    } finally {
+      changed("undo");
+    }
   }
-  from.pop();
-  to.push(change);
-  if (change.film === state.film?.id) showChange(change, isUndo ? "before" : "after");
+  from().pop();
+  to().push(change);
+  showChange(change, back);
   changed("undo");
-  tell(`${isUndo ? "Undone" : "Done again"}: ${change.text}.`);
+  tell(`${word}: ${change.text}.`);
 });
 
 // Put what a change is about into the form, as it is on one side of the change.
 function showChange(change, side) {
-  const mark = change[side];
-  const isThere = mark && state.film.marks.has(mark.mark);
-  show(isThere ? mark.mark : null, isThere ? null : change.begun?.[side] ?? null);
+  if (change.film !== state.film?.id) return;
+  const [mark] = change[side];
+  show(mark ? keyOf(mark) : null, mark ? null : change.begun?.[side] ?? null);
 }
 
-export const undo = () => takeBack(state.undo, state.redo, true);
-export const redo = () => takeBack(state.redo, state.undo, false);
+const undone = () => state.undo;
+const redone = () => state.redo;
+export const undo = () => takeBack(undone, redone, ["made", "gone"], "Undone");
+export const redo = () => takeBack(redone, undone, ["gone", "made"], "Done again");
 
 // ---- save -----------------------------------------------------------------------------------------
 
-const PARTS = ["start_frame", "end_frame", "level", "comment"];
+const PARTS = ["first", "last", "level", "comment"];
 const isSame = (one, other) => PARTS.every((part) => one[part] === other[part])
   && [...one.concepts].sort().join("|") === [...other.concepts].sort().join("|");
-const isAlike = (one, other) => (one && other ? isSame(one, other) : !one && !other);
-
-const outdated = (text) => Object.assign(new Error(text), { isOutdated: true });
 
 // Save a change, so that it can be undone.
 async function save(change) {
-  const made = { film: state.film.id, ...change };
+  const taken = change.made.find((one) => state.film.marks.has(keyOf(one)) && !change.gone.some((other) => keyOf(other) === keyOf(one)));
+  if (taken) throw new Error(`Not saved: you have a mark of the pictures ${taken.first} to ${taken.last} already.`);
+  await finish({ film: state.film.id, ...change });
+}
+
+async function finish(change) {
   try {
-    made.after = await put(made.before, made.after);
+    change.made = await put(change.film, change.gone, change.made);
   } catch (error) {
-    if (error instanceof Stopped) unanswered = made;
+    unanswered = error instanceof Stopped ? change : null;
     throw error;
   }
-  accept(made);
-  tell(`${made.text}. Saved.`);
-}
-
-function accept(change) {
+  unanswered = null;
   record(change);
-  if (change.film === state.film?.id) showChange(change, "after");
+  showChange(change, "made");
+  tell(`${change.text}. Saved.`);
 }
 
-// Save a mark that was `before` as it is to be `after`; null is no mark. Returns it as it is saved: above
-// a concept of a vocabulary the server marks another one.
-async function put(before, after) {
-  await settle();
-  const { mark, movie_id, start_frame, end_frame, level, concepts, comment } = after ?? before;
-  const newest = known.get(mark) ?? null;
-  if (after && isAlike(newest, after)) return newest; // it arrived late, and was read meanwhile
-  if (!isAlike(newest, before)) throw outdated("Nothing is changed: this mark was changed since, in another window or by hand.");
-  const values = { mark, movie_id, start_frame, end_frame, level, concepts, comment };
+const settle = () => unanswered && finish(unanswered);
+
+// Put marks in the place of others, and return them as they are saved.
+async function put(film, gone, made) {
   let saved;
   try {
-    saved = await post("marks", { ...values, state: newest?.state ?? null, deleted: !after });
+    saved = await sent("marks", { movie_id: film, gone, new: made });
   } catch (error) {
-    if (error.status === 409) {
-      await read();
-      const there = known.get(mark) ?? null;
-      if (after && isAlike(there, after)) return there; // it was saved, and its answer was lost
-      throw outdated(otherWindow(mark));
-    }
-    const isLost = error instanceof Stopped; // perhaps only the answer
-    error.message = `${isLost ? "Perhaps not saved" : "Not saved"}: ${error.message}`;
+    if (error.status === 409) await read();
+    error.message = `${error instanceof Stopped ? "Perhaps not saved" : "Not saved"}: ${error.message}`;
     throw error;
   }
-  take([saved]);
-  return after && saved;
-}
-
-function otherWindow(mark) {
-  const newest = known.get(mark);
-  if (!newest) return "Not saved: another window deleted this mark.";
-  const place = `${clock(newest.start, 1)} to ${clock(newest.end, 1)}`;
-  return `Not saved: another window changed this mark to ${levelText(newest.level)}, ${place}. Press the key again to change it all the same.`;
-}
-
-// If the answer to the last change was lost, ask whether it is saved.
-async function settle() {
-  const change = unanswered;
-  if (!change || change.film !== state.film?.id) return;
-  await read();
-  unanswered = null;
-  const { before, after } = change;
-  if (isAlike(known.get((before ?? after).mark) ?? null, after)) accept(change);
-}
-
-// Put marks, as the server has them now, into the film that is shown.
-function take(marks) {
-  for (const { deleted, ...mark } of marks) {
-    if (deleted) known.delete(mark.mark);
-    else known.set(mark.mark, mark);
-    if (mark.movie_id !== state.film?.id) continue;
-    if (deleted) state.film.marks.delete(mark.mark);
-    else state.film.marks.set(mark.mark, mark);
+  if (film === state.film?.id) {
+    for (const mark of gone) state.film.marks.delete(keyOf(mark));
+    for (const mark of saved) state.film.marks.set(keyOf(mark), mark);
+    changed("marks");
   }
-  if (!chosenMark()) state.chosen = null;
-  changed("marks");
+  return saved;
 }
+
+// Send what only the window may send that has the turn.
+export async function sent(name, value) {
+  try {
+    return await post(name, { turn: state.turn, ...value });
+  } catch (error) {
+    if (error.status === 423) look(error.message);
+    throw error;
+  }
+}
+
+// ---- whose turn it is -------------------------------------------------------------------------------
+
+function look(why) {
+  state.turn = "";
+  state.why = why;
+  show(null, state.begun);
+  changed("turn");
+}
+
+// From now on this window marks, and another one that did so looks.
+export async function takeTurn() {
+  try {
+    state.turn = (await post("turn", {})).turn;
+  } catch (error) {
+    if (error.status !== 423) throw error;
+    look(error.message);
+  }
+}
+
+export const markHere = () => inTurn(async () => {
+  await takeTurn();
+  await read();
+  changed("turn");
+});
 
 // Read what was changed in other windows, by others, and by hand.
 async function read() {
   const { film } = state;
-  const { marks, segments, ...facts } = await load("marks", { film: film.id, known: film.state });
+  const found = await load("marks", { film: film.id });
   if (film !== state.film) return;
-  Object.assign(film, facts);
-  if (!marks) return; // all is as it was
-  const chosen = chosenMark();
-  for (const id of film.marks.keys()) known.delete(id);
-  film.marks = new Map();
-  film.segments = segments;
-  take(marks);
+  Object.assign(film, found);
+  prepare(film);
+  if (!chosenMark()) state.chosen = null;
   changed("segments");
-  const newest = chosen && known.get(chosen.mark);
-  if (chosen && !newest) tell("Another window deleted this mark.");
-  else if (chosen && !isSame(chosen, newest)) tell(`Meanwhile another window changed this mark: it is ${levelText(newest.level)} now.`);
+  changed("marks");
+  changed("watched");
 }
 
-// A film was opened: its marks by id.
+const prepare = (film) => (film.marks = new Map(film.marks.map((mark) => [keyOf(mark), mark])));
+
+// A film was opened: its marks by their pictures.
 export function openMarks(film) {
-  for (const mark of film.marks) known.set(mark.mark, mark);
-  film.marks = new Map(film.marks.map((mark) => [mark.mark, mark]));
+  prepare(film);
   state.chosen = null;
   state.begun = null;
 }
 
-const refresh = () => state.film?.can_mark && !document.hidden && quietly(() => inTurn(async () => {
-  await settle();
+export const refresh = () => inTurn(async () => {
+  if (canMark()) await settle();
   await read();
-}));
+});
 
-addEventListener("focus", refresh);
-setInterval(refresh, REFRESH_MS);
+addEventListener("focus", () => state.film?.can_mark && quietly(refresh));

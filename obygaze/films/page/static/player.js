@@ -39,36 +39,17 @@ function numberAt(times, local) {
 // because Chromium takes a picture of a varying rate to end with its packet.
 const inside = (times, number) => times[number] + Math.min((times[number + 1] - times[number]) / 2, 0.002);
 
-// The number, in the film, of the picture at a time; null where pictures have no numbers.
+// The number of the picture at a time; null where there is no file of the whole film, or its pictures
+// are not known yet.
 export function pictureAt(time) {
-  const piece = pieceAt(time);
-  const times = piece && timesOf.get(piece.key);
-  if (!state.film.rate) return null;
-  if (!times) return Math.floor(time * state.film.rate + EPS);
-  return numberAt(times, localTime(piece, time) + EPS) + numbersBefore(piece, times);
-}
-
-// How much more the number of a picture in the film is than its number in the file. A number is the time
-// at the rate of the film: pictures that begin later than the sound have no numbers from 0.
-function numbersBefore(piece, times) {
-  const first = numberAt(times, piece.offset_s + EPS);
-  const late = Math.max(times[first] - piece.offset_s, 0);
-  return piece.first_picture + Math.floor(late * state.film.rate + EPS) - first;
+  const times = timesOf.get(pieceAt(time)?.key);
+  return times && state.film.n_pictures ? numberAt(times, time + EPS) : null;
 }
 
 export const picture = () => pictureAt(state.at);
 
-// When a picture of the film begins.
-export function startOf(number) {
-  const { pieces, rate } = state.film;
-  const piece = pieces[countUpTo(pieces, number, (one) => one.first_picture) - 1];
-  const times = piece && timesOf.get(piece.key);
-  if (!times) return number / rate;
-  const local = number - numbersBefore(piece, times);
-  // Before the first picture of a piece, and after its last one, there is no picture of it.
-  if (!(local in times)) return number / rate;
-  return Math.max(filmTime(piece, times[local]), 0);
-}
+// When a picture of the film begins; after the last one, when it ends.
+export const startOf = (number) => Math.max(timesOf.get(state.film.pieces[0].key)[number], 0);
 
 // When the picture that is shown begins.
 export function now() {
@@ -149,7 +130,7 @@ function check(_, { mediaTime }) {
 export function step(pictures) {
   const { piece, film } = state;
   const times = piece && timesOf.get(piece.key);
-  if (!times) return seek(state.at + pictures / (film.rate || 25));
+  if (!times) return seek(state.at + pictures / 25);
   const number = numberAt(times, localTime(piece, state.at) + EPS) + pictures;
   const time = number in times ? filmTime(piece, inside(times, number)) : NaN;
   if (time > piece.start_s && time < piece.end_s) return seek(time, true);
@@ -222,7 +203,7 @@ function show(piece) {
   video.hidden = !plays;
   $("refused").hidden = Boolean(plays);
   $("refused").textContent = !piece ? NO_VIDEO
-    : `Browsers do not play this video (${piece.refused}). Make a copy that they play: ffmpeg -i OLD -r RATE NEW.mp4, and link it.`;
+    : `Browsers do not play this video (${piece.refused}). Make a copy that they play: ffmpeg -i OLD NEW.mp4, and link it.`;
   if (piece) guarded(() => loadTimes(piece));
   if ((video.getAttribute("src") ?? "") === source) return;
   if (!source) return video.removeAttribute("src");

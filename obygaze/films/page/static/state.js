@@ -10,11 +10,16 @@ export const state = {
   at: 0, // the time on the time line that is shown, in seconds (player)
   piece: null, // the stretch of the film whose video is loaded, null where there is none (player)
   lanes: [], // the rows of the time line (timeline)
-  chosen: null, // the id of the mark in the form (marks)
+  turn: null, // by which the server knows the window that marks; "" in one that looks (marks)
+  why: "", // why this window only looks (marks)
+  chosen: null, // the pictures of the mark in the form (marks)
   begun: null, // what is known of a mark that is not whole yet (marks)
   undo: [], // changes, the last one at the end (marks)
   redo: [], // changes that were undone (marks)
 };
+
+// Whether this window changes marks.
+export const canMark = () => Boolean(state.film?.can_mark && state.turn);
 
 const listeners = new Map();
 

@@ -1,10 +1,10 @@
 // The time line: pictures at even steps, and a row for each annotator, for clips, scores and concepts.
-import { levelText, setSpan, beginSpan, choose } from "./marks.js";
+import { beginSpan, choose, keyOf, levelText, setSpan } from "./marks.js";
 import { now, pause, pictureAt, seek, startOf } from "./player.js";
-import { changed, on, state } from "./state.js";
+import { canMark, changed, on, state } from "./state.js";
 import { $, EPS, address, clock, countUpTo, el, fill, guarded, hasPictures, options, tell } from "./tools.js";
 
-const HEIGHTS = { watched: 8, level: 20, score: 36, concept: 11 };
+const HEIGHTS = { watched: 8, level: 20, score: 36, own: 14, concept: 11 };
 const RULER = 18;
 const STRIP = hasPictures ? 40 : 28; // height of the pictures at even steps
 const GAP = 4; // below each row
@@ -52,6 +52,8 @@ function makeLanes() {
   for (const name of [...rows.keys()].sort()) add("level", `clips ${name}`.trim(), rows.get(name), `${name} ${clipsLabel()}`.trim());
   const scored = clips.filter((clip) => clip.score !== undefined);
   add("score", "score", scored, state.scores ? `score, line at ${cutOff().toFixed(1)}` : "");
+  const own = Map.groupBy(film.own, (one) => `${one.column}, ${one.annotator}`);
+  for (const name of [...own.keys()].sort()) add("own", name, own.get(name));
   const sources = lanes.filter((lane) => lane.kind === "level");
   const filled = sources.find((lane) => lane.bars.length) ?? sources[0];
   options($("concept-source"), sources.map((lane) => [lane.name, lane.label]), $("concept-source").value || filled?.name);
@@ -114,11 +116,14 @@ export function scoreText(one) {
   return `${score}, ${decision}: ${one.correct ? `agrees with ${annotation}` : differs}`;
 }
 
+export const ownText = (one) => Object.entries(one.own ?? {}).map(([name, value]) => `${name}: ${value}`).join("; ");
+
 export function describe(lane, bar) {
-  const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`].filter(Boolean);
+  const facts = [levelText(bar.level), bar.concepts?.join(", "), ownText(bar), bar.comment && `“${bar.comment}”`].filter(Boolean);
   const texts = {
     watched: () => "you watched this",
     score: () => scoreText(bar),
+    own: () => `${lane.name}: ${bar.value}`,
     concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
     level: () => [bar.id ? [`clip ${bar.id}`, bar.annotator].filter(Boolean).join(", ") : lane.label, facts.join("; ")].filter(Boolean).join(": "),
   };
@@ -133,7 +138,7 @@ export function jump(name, direction, fits = () => true) {
   const bar = direction > 0 ? bars[0] : bars.at(-1);
   if (!bar) return tell(`nothing further in the row “${lane?.label ?? name}”`);
   seek(bar.start + EPS);
-  if (name === OWN) choose(bar.mark);
+  if (name === OWN) choose(keyOf(bar));
   tell(`${clock(bar.start)}: ${describe(lane, bar)}`);
 }
 
@@ -185,7 +190,7 @@ export const visible = () => ({ from: scroll.scrollLeft / scale, to: (scroll.scr
 // The colours of the page, as its style sheet has them for light and dark pages.
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "watched", "concept", "no-level"];
+  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "watched", "own", "concept", "no-level"];
   colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   drawSoon();
 }
@@ -254,23 +259,29 @@ function drawStrip(g, x) {
 function drawPlain(g, lane, bar, left, width) {
   g.fillStyle = colors[lane.kind];
   g.fillRect(left, lane.y, width, lane.height);
+  if (bar.value && width > 26) write(g, lane, bar.value, left, width, colors.ink);
+}
+
+// Write a text into a bar, as far as it has room.
+function write(g, lane, text, left, width, color) {
+  g.save();
+  g.beginPath();
+  g.rect(left, lane.y, width - 2, lane.height);
+  g.clip();
+  g.fillStyle = color;
+  g.fillText(text, left + 4, lane.y + lane.height / 2 + 4);
+  g.restore();
 }
 
 function drawLevel(g, lane, bar, left, width) {
-  const isChosen = bar.mark && bar.mark === state.chosen;
+  const isChosen = lane.name === OWN && keyOf(bar) === state.chosen;
   g.fillStyle = state.page.levels[bar.level]?.color ?? colors["no-level"];
   g.fillRect(left, lane.y, width, lane.height);
   g.strokeStyle = isChosen ? colors.ink : "#8888";
   g.lineWidth = isChosen ? 3 : 1;
   if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
-  if (width < 26) return;
-  g.save();
-  g.beginPath();
-  g.rect(left, lane.y, width - 2, lane.height);
-  g.clip();
-  g.fillStyle = { S: "#fff" }[bar.level] ?? (bar.level ? DARK_INK : colors.ink);
-  g.fillText(`${bar.level}  ${bar.concepts.join(", ")}`, left + 4, lane.y + lane.height / 2 + 4);
-  g.restore();
+  const color = { S: "#fff" }[bar.level] ?? (bar.level in state.page.levels ? DARK_INK : colors.ink);
+  if (width > 26) write(g, lane, `${bar.level}  ${bar.concepts.join(", ")}`, left, width, color);
 }
 
 function drawScore(g, lane, bar, left, width) {
@@ -293,8 +304,8 @@ function drawBegun(g, x) {
   const stretch = drag?.stretch ?? state.begun;
   if (!lane || !stretch) return;
   const edges = [];
-  if (stretch.start_frame !== undefined) edges.push(startOf(stretch.start_frame));
-  if (stretch.end_frame !== undefined) edges.push(startOf(stretch.end_frame + 1));
+  if (stretch.first !== undefined) edges.push(startOf(stretch.first));
+  if (stretch.last !== undefined) edges.push(startOf(stretch.last + 1));
   if (!edges.length) return;
   const left = x(edges[0]);
   g.strokeStyle = colors.ink;
@@ -327,13 +338,13 @@ const laneAt = (event) => state.lanes.find((one) => event.offsetY >= one.y && ev
 // The mark of the person under the pointer, and which part of it: an edge, or its body.
 function partAt(event) {
   const lane = laneAt(event);
-  if (lane?.name !== OWN) return null;
+  if (lane?.name !== OWN || !canMark()) return null;
   const time = timeAt(event);
   const reach = GRIP / scale;
   const from = countUpTo(lane.reach, time - reach);
   const to = countUpTo(lane.bars, time + reach, (bar) => bar.start);
   // The mark in the form first: it is drawn with thick edges.
-  const near = lane.bars.slice(from, to).sort((one, other) => (other.mark === state.chosen) - (one.mark === state.chosen));
+  const near = lane.bars.slice(from, to).sort((one, other) => (keyOf(other) === state.chosen) - (keyOf(one) === state.chosen));
   const isNear = (edge) => Math.abs(edge - time) <= reach;
   for (const bar of near) {
     const isWide = (bar.end - bar.start) * scale > 3 * GRIP;
@@ -356,15 +367,15 @@ function draggedTo(time) {
   const { bar, part, taken } = drag;
   const boundary = boundaryAt(time);
   if (part === "new") {
-    const [first, after] = [boundaryAt(taken), boundary].sort((one, other) => one - other);
-    return { start_frame: first, end_frame: Math.max(after - 1, first) };
+    const [begin, after] = [boundaryAt(taken), boundary].sort((one, other) => one - other);
+    return { first: begin, last: Math.max(after - 1, begin) };
   }
-  const { start_frame, end_frame } = bar;
-  if (part === "start") return { start_frame: Math.min(boundary, end_frame), end_frame };
-  if (part === "end") return { start_frame, end_frame: Math.max(boundary - 1, start_frame) };
-  const most = state.film.n_pictures - 1 - end_frame;
-  const by = Math.min(Math.max(boundary - boundaryAt(taken), -start_frame), Math.max(most, 0));
-  return { start_frame: start_frame + by, end_frame: end_frame + by };
+  const { first, last } = bar;
+  if (part === "start") return { first: Math.min(boundary, last), last };
+  if (part === "end") return { first, last: Math.max(boundary - 1, first) };
+  const most = state.film.n_pictures - 1 - last;
+  const by = Math.min(Math.max(boundary - boundaryAt(taken), -first), most);
+  return { first: first + by, last: last + by };
 }
 
 canvas.addEventListener("pointerdown", (event) => {
@@ -387,7 +398,7 @@ canvas.addEventListener("pointermove", (event) => {
   drag.stretch = draggedTo(timeAt(event));
   // The picture at the edge that moves: the first of the mark, or at its end the last.
   const isEnd = drag.part === "end" || (drag.part === "new" && timeAt(event) > drag.taken);
-  seek(startOf(isEnd ? drag.stretch.end_frame : drag.stretch.start_frame) + EPS);
+  seek(startOf(isEnd ? drag.stretch.last : drag.stretch.first) + EPS);
   drawSoon();
 });
 
@@ -398,10 +409,9 @@ canvas.addEventListener("pointerup", (event) => {
   drawSoon();
   if (!isMoving) return click(event);
   if (!stretch) return;
-  const { start_frame, end_frame } = stretch;
-  const isSame = bar && start_frame === bar.start_frame && end_frame === bar.end_frame;
-  if (part === "new") guarded(() => beginSpan(start_frame, end_frame));
-  else if (!isSame) guarded(() => setSpan(bar.mark, part === "body" ? "A mark moved" : `The ${part} of a mark moved`, start_frame, end_frame));
+  const { first, last } = stretch;
+  if (part === "new") guarded(() => beginSpan(first, last));
+  else if (keyOf(stretch) !== keyOf(bar)) guarded(() => setSpan(keyOf(bar), part === "body" ? "A mark moved" : `The ${part} of a mark moved`, first, last));
 });
 
 export function cancelDrag() {
@@ -418,7 +428,7 @@ function click(event) {
   const lane = laneAt(event);
   const bar = lane && barsAt(lane, time).at(-1);
   seek(time);
-  if (lane?.name === OWN) choose(bar?.mark ?? null);
+  if (lane?.name === OWN) choose(bar ? keyOf(bar) : null);
   if (bar) tell(describe(lane, bar));
 }
 

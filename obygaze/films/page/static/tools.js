@@ -30,14 +30,11 @@ export class Stopped extends Error {}
 // A line of the page says that the server does not answer, until it does. With the cookie of an earlier
 // server it answers nothing.
 export async function send(address, options) {
-  try {
-    const answer = await fetch(address, options);
-    $("stopped").hidden = answer.status !== 403;
-    return answer;
-  } catch {
-    $("stopped").hidden = false;
-    throw new Stopped("obygaze view has stopped");
-  }
+  const answer = await fetch(address, options).catch(() => null);
+  const isAnswered = Boolean(answer) && answer.status !== 403;
+  $("stopped").hidden = isAnswered;
+  if (!isAnswered) throw new Stopped("obygaze view has stopped");
+  return answer;
 }
 
 const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error);

@@ -1,19 +1,18 @@
 // What was seen. Between two pictures that the browser presents while the film plays, a busy browser
 // may leave some out: all of them count if the two are at most a quarter of a second of film apart,
 // and no seek lies between. A seek adds nothing. Stepping adds the pictures that it shows.
+import { refresh, sent } from "./marks.js";
 import { plays } from "./player.js";
-import { changed, on, state } from "./state.js";
-import { $, EPS, Stopped, guarded, post, tell } from "./tools.js";
+import { canMark, changed, on, state } from "./state.js";
+import { $, EPS, Stopped, guarded, tell } from "./tools.js";
 
 const MOST_BETWEEN_S = 0.25;
 
 let before = null; // the picture that was presented before this one, if no seek lies between
 let unsent = []; // stretches of pictures that were seen since they were last sent
 
-const isCounted = () => Boolean(state.film?.can_mark);
-
 function count(first, last) {
-  if (!isCounted() || first === null) return;
+  if (!canMark() || first === null) return;
   const { id } = state.film;
   const stretch = unsent.at(-1);
   if (stretch?.film === id && first <= stretch.last + 1 && first >= stretch.first) stretch.last = Math.max(stretch.last, last);
@@ -38,22 +37,23 @@ async function sendSeen() {
       await putWatched(id, ofFilm.map((one) => [one.first, one.last]));
     } catch (error) {
       // The next time, again; but what the program refuses, it would refuse again.
-      if (!error.status || error.status >= 500) unsent = [...ofFilm, ...unsent];
+      if (error.status === 409) refresh();
+      if (!error.status || error.status === 409 || error.status >= 500) unsent = [...ofFilm, ...unsent];
       if (!(error instanceof Stopped)) tell(`What you watched is not saved: ${error.message}`);
     }
   }
 }
 
 async function putWatched(id, stretches) {
-  const watched = await post("watched", { movie_id: id, stretches });
+  const watched = await sent("watched", { movie_id: id, stretches });
   if (state.film?.id !== id) return;
   state.film.watched = watched;
   changed("watched");
 }
 
-on("watched film", () => {
-  if (!isCounted()) return;
-  const seen = state.film.watched.reduce((sum, one) => sum + one.end_frame - one.start_frame + 1, 0);
+on("watched film turn", () => {
+  if (!canMark()) return;
+  const seen = state.film.watched.reduce((sum, one) => sum + one.last - one.first + 1, 0);
   const share = Math.min(100, Math.floor((100 * seen) / Math.max(1, state.film.n_pictures)));
   $("watched-share").textContent = `You have watched ${share} % of this film.`;
   $("watched-bar").value = share;

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import stat
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +21,6 @@ from support.browsers import (
     press,
     resize,
     settled,
-    show_picture,
     text,
     times_are_known,
     wait,
@@ -32,12 +29,12 @@ from support.browsers import (
     wait_for_text,
     wait_for_title,
 )
-from support.film import write_segments
-from support.film_pages import film_clips, segment, served, site
+from support.film_pages import film_clips, segment, served, site, write_marks
 from support.seeds import amount
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
+from obygaze.films.marks import Mark
 from obygaze.films.page.export import export_page
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import leading_page
@@ -79,9 +76,11 @@ return [...document.body.querySelectorAll("*")].filter(seen).filter((element) =>
 def films(folder: Path, **more: Any) -> Site:
     """A page of a lake with a picture of its number at each time, and marks of two people."""
     write_video(folder / "lake.mp4", numbers=range(250), options={"g": "50"})
-    segments = write_segments(
+    segments = write_marks(
         folder / "segments.csv",
-        [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
+        segment(1, 2),
+        segment(2, 2.44, level="HN"),
+        segment(1.2, 2, "ben"),
     )
     clips = film_clips("lake", "lake.mp4")
     return site(folder, clips, "eva", segments=segments, **more)
@@ -154,32 +153,37 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
         path = tmp_path / f"{number}.mp4"
         write_video(path, numbers=numbers, options={"g": "10"})
     clips = [Clip(f"lake-{k}", "lake", k, f"{k}.mp4", level="EN") for k in range(3)]
-    with served(site(tmp_path, clips, "eva")) as server:
-        open_lake(browser, server)
+    page = site(tmp_path, clips, "eva")
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
         for picture in (0, 49, 50, 99, 100, 149):
-            in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)
+            in_page(browser, "player.seek(given[0] + 1e-6);", picture / 25)
             wait(lambda: in_page(browser, "return player.knowsPictures();"))
             wait_for_picture(browser, picture)
-            wait_for_text(browser, "#picture", f"picture {picture}")
         # Steps cross from file to file.
-        show_picture(browser, 99)
+        in_page(browser, "player.seek(given[0] + 1e-6);", 99 / 25)
+        wait_for_picture(browser, 99)
         keys_to_body(browser, ".")
-        wait(lambda: settled(browser, 100) == 100)
+        wait_for_picture(browser, 100)
         keys_to_body(browser, ",")
-        wait(lambda: settled(browser, 99) == 99)
+        wait_for_picture(browser, 99)
         # From the last picture of a file it plays the next one, not this one again.
         keys_to_body(browser, " ")
         wait(lambda: in_page(browser, "return player.plays();"))
-        wait(lambda: in_page(browser, "return player.picture();") != 99)
+        wait(lambda: in_page(browser, "return player.now();") >= 4)
         in_page(browser, "await player.hold();")
-        assert in_page(browser, "return player.picture();") >= 100
+        # It is looked at, and not marked.
+        assert text(browser, "#picture") == ""
+        assert not browser.find_element("id", "mark").is_displayed()
+        said = "This film can be looked at, not marked: there is no file of the whole film."
+        assert text(browser, "#not-shown") == said
 
 
 @pytest.mark.parametrize(("name", "late"), [("lake.mp4", 5), ("lake.mkv", 75)])
-def test_the_number_of_a_picture_is_its_time_where_the_sound_begins_before_it(
+def test_pictures_are_counted_and_their_times_are_those_of_the_file(
     browser: Any, name: str, late: int, tmp_path: Path
 ) -> None:
-    """A mark of the second that begins at 4 s was one of the second that began late before."""
+    """They begin later than the sound."""
     ticks = range(late, late + 200)
     options = {"g": "10"}
     write_video(
@@ -187,41 +191,20 @@ def test_the_number_of_a_picture_is_its_time_where_the_sound_begins_before_it(
     )
     with served(site(tmp_path, film_clips("lake", name, 7), "eva")) as server:
         open_lake(browser, server)
-        for time_s, number in ((4.0, 100), (5.0, 125), (3.02, 75), (0.0, late)):
+        for time_s in (4.0, 5.0, 3.02, 0.0):
+            number = max(int(25 * time_s + 1e-6) - late, 0)
             in_page(browser, "player.seek(given[0] + 1e-6);", time_s)
-            wait(lambda number=number: settled(browser, number - late) == number - late)
+            wait_for_picture(browser, number)
             wait_for_text(browser, "#picture", f"picture {number}")
         starts = in_page(
-            browser, "return [0, 75, 100, 125].map((one) => player.startOf(one));"
+            browser, "return [0, 75, 100, 200].map((one) => player.startOf(one));"
         )
-        np.testing.assert_allclose(starts, [0, 3, 4, 5], atol=1e-9)
+        expected = [(late + number) / 25 for number in (0, 75, 100, 200)]
+        np.testing.assert_allclose(starts, expected, atol=1e-9)
         keys_to_body(browser, ".")
-        wait_for_text(browser, "#picture", f"picture {late + 1}")
+        wait_for_text(browser, "#picture", "picture 1")
         keys_to_body(browser, ",")
-        wait_for_text(browser, "#picture", f"picture {late}")
-
-
-def test_the_number_of_a_picture_is_rounded_down_to_its_time_at_the_rate(
-    browser: Any, tmp_path: Path
-) -> None:
-    """Pictures that begin .2 s late, 4.8 pictures at 24 per second, have the numbers from 4."""
-    ticks = [1000 * k + 4800 for k in range(100)]
-    tick = Fraction(1, 24_000)
-    path = tmp_path / "lake.mp4"
-    write_video(path, numbers=range(100), ticks=ticks, tick=tick, rate=24, audio=True)
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 4), "eva")
-    with served(page) as server:
-        open_lake(browser, server)
-        wait(lambda: in_page(browser, "return player.knowsPictures();"))
-        starts = in_page(
-            browser, "return [4, 5, 52].map((one) => player.startOf(one));"
-        )
-        np.testing.assert_allclose(starts, [0.2, 0.2 + 1 / 24, 2.2], atol=1e-9)
-        numbers = in_page(
-            browser, "return [0, .2, 2.2, 2.21].map((one) => player.pictureAt(one));"
-        )
-        assert numbers == [4, 4, 52, 52]
-    assert page.film("lake")["n_pictures"] == 104
+        wait_for_text(browser, "#picture", "picture 0")
 
 
 def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
@@ -268,17 +251,8 @@ def test_rows_equal_the_table(browser: Any, tmp_path: Path) -> None:
     found = dict(lanes)
     assert names == [label for label, _ in lanes]
     assert names[:3] == ["you watched", "eva (you)", "ada"]
-    with (tmp_path / "segments.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    for annotator in ("ada", "ben"):
-        own = [row for row in rows if row["annotator"] == annotator]
-        spans = []
-        for row in own:
-            first, last = int(row["start_frame"]), int(row["end_frame"])
-            spans.append([first / 25, (last + 1) / 25])
-        shown = [bar[:2] for bar in found[annotator]]
-        np.testing.assert_allclose(shown, spans, atol=1e-5)
-        assert [bar[2] for bar in found[annotator]] == [row["level"] for row in own]
+    assert found["ada"] == [[1, 2, "S"], [2, 2.44, "HN"]]
+    assert found["ben"] == [[1.2, 2, "S"]]
     want_clips = [[k, k + 1, "S" if k % 2 else "EN"] for k in range(10)]
     assert found["clips: annotated level"] == want_clips
 
@@ -288,7 +262,7 @@ def test_marks_and_rows_of_a_manifest_of_one_person_are_two_rows(
 ) -> None:
     """In one row they counted twice in the statistics."""
     write_video(tmp_path / "lake.mp4", numbers=range(250), options={"g": "50"})
-    marks = write_segments(tmp_path / "marks.csv", [segment(25, 49, "ada")])
+    marks = write_marks(tmp_path / "marks.csv", segment(1, 2))
     by = {"annotator": "ada"}
     clips = [replace(one, extra=by) for one in film_clips("lake", "lake.mp4")]
     with served(site(tmp_path, clips, segments=marks)) as server:
@@ -328,7 +302,7 @@ def test_statistics_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
         browser.execute_script("document.getElementById('statistics').open = true")
         rows = wait(lambda: text(browser, "#statistics-rows"))
     lines = [line.split("\t") for line in rows.split("\n")]
-    # ada: pictures 25 to 49, and 50 to 60, of 250 at 25 a second.
+    # ada: 1 s and .44 s of 10 s.
     assert ["ada", "S sure", "1", "0:00:01.0", "10.0 %"] in lines
     assert ["ada", "HN hard negative", "1", "0:00:00.4", "4.4 %"] in lines
     assert [
@@ -349,9 +323,9 @@ def test_a_second_that_several_marks_or_windows_cover_counts_once(
     covered = {level: np.zeros(250, dtype=bool) for level in ("S", "HN")}
     for first, last in np.sort(rng.integers(0, 250, (12, 2)), axis=1).tolist():
         level = str(rng.choice(["S", "HN"]))
-        marks.append(segment(first, last, "ada", level))
+        marks.append(segment(first / 25, (last + 1) / 25, "ada", level))
         covered[level][first : last + 1] = True
-    path = write_segments(tmp_path / "marks.csv", marks)
+    path = write_marks(tmp_path / "marks.csv", *marks)
     windows = []
     for clip in film_clips("lake", "lake.mp4"):
         windows.append(replace(clip, end_s=min(float(clip.end_s or 0) + 2, 10)))
@@ -378,15 +352,12 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
         for k in range(1000):
             first = 270 * k + 7 * lane
             level = ("EN", "HN", "S")[k % 3]
-            marks.append(segment(first, first + 150, name, level))
+            marks.append(segment(first / 25, first / 25 + 6, name, level))
     clips = []
     for k in range(5000):
         start = 2.16 * k
-        extra = {"framerate": "25"}
-        clips.append(
-            Clip(f"lake-{k}", "lake", k, "", start, start + 2.16, "S", (), extra)
-        )
-    table = write_segments(tmp_path / "marks.csv", marks)
+        clips.append(Clip(f"lake-{k}", "lake", k, "", start, start + 2.16, "S"))
+    table = write_marks(tmp_path / "marks.csv", *marks)
     with served(site(tmp_path, clips, segments=table)) as server:
         open_page(browser, f"{server.new_address()}#film=lake", "lake")
         assert len(text(browser, "#lane-names").split("\n")) >= 20
@@ -546,7 +517,8 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(30))
     extra = {"movie_title": MARKUP, "comment": MARKUP, "annotator": MARKUP}
     clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0, "S", ("Look",), extra)]
-    table = write_segments(tmp_path / "marks.csv", [segment(0, 9, MARKUP)])
+    tier = Mark("lake", 0, 0.4, "mood", MARKUP, "ada")
+    table = write_marks(tmp_path / "marks.csv", segment(0, 0.4, MARKUP), [tier])
     page = site(tmp_path, clips, "eva", segments=table)
     name = MARKUP.replace("|", "/")
     vocabulary = (

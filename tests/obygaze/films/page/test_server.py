@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.film_pages import Answer, ask, film_clips, mark, save, served, site
+from support.film_pages import Answer, ask, change, film_clips, mark, save, served, site
 
 from obygaze.films.page import server as server_module
 from obygaze.films.page.routes import server_of
@@ -186,7 +186,9 @@ def test_other_pages_are_refused(server: PageServer) -> None:
     for origin in (*others, "http://127.0.0.1:1"):
         assert ask(server, "/api/overview", {"Origin": origin}).status == 403
     for origin in (*others, None):
-        answer = ask(server, "/api/marks", {"Origin": origin}, "POST", mark(1))
+        answer = ask(
+            server, "/api/marks", {"Origin": origin}, "POST", change("", mark())
+        )
         assert answer.status == 403
     assert ask(server, "/api/film?film=lake").json()["marks"] == []
 
@@ -242,7 +244,7 @@ def test_bad_requests_are_answered_and_the_server_goes_on(
 
 def test_a_page_without_annotator_changes_nothing(folder: Path, tmp_path: Path) -> None:
     with served(site(folder, film_clips("lake", "lake.mp4"))) as running:
-        assert save(running, mark(1)).status == 404
+        assert save(running, change("", mark())).status == 404
 
 
 def test_answers_forbid_scripts_of_others(server: PageServer) -> None:

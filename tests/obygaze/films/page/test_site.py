@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-import shutil
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -20,10 +17,16 @@ import pytest
 from PIL import Image
 from support.annotated import annotated
 from support.damage import change_packets, flip_bits
-from support.experiments import films as made_up_films
-from support.experiments import planted, write_workspace
-from support.film import write_segments
-from support.film_pages import ask, film_clips, mark, segment, served, site, table
+from support.film_pages import (
+    ask,
+    change,
+    film_clips,
+    mark,
+    segment,
+    served,
+    site,
+    write_marks,
+)
 from support.run_tables import (
     MANIFEST,
     Clips,
@@ -34,20 +37,16 @@ from support.run_tables import (
     scores_for,
     table_of,
 )
-from support.stores import made_store
-from support.videos import read_number, read_numbers, write_video
+from support.videos import read_number, write_video
 
-from obygaze.films import marks as marks_module
 from obygaze.films import page as page_package
-from obygaze.films.agreement import measure_agreement
 from obygaze.films.decisions import (
     cell_facts,
     models_to_show,
     named_cell,
     scores_of,
 )
-from obygaze.films.labels import project_tables
-from obygaze.films.mark_tables import Segment, read_marks
+from obygaze.films.marks import WATCHED, Mark, read_marks
 from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
@@ -57,24 +56,13 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
     ObygazeError,
-    ObygazeWarning,
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row, open_store, subset
-from obygaze_features.video import PictureView, decode_clip
-from obygaze_features.video.resize import Resize
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.protocols.schema import Question
-from obygaze_models.runner.experiments import run
 from obygaze_models.runner.files import Run
-
-
-def placed(one: Segment) -> dict[str, Any]:
-    """A segment as the page gets it: with its place in seconds, at 25 pictures a second."""
-    start, end = one.start_frame / 25, (one.end_frame + 1) / 25
-    return {**asdict(one), "start": start, "end": end}
 
 
 def test_every_module_of_the_page_is_imported_by_another_one() -> None:
@@ -92,35 +80,44 @@ def test_every_module_of_the_page_is_imported_by_another_one() -> None:
 
 
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
-    clips = film_clips("lake", "", 3)
-    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
-    page = site(tmp_path, clips, "ada")
-    theirs = [segment(0, 9, "ben"), segment(30, 39, "ben", "HN"), segment(5, 7, "eva")]
-    for name in ("ben", "eva"):
-        own = [one for one in theirs if one.annotator == name]
-        write_segments(tmp_path / "segments" / f"films.{name}.csv", own)
-    write_segments(tmp_path / "segments" / "others.ben.csv", [segment(50, 60, "ben")])
-    (tmp_path / "segments" / "films.broken.csv").write_text("nothing\n", "utf-8")
-    table(tmp_path, page.manifest, "ada").save(mark(1))
+    write_video(tmp_path / "lake.mp4", numbers=range(75))
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
+    folder = tmp_path / "segments"
+    tier = Mark("lake", 1.5, 2.5, "Gewalt", "stark", "ben")
+    of_ben = [segment(0, 0.4, "ben"), segment(1.2, 1.6, "ben", "HN"), [tier]]
+    write_marks(folder / "films.ben.csv", *of_ben)
+    write_marks(folder / "films.eva.csv", segment(0.2, 0.28, "eva"))
+    write_marks(folder / "others.ben.csv", segment(2, 2.4, "ben"))
+    (folder / "films.broken.csv").write_text("nothing\n", "utf-8")
+    turn = page.take_turn({})["turn"]
+    page.save_marks(change(turn, mark(10, 20)))
     found = page.film("lake")
-    assert found["segments"] == [placed(one) for one in theirs]
-    assert [one["comment"] for one in found["marks"]] == ["why"]
+    spans = [(one["annotator"], one["start"], one["end"]) for one in found["segments"]]
+    assert spans == [("ben", 0, 0.4), ("eva", 0.2, 0.28), ("ben", 1.2, 1.6)]
+    assert [one["level"] for one in found["segments"]] == ["S", "S", "HN"]
+    (own,) = found["marks"]
+    assert (own["first"], own["last"], own["start"], own["end"]) == (10, 20, 0.4, 0.84)
+    assert (own["concepts"], own["comment"]) == (["Body", "Look"], "why")
+    (of_tier,) = found["own"]
+    assert (of_tier["column"], of_tier["value"]) == ("Gewalt", "stark")
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
+    # Own columns and comments stand beside the scores of the clips that they touch.
+    marked = [page.clip(f"lake-00{k}") for k in range(3)]
+    assert [len(one["marked_own"]) for one in marked] == [0, 1, 1]
+    annotators = [[said["annotator"] for said in one["marked"]] for one in marked]
+    assert annotators == [["ben", "eva", "ada"], ["ben"], []]
 
 
 def test_a_table_is_shown_once_however_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named by a path from here, the own marks were those of somebody else, too."""
-    clips = [replace(one, extra={"framerate": "25"}) for one in film_clips("lake", "")]
-    header = Header("a test", {"Look": "visual"})
-    manifest = Manifest("films", header, clips, ("framerate",))
-    (tmp_path / "manifests").mkdir()
-    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    (tmp_path / "segments").mkdir()
+    write_video(tmp_path / "lake.mp4", numbers=range(75))
+    films = site(tmp_path, film_clips("lake", "lake.mp4", 3)).manifest
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
     for name in ("ada", "ben"):
         path = tmp_path / "segments" / f"films.{name}.csv"
-        write_segments(path, [segment(0, 9, name)])
+        write_marks(path, segment(0, 0.4, name))
     monkeypatch.chdir(tmp_path)
     for name in ("ada", "ben"):
         named = f"segments/films.{name}.csv"
@@ -131,76 +128,110 @@ def test_a_table_is_shown_once_however_it_is_named(
         assert found["notes"] == []
 
 
-def test_marks_of_a_copy_at_another_rate_are_not_drawn(tmp_path: Path) -> None:
-    """They were drawn by the rate of the video: 500 at 25 a second stood at 20.8 s, not at 20 s."""
-    write_video(tmp_path / "lake.mp4", numbers=range(100))
-    (tmp_path / "segments").mkdir()
-    text = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
-    theirs = tmp_path / "segments" / "films.ben.csv"
-    theirs.write_text(f"{text}lake,ben,24,47,S,24\n", encoding="utf-8")
-    page = site(tmp_path, film_clips("lake", "lake.mp4"))
-    document = page.film("lake")
-    assert document["segments"] == []
-    assert document["notes"] == [
-        "films.ben.csv is not shown: the pictures of lake are counted at 24 per second, its video"
-        " has 25"
+def test_times_of_a_table_that_are_beside_those_of_pictures_can_be_changed(
+    tmp_path: Path,
+) -> None:
+    """Other programs have whole milliseconds."""
+    rate = Fraction(24000, 1001)
+    write_video(tmp_path / "lake.mp4", numbers=range(75), tick=1 / rate, rate=rate)
+    path = tmp_path / "segments" / "films.ada.csv"
+    write_marks(path, segment(round(float(10 / rate), 3), round(float(21 / rate), 3)))
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
+    (shown,) = page.film("lake")["marks"]
+    assert (shown["first"], shown["last"]) == (10, 20)
+    turn = page.take_turn({})["turn"]
+    sent = change(turn, {**shown, "level": "HN"}, gone=[shown])
+    for _ in range(2):
+        page.save_marks(sent)
+        rows = [row for row in read_marks([path]) if row.column != WATCHED]
+        assert [row.value for row in rows] == ["Look", "HN"]
+        assert {(row.start_s, row.end_s) for row in rows} == {
+            (float(10 / rate), float(21 / rate))
+        }
+
+
+def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None:
+    clips = []
+    for number in (1, 2):
+        write_video(tmp_path / f"{number}.mp4", numbers=range(25))
+        clips.append(Clip(f"lake-{number}", "lake", number, f"{number}.mp4"))
+    write_marks(tmp_path / "segments" / "films.ben.csv", segment(0, 1, "ben"))
+    page = site(tmp_path, [*clips, *film_clips("pond", "")], "eva")
+    row = page.film("lake")
+    assert (row["can_mark"], row["n_pictures"], row["segments"]) == (False, 0, [])
+    assert row["notes"] == [
+        "This film can be looked at, not marked: there is no file of the whole film",
+        "Marks have no place: the time line counts clips in a row: their times in the film are"
+        " unknown",
     ]
-    theirs.write_text(f"{text}lake,ben,24,47,S,25\n", encoding="utf-8")
-    document = page.film("lake")
-    assert [one["start_frame"] for one in document["segments"]] == [24]
-    assert document["notes"] == []
-
-
-@pytest.mark.parametrize("rate", ["25/3", "50/3", "100/3", "1000/42", "24000/1001"])
-def test_marks_have_the_exact_rate_of_the_video(tmp_path: Path, rate: str) -> None:
-    """It was rounded, and written with more digits than are read: the table was lost."""
-    exact = Fraction(rate)
-    write_video(tmp_path / "lake.mp4", numbers=range(30), tick=1 / exact, rate=exact)
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 1), "eva")
-    page.save_mark(mark(1))
-    page.save_watched({"movie_id": "lake", "stretches": [[0, 29]]})
-    path = tmp_path / "segments" / "films.eva.csv"
-    assert read_marks(path).rates == {"lake": exact}
-    assert len(page.film("lake")["marks"]) == 1
-
-
-def test_who_watches_all_and_marks_nothing_annotates_too(tmp_path: Path) -> None:
-    """There was no table: `agree` failed, and who finds nothing fell out of the agreement."""
-    clips = [replace(one, extra={"framerate": "25"}) for one in film_clips("lake", "")]
-    for name in ("ada", "ben"):
-        page = site(tmp_path, clips, name)
-        page.save_watched({"movie_id": "lake", "stretches": [[0, 249]]})
-    page.save_mark(mark(1, start_frame=0, end_frame=24))
-    tables = [tmp_path / "segments" / f"films.{name}.csv" for name in ("ada", "ben")]
-    (pair,) = measure_agreement(tables, every=1, permutations=0).measures["pairs"]
-    # By hand: ten clips of a second, nine are EN for both.
-    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 10)
-    assert pair["observed"] == pytest.approx(0.1)
-    # The page of the other one shows no table as broken.
-    assert page.film("lake")["notes"] == []
+    assert len(row["pieces"]) == 2
+    turn = page.take_turn({})["turn"]
+    for film in ("lake", "pond"):
+        assert page.film(film)["can_mark"] is False
+        with pytest.raises(FixUsage, match="can be looked at, not marked"):
+            page.save_marks(change(turn, mark(), film=film))
+        with pytest.raises(FixUsage, match="can be looked at, not marked"):
+            page.save_watched({"turn": turn, "movie_id": film, "stretches": [[0, 5]]})
+    assert site(tmp_path, clips).film("lake")["notes"] == row["notes"][1:]
 
 
 @pytest.mark.parametrize("annotator", ["eva", "ben"])
 def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(100))
-    (tmp_path / "segments").mkdir()
-    marks = [segment(0, 9, "eva")]
-    marks.append(replace(marks[0], movie_id="laek"))
+    of_eva = segment(0, 0.4, "eva")
+    elsewhere = [row._replace(movie_id="laek") for row in of_eva]
     path = tmp_path / "segments" / "films.eva.csv"
-    write_segments(path, marks)
+    write_marks(path, of_eva, elsewhere)
     page = site(tmp_path, film_clips("lake", "lake.mp4"), annotator)
     assert page.film("lake")["notes"] == [
         "films.eva.csv has marks in films that are not here: laek"
     ]
-    # One of 100 pictures that ends behind the last one: the film is another copy, or it is a slip.
-    write_segments(path, [segment(0, 9, "eva"), segment(90, 100, "eva")])
+    # One ends more than a second behind the last picture: the film is another copy.
+    write_marks(path, of_eva, segment(3.6, 5.2, "eva"))
     document = page.film("lake")
     assert document["marks"] == document["segments"] == []
-    problem = "the last picture of lake is 99, not 100"
-    if annotator == "eva":
-        assert document["problem"] == problem
-    else:
-        assert document["notes"] == [f"films.eva.csv is not shown: {problem}"]
+    said = document["problem"] if annotator == "eva" else document["notes"][0]
+    assert said.endswith("4.000 s: it was made on another copy")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"level": "T"}, "'T' is not a word of level"),
+        ({"level": ["S"]}, "is not a word of level"),
+        ({"first": 30}, "expected pictures from 0 to 74"),
+        ({"last": 75}, "expected pictures from 0 to 74"),
+        ({"first": "1"}, "the first and the last picture"),
+        ({"last": True}, "the first and the last picture"),
+        ({"concepts": "Look"}, "a list of names"),
+        ({"concepts": [1]}, "is not a word of concepts"),
+        ({"comment": "x" * 2001}, "at most 2000"),
+    ],
+)
+def test_invalid_marks_change_nothing(
+    tmp_path: Path, changes: Any, message: str
+) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(75))
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
+    turn = page.take_turn({})["turn"]
+    with pytest.raises(FixInput, match=message):
+        page.save_marks(change(turn, mark(**changes)))
+    for sent in ([[1, 2, 3]], [[5, 4]], [["1", 2]], [[0, 75]], "all"):
+        with pytest.raises(FixInput):
+            page.save_watched({"turn": turn, "movie_id": "lake", "stretches": sent})
+    with pytest.raises(FixUsage, match=r"no film '\.\./lake'"):
+        page.save_marks(change(turn, mark(), film="../lake"))
+    assert page.marks is not None and not page.marks.path.exists()
+
+
+def test_a_comment_is_one_line_of_text(tmp_path: Path) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(75))
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
+    text = 'a "quote", a\r\nbreak\x00 and <script>alert(1)</script> é\u202e'
+    turn = page.take_turn({})["turn"]
+    (saved,) = page.save_marks(change(turn, mark(comment=text)))
+    assert saved["comment"] == 'a "quote", a break and <script>alert(1)</script> é'
+    assert page.film("lake")["marks"] == [saved]
 
 
 def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
@@ -250,45 +281,6 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
             open_site(run="first", workspace=tmp_path)
 
 
-@pytest.mark.parametrize("run", ["first", None])
-def test_a_film_that_was_replaced_since_it_had_features_is_said(
-    tmp_path: Path, run: str | None
-) -> None:
-    """Scores, similar clips and why a model decided so are of the film before."""
-    clips = clips_of()
-    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
-    about = {**MANIFEST, "name": "films"}
-    made_run(tmp_path / "runs" / "first", [ridge], manifest=about)
-    cells = ridge.predictions()[0]
-    clip = Clip(cells["clip_id"], cells["movie_id"], 0, "lake.mp4")
-    header = Header("a test", video_root=str(tmp_path))
-    (tmp_path / "manifests").mkdir()
-    films = Manifest("films", header, [clip])
-    write_manifest(films, tmp_path / "manifests" / "films.toml")
-    row = Row(clip.clip_id, clip.movie_id, video_bytes=4)
-    made_store(tmp_path / "stores" / "s", [row], {"clip": np.ones((1, 2), np.float32)})
-    (tmp_path / "lake.mp4").write_bytes(b"film")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        open_site("films", run=run, store="s", workspace=tmp_path)
-    (tmp_path / "lake.mp4").write_bytes(b"another film")
-    with pytest.warns(ObygazeWarning, match="files than those of the .*: lake.mp4"):
-        open_site("films", run=run, store="s", workspace=tmp_path)
-
-
-def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -> None:
-    manifest = made_up_films(n_films=2)
-    write_workspace(tmp_path, manifest, planted(manifest))
-    assert open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
-    first, *others = manifest.clips
-    changed = manifest.with_clips([replace(first, movie_id="brug"), *others])
-    path = tmp_path / "manifests" / f"{manifest.name}.toml"
-    write_manifest(changed, path, force=True)
-    problem = f"is of the film 'brug' and of '{first.movie_id}'"
-    with pytest.raises(Mismatch, match=problem):
-        open_site(store="sig", workspace=tmp_path)
-
-
 def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
     """Other pictures of the film stood in their place; only the sheet says so."""
     options = {"preset": "veryfast", "g": "25", "sc_threshold": "0", "bf": "0"}
@@ -307,14 +299,14 @@ def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> 
 
 def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
     clips = film_clips("lake", "", 4)
-    marked = [replace(clips[0], extra={"annotator": "ben", "framerate": "25"})]
+    marked = [replace(clips[0], extra={"annotator": "ben"})]
     (tmp_path / "manifests").mkdir()
     for name, view, rows in (
         ("films", "raw", clips),
         ("seen", "visual", marked),
         ("given", "raw", marked),
     ):
-        columns = ("annotator", "framerate") if rows is marked else ()
+        columns = ("annotator",) if rows is marked else ()
         header = Header("a test", {"Look": "visual"}, view=view)
         manifest = Manifest(name, header, rows, columns)
         write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
@@ -323,22 +315,12 @@ def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
         open_site("films", segments="seen", workspace=tmp_path)
 
 
-def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
-    clips = []
-    for number in (1, 2):
-        write_video(tmp_path / f"{number}.mp4", numbers=range(25))
-        clips.append(Clip(f"lake-{number}", "lake", number, f"{number}.mp4"))
-    (note,) = site(tmp_path, clips, "eva").film("lake")["notes"]
-    assert note.startswith("Your marks count the pictures of these clips in a row")
-    assert site(tmp_path, clips).film("lake")["notes"] == []
-
-
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
     tmp_path: Path,
 ) -> None:
     clips = film_clips("lake", "", 4)
     page = site(tmp_path, clips, "ada", blind=True)
-    write_segments(tmp_path / "segments" / "films.ben.csv", [segment(0, 9, "ben")])
+    write_marks(tmp_path / "segments" / "films.ben.csv", segment(0, 0.4, "ben"))
     with served(page) as server:
         paths = ("overview", "film?film=lake", "clip?clip_id=lake-001")
         texts = [ask(server, f"/api/{path}").body for path in paths]
@@ -502,26 +484,6 @@ def test_unknown_names_are_said(tmp_path: Path) -> None:
             assert answer.headers["Content-Type"] == "application/json"
 
 
-@pytest.mark.check("runs a protocol, and makes a store of another one")
-def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> None:
-    manifest = made_up_films(4, 12)
-    write_workspace(tmp_path, manifest, planted(manifest))
-    quick = ['grid.models=["ridge"]', "report.replicates=2"]
-    run("honest", "sig", "made-up", changes=quick, output="r", workspace=tmp_path)
-    seal = open_store("sig", workspace=tmp_path).seal
-    page = open_site(run="r", workspace=tmp_path)
-    assert page.store is not None and page.store.seal == seal
-    # Another store takes its place: the page has the one before.
-    film = manifest.films[0]
-    subset("sig", without=[film], reason="asked for", workspace=tmp_path)
-    assert open_store("sig", workspace=tmp_path).seal != seal
-    page = open_site(run="r", workspace=tmp_path)
-    assert page.store is not None and page.store.seal == seal
-    (before,) = (tmp_path / "stores").glob("sig.before-*")
-    shutil.rmtree(before)
-    assert open_site(run="r", workspace=tmp_path).store is None
-
-
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     """Its scores were compared with levels that its models had not learned from."""
     clips = clips_of()
@@ -647,9 +609,7 @@ def test_a_table_of_other_scores_or_clips_is_refused(
 
 def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
     """A manifest of one's own labels had a page that showed none of them."""
-    extra = {"framerate": "25", "mood": "tense", "shots": "", "fold:mine": "1"}
-    # How `manifest project` found a level is no label.
-    extra |= {"overlap_frames": "46", "clip_frames": "50"}
+    extra = {"mood": "tense", "shots": "", "fold:mine": "1"}
     clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
     manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
     page = Site(Workspace(tmp_path), manifest)
@@ -704,113 +664,3 @@ def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
     manifest = Manifest("marks", header, (marked,), ("annotator",))
     page = Site(Workspace(tmp_path), manifest, blind=True)
     assert page.film("lake")["spans"] == {}
-
-
-def test_a_film_without_a_steady_rate_cannot_be_marked(tmp_path: Path) -> None:
-    """Picture 150 is shown at 10 s; at 25 per second, it would be in the clip at 6 s."""
-    ticks = [*range(100), *range(100, 400, 3)]
-    write_video(tmp_path / "phone.mp4", numbers=range(200), ticks=ticks)
-    page = site(tmp_path, film_clips("phone", "phone.mp4", 16), "ada")
-    film = page.film("phone")
-    assert (film["can_mark"], film["n_pictures"]) == (False, 200)
-    assert "do not come at 25 per second" in film["notes"][0]
-    with pytest.raises(FixUsage, match="do not come at 25 per second"):
-        page.save_mark(mark(1, movie_id="phone"))
-
-
-def test_a_film_of_files_of_two_rates_cannot_be_marked(tmp_path: Path) -> None:
-    """Picture 150 is shown at 5 s; at 25 per second, it would be at the end of the film."""
-    for name, rate in (("a", 25), ("b", 50)):
-        tick = Fraction(1, rate)
-        path = tmp_path / f"{name}.mp4"
-        write_video(path, numbers=range(100), tick=tick, rate=rate)
-    clips = [Clip(f"x-{n}", "x", n, f"{name}.mp4") for n, name in enumerate("ab")]
-    film = site(tmp_path, clips, "ada").film("x")
-    assert film["can_mark"] is False
-    assert "do not come at 25 per second" in film["notes"][0]
-
-
-def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> None:
-    # 4 s of sound, 2 s of pictures.
-    write_video(tmp_path / "lake.mp4", numbers=range(50), audio=True)
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 2), "ada")
-    film = page.film("lake")
-    assert (film["can_mark"], film["n_pictures"]) == (True, 50)
-    sent = {"movie_id": "lake", "stretches": [[0, 90]]}
-    (watched,) = page.save_watched(sent)
-    assert (watched["start_frame"], watched["end_frame"]) == (0, 49)
-
-
-@pytest.mark.parametrize("name", ["lake.mp4", "lake.mkv"])
-@pytest.mark.parametrize(
-    ("rate", "late_s", "first"),
-    [
-        (Fraction(25), Fraction(1, 5), 5),
-        (Fraction(25), Fraction(3), 75),
-        (Fraction(24), Fraction(1, 5), 4),
-        (Fraction(30000, 1001), Fraction(3), 89),
-    ],
-)
-def test_a_mark_of_pictures_that_begin_later_than_the_sound_is_at_their_time(
-    name: str, rate: Fraction, late_s: Fraction, first: int, tmp_path: Path
-) -> None:
-    """The picture with the number k in its pixels is shown k / rate after `late_s`."""
-    tick = Fraction(1, 120_000)
-    ticks = [round((late_s + k / rate) / tick) for k in range(200)]
-    write_video(
-        tmp_path / name,
-        numbers=range(200),
-        ticks=ticks,
-        tick=tick,
-        rate=rate,
-        audio=True,
-    )
-    page = site(tmp_path, film_clips("lake", name, 7), "ada")
-    film = page.film("lake")
-    assert (film["can_mark"], film["n_pictures"]) == (True, first + 200)
-    shown = [k for k in range(200) if 4 <= late_s + k / rate < 5]
-    view = PictureView(len(shown), "even", Resize(120))
-    decoded = decode_clip(tmp_path / name, view, start_s=4.0, end_s=5.0)
-    assert list(read_numbers(decoded.pictures)) == shown
-    saved = page.save_mark(
-        mark(start_frame=shown[0] + first, end_frame=shown[-1] + first)
-    )
-    times = [float(late_s + k / rate) for k in (shown[0], shown[-1] + 1)]
-    assert [saved["start"], saved["end"]] == pytest.approx(times, abs=0.001)
-    # Nobody can watch what is before the first picture.
-    whole = {"movie_id": "lake", "stretches": [[first, first + 199]]}
-    (watched,) = page.save_watched(whole)
-    assert (watched["start_frame"], watched["end_frame"]) == (0, first + 199)
-    end_s = float(late_s + 200 / rate)
-    assert (watched["start"], watched["end"]) == (0.0, pytest.approx(end_s, abs=0.001))
-    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
-    path = tmp_path / "segments" / "films.ada.csv"
-    for threshold in (Fraction(1, 10), Fraction(9, 10)):
-        projected = project_tables([path], "films", None, None, threshold, tmp_path)
-        levels = {row.clip_id: row.level for row in projected.projection.merged}
-        assert levels == {f"lake-{k:03d}": "S" if k == 4 else "EN" for k in range(7)}
-    # A clip with the times of the table has just the pictures that were marked.
-    with path.open(encoding="utf-8") as stream:
-        (row,) = csv.DictReader(stream)
-    start_s, end_s = float(row["start_s"]), float(row["end_s"])
-    clip = decode_clip(tmp_path / name, view, start_s=start_s, end_s=end_s)
-    assert list(read_numbers(clip.pictures)) == shown
-
-
-def test_what_was_watched_is_known_before_the_first_mark_is_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed in between, a mark without this table says that the whole film was watched."""
-    clips = [Clip("lake-1", "lake", 1, "", 0.0, 100.0, "S", (), {"framerate": "25"})]
-    page = site(tmp_path, clips, "eva")
-
-    def cut_off(path: Path, data: bytes) -> None:
-        if path.name == "films.eva.csv":
-            raise OSError("the computer was switched off")
-        path.write_bytes(data)
-
-    monkeypatch.setattr(marks_module, "write_atomic", cut_off)
-    with pytest.raises(OSError, match="switched off"):
-        page.save_mark(mark())
-    assert page.watched is not None
-    assert page.watched.path.read_text("utf-8").count("\n") == 1

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from support.film_pages import film_clips, mark, site
+from support.film_pages import film_clips, site
 
-from obygaze.films.exchange import import_segments
-from obygaze.films.marks import MarkTable
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze.films.vocabulary import (
@@ -38,9 +36,7 @@ name = "Silence"
 
 def page_with(folder: Path, text: str) -> Site:
     """A page for ada of a manifest with the concepts Look and Body, and a vocabulary."""
-    clips = film_clips("lake", "")
-    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
-    page = site(folder, clips, "ada")
+    page = site(folder, film_clips("lake", ""), "ada")
     vocabulary_path(folder / "segments", "films").write_text(text, "utf-8")
     return page
 
@@ -53,23 +49,6 @@ def test_the_page_has_the_concepts_of_the_file_with_their_definitions(
     assert shown["concepts"]["Mirror"] == "She is seen in a mirror."
     assert shown["concepts"]["Look"] != ""
     assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
-
-
-def test_who_marks_a_concept_marks_the_one_above_it(tmp_path: Path) -> None:
-    page = page_with(tmp_path, MIRROR)
-    saved = page.save_mark(mark(1, concepts=["Silence", "Mirror"]))
-    assert saved["concepts"] == ["Look", "Mirror", "Silence"]
-    with pytest.raises(FixInput, match="unknown concept"):
-        page.save_mark(mark(2, concepts=["Window"]))
-
-
-def test_a_mark_keeps_a_concept_that_the_file_has_no_more(tmp_path: Path) -> None:
-    page = page_with(tmp_path, MIRROR)
-    saved = page.save_mark(mark(1, concepts=["Silence"]))
-    vocabulary_path(tmp_path / "segments", "films").unlink()
-    again = mark(1, saved["state"], concepts=["Silence", "Body"])
-    saved = page.save_mark(again)
-    assert saved["concepts"] == ["Body", "Silence"]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +78,6 @@ def test_what_is_wrong_in_the_file_is_said_on_the_page(
     assert "films.vocabulary.toml" in shown["problem"]
     assert str(tmp_path) not in shown["problem"]
     assert list(shown["concepts"]) == ["Look", "Body"]
-    # Marks with the concepts of the manifest are saved all the same.
-    assert page.save_mark(mark(1))["concepts"] == ["Look", "Body"]
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:
@@ -125,35 +102,31 @@ def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> Non
     assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]
 
 
-def test_the_modality_of_a_vocabulary_is_that_of_the_imported_marks(
+def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
     tmp_path: Path,
 ) -> None:
     """It was to be written a second time, as the modality of the manifest."""
+    from obygaze.films.labels import project_marks
+
     vocabulary_path(tmp_path, "films").write_text(
         MIRROR.replace('above = "Look"', 'modality = "visual"'), "utf-8"
     )
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks = tmp_path / "films.ada.csv"
-    marks.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-        "lake,ada,0,9,S,Mirror|Silence|Look,25\n"
-    )
+    marks.write_text(f"{columns}lake,ada,0,24,S,Mirror|Silence|Look,25\n")
+    made = project_marks(marks, every="1", workspace=tmp_path).manifest
     names = ("Mirror", "Silence", "Look")
-    known = import_segments([marks], "marks").manifest.header.concepts
+    known = made.header.concepts
     assert [known[name] for name in names] == ["visual", "unknown", "visual"]
-    # Of two vocabularies, one knows more, or they contradict each other.
+    # Two vocabularies contradict each other.
     others = tmp_path / "pond.ben.csv"
     others.write_text(marks.read_text().replace("ada", "ben").replace("lake", "pond"))
-    for name, is_refused in (("Silence", False), ("Mirror", True)):
-        vocabulary_path(tmp_path, "pond").write_text(
-            f'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "{name}"\n'
-            'modality = "audio"\n'
-        )
-        if is_refused:
-            with pytest.raises(FixInput, match="'Mirror' is visual in another"):
-                import_segments([marks, others], "marks")
-            continue
-        known = import_segments([marks, others], "marks").manifest.header.concepts
-        assert [known[name] for name in names] == ["visual", "audio", "visual"]
+    vocabulary_path(tmp_path, "pond").write_text(
+        'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "Mirror"\n'
+        'modality = "audio"\n'
+    )
+    with pytest.raises(FixInput, match="'Mirror' is visual in another"):
+        project_marks([marks, others], every="1", workspace=tmp_path)
 
 
 def test_films_of_a_folder_have_the_concepts_of_the_papers_above(
@@ -162,21 +135,17 @@ def test_films_of_a_folder_have_the_concepts_of_the_papers_above(
     """The file was left out as if it were not there: the manifest has no concept `Look`."""
     page = page_with(tmp_path, MIRROR)
     header = structs.replace(page.manifest.header, concepts={})
-    marks = MarkTable(tmp_path / "segments" / "films.ada.csv", "ada", ["lake"], ())
-    page = replace(page, manifest=replace(page.manifest, header=header), marks=marks)
+    page = replace(page, manifest=replace(page.manifest, header=header))
     shown = page.overview()
     assert list(shown["concepts"]) == ["Mirror", "Silence", "Look"]
     assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
-    saved = page.save_mark(mark(1, concepts=["Mirror"]))
-    assert saved["concepts"] == ["Mirror", "Look"]
 
 
 def test_a_page_with_a_wrong_vocabulary_is_not_opened_to_annotate(
     tmp_path: Path,
 ) -> None:
     page = page_with(tmp_path, MIRROR.replace('"Look"', '"Window"'))
-    films = replace(page.manifest, columns=("framerate",))
-    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
     with pytest.raises(FixInput) as caught:
         open_site("films", annotate="ada", workspace=tmp_path)
     assert "got 'Window'; known: Look, Body" in caught.value.details[0]

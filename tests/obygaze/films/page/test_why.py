@@ -93,16 +93,6 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
     )
 
 
-def test_similar_clips_have_the_largest_cosine(page: Site) -> None:
-    clip = MANIFEST.clips[7]
-    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    cosines = unit @ unit[7]
-    order = [n for n in np.argsort(-cosines) if n != 7][:12]
-    found = page.clip(clip.clip_id)["nearest"]
-    assert [one for one, _ in found] == [MANIFEST.clips[n].clip_id for n in order]
-    np.testing.assert_allclose([value for _, value in found], cosines[order], atol=1e-6)
-
-
 def test_other_models_cannot_be_explained(page: Site) -> None:
     root = page.workspace.root
     with pytest.raises(FixUsage, match="must be a bottleneck") as refused:

@@ -93,7 +93,6 @@ def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     again = call_obygaze(*words, cwd=tmp_path)
     assert again.code == 1 and "already: emotions, relation" in again.stderr
     call_obygaze(*words, "--force", cwd=tmp_path).ok()
-    call_obygaze("manifest", "check", "films", cwd=tmp_path).ok()
 
 
 def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.data import golden, real_data
-from support.film import read_segments
 
+from obygaze.films.marks import read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
@@ -138,17 +138,22 @@ def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
     rows = [text.replace("23.976", "24.0") for text in ROWS]
     manifest = read(write(tmp_path, *rows)).manifest
     write_manifest(manifest, tmp_path / "out" / "m.toml")
-    segments = read_segments(tmp_path / "out" / "m.csv")
-    assert [
-        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, s.concepts)
-        for s in segments
-    ] == [
-        ("tt01", "annotator1", 0, 47, "EN", ()),
-        ("tt01", "annotator1", 48, 71, "S", ("Voice", "Expression of emotion")),
-        ("tt01", "annotator1", 71, 95, "HN", ()),
-        ("tt01", "annotator2", 0, 49, "NS", ("Look",)),
-        ("tt01", "annotator2", 60, 95, "EN", ("Clothing",)),
+    marks = read_marks([tmp_path / "out" / "m.csv"])
+    levels = [
+        (mark.annotator, round(24 * mark.start_s), round(24 * mark.end_s), mark.value)
+        for mark in marks
+        if mark.column == "level"
     ]
+    assert sorted(levels) == [
+        ("annotator1", 0, 48, "EN"),
+        ("annotator1", 48, 72, "S"),
+        ("annotator1", 71, 96, "HN"),
+        ("annotator2", 0, 50, "NS"),
+        ("annotator2", 60, 96, "EN"),
+    ]
+    names = {(mark.start_s, mark.value) for mark in marks if mark.column == "concepts"}
+    of_first = {(2.0, "Voice"), (2.0, "Expression of emotion")}
+    assert names == {*of_first, (0.0, "Look"), (2.5, "Clothing")}
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ast
 import csv
 import io
-import unicodedata
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import numpy as np
 import pytest
 from support.seeds import amount
 
-from obygaze.films.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.adapters import (
@@ -368,135 +365,11 @@ def lost_by_moviegraphs(random: Random, folder: Path) -> list[str]:
     return wrong
 
 
-def lost_by_segments(random: Random, folder: Path) -> list[str]:
-    stems = [
-        "lake",
-        "a b",
-        "a_b",
-        "A b",
-        "é",
-        "e\u0301",
-        "名前",
-        "鏡",
-        "lake.2",
-        "-x",
-        "x",
-    ]
-    stems = list(dict.fromkeys(pick(random, stems) for _ in range(3)))
-    paths, expected = [], []
-    for stem in stems:
-        ending = pick(random, [".vtt", ".eaf"])
-        marks = []
-        for _ in range(int(random.integers(1, 4))):
-            first = 25 * int(random.integers(0, 50))
-            voices = some_voices(random)
-            level = pick(random, ["Sure", "Easy Neg", ""])
-            words = [word for word in ("Look", "Body", "Nose") if random.random() < 0.3]
-            comment = pick(random, ["", "ünï", "a; b", "two words"])
-            marks.append((first, first + 24, voices, level, words, comment))
-        path = folder / f"{stem}{ending}"
-        path.write_bytes(WRITERS[ending](random, marks))
-        paths.append(path)
-        for first, last, voices, level, words, comment in marks:
-            facts = (
-                str(first),
-                str(last),
-                LEVELS.get(level, ""),
-                tuple(words),
-                comment,
-            )
-            film = unicodedata.normalize("NFC", stem)
-            expected += [(film, voice, *facts) for voice in voices]
-    manifest = import_segments(paths, "made-up", 25).manifest
-    found = []
-    got = []
-    for clip in manifest:
-        facts = (clip.extra["start_frame"], clip.extra["end_frame"], clip.level)
-        got.append(
-            (clip.extra["annotator"], *facts, clip.concepts, clip.extra["comment"])
-        )
-    wanted = [row[1:] for row in expected]
-    if sorted(map(repr, got)) != sorted(map(repr, wanted)):
-        return [f"{got}, expected {wanted}"]
-    found += merged([row[0] for row in expected], manifest.clips)
-    return found
-
-
-def some_voices(random: Random) -> list[str]:
-    """One annotator, now and then two."""
-    names = ["ada", "Ça", "ben k"]
-    n = 2 if random.random() < 0.05 else 1
-    return [names[i] for i in random.permutation(3)[:n]]
-
-
-def clock(frame: int) -> str:
-    """The time of a frame at 25 a second, as WebVTT writes it."""
-    ms = frame * 40
-    return f"{ms // 60_000:02d}:{ms // 1000 % 60:02d}.{ms % 1000:03d}"
-
-
-def as_vtt(random: Random, marks: Any) -> bytes:
-    lines = ["WEBVTT", ""]
-    for first, last, voices, level, words, comment in marks:
-        texts = [f"<c.level>{level}</c>", *(f"<c.concept>{w}</c>" for w in words)]
-        texts.append(f"<c.comment>{comment}</c>")
-        body = " ".join(texts)
-        spoken = [f"<v {voice}>{body}</v>" for voice in voices]
-        lines += [f"{clock(first)} --> {clock(last + 1)}", *spoken, ""]
-    newline = pick(random, ["\n", "\r\n"])
-    mark = pick(random, ["", "\ufeff"])
-    return (mark + newline.join(lines) + newline).encode()
-
-
-def as_eaf(random: Random, marks: Any) -> bytes:
-    slots, tiers, number = [], defaultdict(list), 0
-    for first, last, voices, level, words, comment in marks:
-        for voice in voices:
-            number += 1
-            times = f"s{number}", f"e{number}"
-            for slot, frame in zip(times, (first, last + 1), strict=True):
-                slots.append(
-                    f'<TIME_SLOT TIME_SLOT_ID="{slot}" TIME_VALUE="{frame * 40}"/>'
-                )
-            tiers[voice, "level", ""].append(
-                f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{number}"'
-                f' TIME_SLOT_REF1="{times[0]}" TIME_SLOT_REF2="{times[1]}">'
-                f"<ANNOTATION_VALUE>{level}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>"
-            )
-            texts = [("comment", comment)]
-            texts += [("concept", word) for word in words]
-            for place, (kind, text) in enumerate(texts):
-                tiers[voice, kind, f' PARENT_REF="level {voice}"'].append(
-                    f'<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="a{number}.{place}"'
-                    f' ANNOTATION_REF="a{number}"><ANNOTATION_VALUE>{text}'
-                    "</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>"
-                )
-    body = "".join(
-        f'<TIER TIER_ID="{kind} {voice}" ANNOTATOR="{voice}" LINGUISTIC_TYPE_REF="{kind}"{parent}>'
-        + "".join(own)
-        + "</TIER>"
-        for (voice, kind, parent), own in tiers.items()
-    )
-    for kind in ("level", "concept", "comment", "watched"):
-        body += f'<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{kind}"/>'
-    head = '<HEADER TIME_UNITS="milliseconds"/>'
-    order = "<TIME_ORDER>" + "".join(slots) + "</TIME_ORDER>"
-    schema = "http://www.w3.org/2001/XMLSchema-instance"
-    named = f'xmlns:xsi="{schema}" xsi:noNamespaceSchemaLocation="x"'
-    text = f"<ANNOTATION_DOCUMENT {named}>{head}{order}{body}</ANNOTATION_DOCUMENT>"
-    return text.encode()
-
-
-WRITERS: dict[str, Callable[[Random, Any], bytes]] = {
-    ".vtt": as_vtt,
-    ".eaf": as_eaf,
-}
 READERS: list[Callable[[Random, Path], list[str]]] = [
     lost_by_obygaze12,
     lost_by_mobygaze,
     lost_by_liris,
     lost_by_moviegraphs,
-    lost_by_segments,
 ]
 
 
@@ -524,60 +397,6 @@ MEDIA = (
     "<media><id>{0}</id><name>A{0}.mp4</name><movie>{1}</movie>"
     "<start>0</start><end>9</end></media>"
 )
-
-
-def one_cue(text: str) -> str:
-    """A WebVTT file of one cue."""
-    return f"WEBVTT\n\n00:00.000 --> 00:01.000\n{text}\n"
-
-
-def test_two_files_whose_films_would_have_one_id_are_refused(tmp_path: Path) -> None:
-    paths = [tmp_path / "a b.vtt", tmp_path / "a_b.vtt"]
-    for path in paths:
-        path.write_text(one_cue("Sure"))
-    with pytest.raises(FixInput) as raised:
-        import_segments(paths, "made-up", 25)
-    assert raised.value.message == "'a b' and 'a_b' both become the film 'a_b'"
-
-
-def test_one_film_may_have_several_files_however_its_accents_are_coded(
-    tmp_path: Path,
-) -> None:
-    # Two folders: some file systems take the two spellings for one name.
-    for spelling, voice in (("é", "Ada"), ("e\u0301", "Ben")):
-        folder = tmp_path / f"{len(spelling)}"
-        folder.mkdir()
-        (folder / f"{spelling}.vtt").write_text(one_cue(f"<v {voice}>Sure"))
-    columns = "movie_id,annotator,start_s,end_s,level,concepts"
-    for number, spelling in enumerate(("é", "e\u0301")):
-        row = f"{spelling},Eva{number},0,1,S,"
-        (tmp_path / f"{number}.csv").write_text(f"{columns}\n{row}\n", "utf-8")
-    paths = [*sorted(tmp_path.rglob("*.vtt")), *sorted(tmp_path.glob("*.csv"))]
-    assert import_segments(paths, "made-up", 25).manifest.films == ("e",)
-
-
-def test_a_second_level_of_a_cue_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "lake.vtt"
-    path.write_text(one_cue("<v Ada><c.level>Sure</c><c.level>Hard Neg</c>"))
-    with pytest.raises(FixInput, match="has the levels S, HN, expected one"):
-        import_segments([path], "made-up", 25)
-
-
-def test_annotations_without_times_are_counted_in_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "lake.eaf"
-    marks = [
-        (0, 24, ["ada"], "Sure", [], ""),
-        (25, 49, ["ada"], "Sure", [], ""),
-    ]
-    data = as_eaf(np.random.default_rng(0), marks)
-    path.write_bytes(
-        data.replace(b'TIME_SLOT_ID="e2" TIME_VALUE="2000"', b'TIME_SLOT_ID="e2"')
-    )
-    imported = import_segments([path], "made-up", 25)
-    assert len(imported.manifest) == 1
-    assert imported.warnings == (
-        f"{path}: left out, because they have no times: 1 annotation",
-    )
 
 
 def test_films_of_two_file_names_are_not_one_film(tmp_path: Path) -> None:

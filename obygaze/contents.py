@@ -1,0 +1,115 @@
+"""`obygaze ls`: the manifests, stores, runs and models of a workspace."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import count, human, table
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import of_films, view_words
+from obygaze_features.store.layout import BEFORE, NEXT
+from obygaze_features.store.reading import being_filled_at, open_store
+from obygaze_models.runner.files import read_folder
+from obygaze_models.zoo.saving import read_document
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A manifest, store, run or model, and what it has in a few words."""
+
+    kind: str
+    name: str
+    has: str
+
+
+@dataclass(frozen=True)
+class WorkspaceList:
+    """What a workspace has; `broken` is what is wrong with the rest, by its path."""
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    broken: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entries, and what is wrong with the rest."""
+        entries = [asdict(entry) for entry in self.entries]
+        return {"entries": entries, "broken": dict(self.broken)}
+
+    def __str__(self) -> str:
+        rows = [(entry.kind, entry.name, entry.has) for entry in self.entries]
+        return table(("kind", "name", "has"), rows) if rows else ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with what cannot be read."""
+        return [f"{path}: {problem}" for path, problem in self.broken.items()]
+
+    @property
+    def notes(self) -> list[str]:
+        """Where was looked, if there is nothing."""
+        if self.entries or self.broken:
+            return []
+        return [f"nothing in {self.folder} yet; obygaze manifest import --help"]
+
+
+def list_workspace(*, workspace: PathLike | None = None) -> WorkspaceList:
+    """List the manifests, stores, runs and models of the workspace."""
+    here = Workspace.of(workspace)
+    entries = []
+    broken: dict[str, str] = {}
+    for folder, (kind, has) in KINDS.items():
+        for name in here.names(folder):
+            if BEFORE in name and kind == "store":
+                continue
+            try:
+                shown = has(here, name)
+            except ObygazeError as error:
+                broken[f"{folder}/{name}"] = error.message
+            except OSError as error:
+                broken[f"{folder}/{name}"] = str(error.strerror)
+            else:
+                entries.append(Entry(kind, name, shown))
+    return WorkspaceList(here.root, tuple(entries), broken)
+
+
+def _in_manifest(here: Workspace, name: str) -> str:
+    manifest = read_manifest(here.manifest(name))
+    n_clips = count(len(manifest), manifest.header.unit)
+    view = view_words(manifest.header.view)
+    return f"{n_clips}{of_films(len(manifest.films))}, {view}"
+
+
+def _in_store(here: Workspace, name: str) -> str:
+    path = here.folder("stores") / name
+    # One that waits for its name was interrupted; opening it finishes that.
+    filling = being_filled_at(path) if name.endswith(NEXT) else None
+    if filling is not None:
+        return f"being filled, {filling.progress}"
+    store = open_store(path.with_name(name.removesuffix(NEXT)))
+    arrays = ", ".join(store.feature_arrays)
+    n_ok = store.record.rows.by_status["ok"]
+    n_clips = count(len(store), "clip")
+    size = human(store.record.n_bytes)
+    return f"{n_clips}, {n_ok} ok, {store.recipe.title}: {arrays} ({size})"
+
+
+def _in_run(here: Workspace, name: str) -> str:
+    about = read_folder(here.folder("runs") / name).about
+    stores = ", ".join(about["stores"])
+    return f"{about['protocol']['name']} on {stores}"
+
+
+def _in_model(here: Workspace, name: str) -> str:
+    info = read_document(here.folder("models") / name).info
+    return f"{info.kind} of {info.task} on {info.features.backbone}"
+
+
+KINDS: Mapping[str, tuple[str, Callable[[Workspace, str], str]]] = {
+    "manifests": ("manifest", _in_manifest),
+    "stores": ("store", _in_store),
+    "runs": ("run", _in_run),
+    "models": ("model", _in_model),
+}

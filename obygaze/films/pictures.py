@@ -1,0 +1,117 @@
+"""Where the pictures of films are, by the index of the file that a manifest is linked to.
+
+Marks lie on boundaries of pictures. Files of other programs have whole milliseconds, and then
+another picture may be the first one; so an import puts times on the nearest boundary.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from obygaze.films.marks import Mark
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.link import manifests_with_videos
+from obygaze_features.manifest.times import times_of_films
+
+Floats = Sequence[float]
+# Sound may be a little longer than the pictures.
+MOST_BEHIND_S = 1.0
+
+
+class LinkedFilms:
+    """The films of a workspace whose whole file is known."""
+
+    def __init__(self, workspace: PathLike | None = None) -> None:
+        self.workspace = Workspace.of(workspace)
+        self._boundaries: dict[str, Floats] = {}
+
+    @cached_property
+    def files(self) -> dict[str, list[Path]]:
+        """The files of each film; copies in several folders are several."""
+        files: dict[str, dict[Path, None]] = {}
+        for manifest in manifests_with_videos(self.workspace):
+            root = Path(manifest.header.video_root)
+            for film, times in times_of_films(manifest).items():
+                if times.file:
+                    files.setdefault(film, {})[root / times.file] = None
+        return {film: [*of_film] for film, of_film in files.items()}
+
+    def file_of(self, film: str) -> Path | None:
+        """Return the file of a film, None if no manifest has one; two of them are an error."""
+        files = [path for path in self.files.get(film, ()) if path.is_file()]
+        if len(files) > 1:
+            raise FixInput(
+                f"manifests are linked to {len(files)} files of the film {film}, whose pictures may"
+                f" have other times: {few([*map(str, files)], 3)}",
+                hint="obygaze manifest link, for each of them with the same folder",
+            )
+        return files[0] if files else None
+
+    def film_of_file(self, name: str) -> str:
+        """Return the film whose file has a name, "" if there is none, or several."""
+        films = []
+        for film, files in self.files.items():
+            if name in [path.name for path in files]:
+                films.append(film)
+        return films[0] if len(films) == 1 else ""
+
+    def boundaries(self, film: str) -> Floats | None:
+        """Return when each picture of a film begins and the last one ends; None without a file."""
+        path = self.file_of(film)
+        if path is None:
+            return None
+        if film not in self._boundaries:
+            from obygaze_features.video.film import film_index
+
+            index = film_index(path, self.workspace.folder("indexes"))[0]
+            times_s = [float(time_s) for time_s in index.times_s]
+            self._boundaries[film] = [*times_s, times_s[-1] + index.last_s]
+        return self._boundaries[film]
+
+    def at_pictures(self, marks: Iterable[Mark]) -> list[Mark]:
+        """Return marks with the times of their pictures, where the film is there."""
+        placed = []
+        for mark in marks:
+            boundaries = self.boundaries(mark.movie_id)
+            if boundaries is not None:
+                refuse_behind_end(mark, boundaries)
+                first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
+                start_s, end_s = times_of_pictures(boundaries, first, last)
+                mark = mark._replace(start_s=start_s, end_s=end_s)
+            placed.append(mark)
+        return placed
+
+
+def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
+    """Raise an error for a mark that ends behind its film: it was made on another copy."""
+    end_s = float(boundaries[-1])
+    if mark.end_s > end_s + MOST_BEHIND_S:
+        raise FixInput(
+            f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, and the film {mark.movie_id}"
+            f" at {end_s:.3f} s: it was made on another copy"
+        )
+
+
+def times_of_pictures(boundaries: Floats, first: int, last: int) -> tuple[float, float]:
+    """Return the seconds of the pictures from the first to the last one."""
+    return float(boundaries[first]), float(boundaries[last + 1])
+
+
+def pictures_of(boundaries: Floats, start_s: float, end_s: float) -> tuple[int, int]:
+    """Return the first and the last picture between the nearest boundaries, at least one.
+
+    >>> pictures_of([0.0, 0.04, 0.08, 0.12], 0.041, 0.119)
+    (1, 2)
+    """
+    first = min(nearest(boundaries, start_s), len(boundaries) - 2)
+    return first, max(first, nearest(boundaries, end_s) - 1)
+
+
+def nearest(boundaries: Floats, time_s: float) -> int:
+    """Return the number of the boundary that is nearest to a time."""
+    after = bisect_left(boundaries, time_s)
+    around = range(max(after - 1, 0), min(after + 1, len(boundaries)))
+    return min(around, key=lambda number: abs(boundaries[number] - time_s))

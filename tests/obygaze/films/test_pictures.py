@@ -1,0 +1,110 @@
+"""The pictures of linked films: where marks are put, and where clips of equal length are cut."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.film import write_marks
+from support.videos import write_video
+
+from obygaze.films.labels import equal_clips
+from obygaze.films.marks import Mark, Marks
+from obygaze.films.pictures import LinkedFilms, pictures_of, times_of_pictures
+from obygaze_features.core.errors import FixInput
+
+NTSC = Fraction(1001, 24000)
+N_PICTURES = 96
+
+
+def link(folder: Path, film: str, name: str) -> None:
+    """Make a manifest of one film, and link it to its file in a folder."""
+    (folder / f"{film}.csv").write_text(f"clip_id,movie_id\n{film},{film}\n")
+    words = ("manifest", "import", f"{film}.csv", "-o", name)
+    call_obygaze(*words, cwd=folder).ok()
+    call_obygaze("manifest", "link", name, "films", cwd=folder).ok()
+
+
+@pytest.fixture(params=["steady", "uneven", "late"])
+def linked(request: pytest.FixtureRequest, tmp_path: Path) -> LinkedFilms:
+    """The film lake: at 23.976 pictures a second, at a varying rate, or beginning late."""
+    (tmp_path / "films").mkdir()
+    path = tmp_path / "films/lake.mp4"
+    ticks = [*range(N_PICTURES)]
+    if request.param == "uneven":
+        draws = Random(1)
+        ticks = sorted(draws.sample(range(3 * N_PICTURES), N_PICTURES))
+    if request.param == "late":
+        ticks = [70 + tick for tick in ticks]
+    write_video(path, numbers=range(N_PICTURES), tick=NTSC, ticks=ticks)
+    link(tmp_path, "lake", "films")
+    return LinkedFilms(tmp_path)
+
+
+def test_times_of_whole_milliseconds_are_put_on_the_pictures_they_were_of(
+    linked: LinkedFilms,
+) -> None:
+    boundaries = linked.boundaries("lake")
+    assert boundaries is not None and len(boundaries) == N_PICTURES + 1
+    draws = Random(2)
+    for _ in range(300):
+        first = draws.randrange(N_PICTURES)
+        last = draws.randrange(first, N_PICTURES)
+        start_s, end_s = times_of_pictures(boundaries, first, last)
+        mark = Mark("lake", start_s, end_s, "level", "S", "ada")
+        rounded = mark._replace(start_s=round(start_s, 3), end_s=round(end_s, 3))
+        assert pictures_of(boundaries, rounded.start_s, rounded.end_s) == (first, last)
+        assert linked.at_pictures([rounded]) == [mark]
+
+
+def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
+    linked: LinkedFilms,
+) -> None:
+    boundaries = linked.boundaries("lake")
+    assert boundaries is not None
+    mark = Mark("lake", 0.0, 0.1, "level", "S", "ada")
+    warnings: list[str] = []
+    clips = equal_clips(Marks((mark,)), Fraction(1), linked, warnings)
+    assert not warnings
+    end_s = 0.0
+    for clip in clips:
+        assert clip.start_s in boundaries and clip.end_s in boundaries
+        assert clip.video == "lake.mp4"
+        end_s = clip.end_s or 0.0
+    # Only a rest that is shorter than a clip is left.
+    assert boundaries[-1] - end_s < 1 + np.diff(boundaries).max()
+
+
+def test_a_mark_behind_the_end_was_made_on_another_copy(linked: LinkedFilms) -> None:
+    mark = Mark("lake", 0.0, 60.0, "level", "S", "ada")
+    with pytest.raises(FixInput, match="it was made on another copy"):
+        linked.at_pictures([mark])
+
+
+def test_a_film_without_a_file_is_left_as_it_is(tmp_path: Path) -> None:
+    mark = Mark("pier", 0.5, 0.7, "level", "S", "ada")
+    films = LinkedFilms(tmp_path)
+    assert films.at_pictures([mark]) == [mark]
+    assert films.film_of_file("pier.mp4") == ""
+
+
+def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:
+    for folder in ("films", "more"):
+        (tmp_path / folder).mkdir()
+        write_video(tmp_path / folder / "lake.mp4", numbers=range(10))
+    link(tmp_path, "lake", "one")
+    (tmp_path / "films").rename(tmp_path / "first")
+    (tmp_path / "more").rename(tmp_path / "films")
+    link(tmp_path, "lake", "two")
+    text = (tmp_path / "manifests/one.toml").read_text()
+    text = text.replace(str(tmp_path / "films"), str(tmp_path / "first"))
+    (tmp_path / "manifests/one.toml").write_text(text)
+    write_marks(tmp_path / "m.csv", [Mark("lake", 0.0, 0.2, "level", "S", "ada")])
+    words = ("manifest", "project", "m.csv", "--every", "0.1")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert "manifests are linked to 2 files of the film lake" in refused.stderr
