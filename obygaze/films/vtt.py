@@ -12,9 +12,10 @@ from obygaze_features.core.errors import FixInput
 
 # Without a block of styles: FFmpeg 5 reads no cue of a file that has one.
 _HEAD = "WEBVTT {film}\n\n"
-_VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
+# A tag ends before the next one: without this, many marks "<" take hours.
+_VOICE = re.compile(r"<v(?:\.[^ \t<>]*)?[ \t]+([^<>]*)>")
 _COLUMN = re.compile(r"<c\.column>([^<]*)</c>")
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def write_vtt(film: str, marks: Iterable[Mark]) -> bytes:

@@ -249,27 +249,23 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        withdrawn = withdrawn_elsewhere(_clips_of_new_rows(store, run), run.workspace)
+        withdrawn = withdrawn_elsewhere(_clips_with_features(store, run), run.workspace)
         if withdrawn:
-            yield f"{name}: {withdrawn}, and are extracted again into this store"
+            yield f"{name}: {withdrawn}; this store has or gets their features"
     for view in {store.view for store in plan.stores if store.n_computed}:
         if view in plan.kept:
             yield f"kept frames are read from {plan.kept[view].store.location}"
 
 
-def _clips_of_new_rows(
+def _clips_with_features(
     store: StorePlan, run: ExtractionRun
 ) -> Iterator[tuple[str, str]]:
-    """Yield the clip and the film of each row that this extraction adds.
+    """Yield the clip and the film of each row that has features after this extraction.
 
-    Rows of finished blocks are among them.
+    Those that a copy had before, of a film that its source withdrew since, are among them.
     """
-    is_planned = (
-        store.work.computed if store.filling is None else store.filling.computed
-    )
-    for number, row in enumerate(store.work.rows):
-        is_to_compute = store.work.computed[number] and not run.seal_now
-        if is_planned[number] and (is_to_compute or row.is_ok):
+    for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+        if row.is_ok or (is_computed and not run.seal_now):
             yield row.clip_id, row.movie_id
 
 

@@ -458,7 +458,7 @@ def write_hdf5(job: Export, path: Path) -> None:
     is_single = len(job.arrays) == 1
     # This form has checksums of everything but values, which HDF5 1.10 and later read.
     with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
-        out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
+        _write_text(out, ORIGIN_KEY, json.dumps(job.origin()))
         if not is_single:
             for row in job.rows:
                 _write_facts(out.create_group(row.clip_id), row)
@@ -485,11 +485,16 @@ def _write_values(group: Any, name: str, values: Any) -> Any:
 def _write_facts(node: Any, row: Row) -> None:
     """Write the film of a clip and its times, if they are known, as attributes."""
     if row.movie_id:
-        node.attrs[FILM_KEY] = row.movie_id
+        _write_text(node, FILM_KEY, row.movie_id)
     for key in TIME_KEYS:
         time_s = getattr(row, key)
         if time_s is not None:
             node.attrs[key] = time_s
+
+
+def _write_text(node: Any, name: str, text: str) -> None:
+    """Write a text as an attribute of fixed size; others lie where no checksum is."""
+    node.attrs[name] = np.bytes_(text.encode())
 
 
 def _check_space(job: Export, path: Path) -> None:

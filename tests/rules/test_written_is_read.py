@@ -183,7 +183,7 @@ def test_what_is_written_has_a_reader() -> None:
 
 @settings(max_examples=amount(40, 400), deadline=None)
 @given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
-def test_a_changed_byte_of_an_export_changes_no_number(
+def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
     tmp_path_factory: pytest.TempPathFactory,
     output: str,
     seed: int,
@@ -216,6 +216,8 @@ def test_a_changed_byte_of_an_export_changes_no_number(
     for row in again.rows:
         if row.clip_id in imported.failed or not row.is_ok:
             continue
+        # Parquet has no checksum of what it says of its columns.
+        assert row.movie_id == "film" or "parquet" in output
         number = int(row.clip_id.removeprefix("c"))
         for name in there & values.keys():
             (found,) = again.matrix(name, clips=[row.clip_id]).values

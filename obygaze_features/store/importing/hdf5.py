@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.store.importing.reader import (
@@ -48,6 +48,8 @@ LAYOUTS = (
 )
 # What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
+# Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
+MOST_COMPRESSED = 1100
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 
@@ -85,7 +87,7 @@ def open_hdf5(
             reader = array_reader(
                 str(path),
                 _data_sets(handle),
-                partial(_column, handle, path, id_key),
+                partial(_column, handle, path),
                 paths,
                 id_key=id_key,
             )
@@ -279,28 +281,29 @@ def _data_set(handle: Any, where: str, path: str) -> Any:
         raise BadRow(f"nothing under {path!r}") from error
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
-    if _is_unsafe(node.dtype):
+    # Each look at it takes time.
+    dtype = node.dtype
+    if _is_unsafe(dtype):
         raise BadRow(f"{path!r} holds neither numbers nor texts")
-    if node.dtype.hasobject:
+    n_bytes = node.size * dtype.itemsize
+    if n_bytes > MOST_COMPRESSED * handle.id.get_filesize():
+        # HDF5 returns fill values for what a file does not hold, which takes hours.
+        raise Corrupt(
+            f"{path!r} has {human(n_bytes)}, more than the file can hold", where=where
+        )
+    if dtype.hasobject:
         check_texts(handle, node)
     return node
 
 
-def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
+def _column(handle: Any, path: Path, key: str) -> Any:
     """Return the array of all clips under a key."""
     try:
-        node = _data_set(handle, str(path), key)
+        return _data_set(handle, str(path), key)
     except BadRow as error:
         if isinstance(error.__cause__, KeyError):
             raise KeyError(key) from error
         raise FixInput(str(error), where=str(path), hint=LAYOUTS) from error
-    # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
-    if key in (id_key, FILM_KEY) and node.size > 8 * path.stat().st_size:
-        raise Corrupt(
-            f"{key!r} lists {node.size} ids, more than the bits of the file",
-            where=str(path),
-        )
-    return node
 
 
 def _node(parent: Any, path: str, where: str) -> Any:

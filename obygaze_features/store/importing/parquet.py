@@ -29,6 +29,7 @@ from obygaze_features.store.importing.reader import (
     array_reader,
     plain_files,
     read_export_origin,
+    refuse_long_ids,
 )
 from obygaze_features.store.layout import MASK
 
@@ -132,9 +133,14 @@ class _Table:
                 f"several columns have the name {repeated[0]!r}", where=str(path)
             )
 
-    def opened(self, file: Path) -> Any:
-        """Return an open file, whose checksums are compared where it has some."""
-        return self.parquet.ParquetFile(file, page_checksum_verification=True)
+    def opened(self, file: Path, texts: Sequence[str] = ()) -> Any:
+        """Return an open file, whose checksums are compared where it has some.
+
+        Equal texts in the columns `texts` are in memory once.
+        """
+        return self.parquet.ParquetFile(
+            file, page_checksum_verification=True, read_dictionary=list(texts)
+        )
 
     @property
     def n_rows(self) -> int:
@@ -153,7 +159,12 @@ class _Table:
         check_memory(n_bytes, f"the column {name!r}", str(self.path))
         ids: list[Any] = []
         for number in range(len(self.groups)):
-            ids += self.group(number, name).to_pylist()
+            column = self.group(number, name)
+            if _arrow("types").is_dictionary(column.type):
+                lengths = _arrow("compute").binary_length(column.dictionary)
+                longest = _arrow("compute").max(lengths).as_py() or 0
+                refuse_long_ids(longest, name, str(self.path))
+            ids += column.to_pylist()
         if None in ids:
             where = f"{self.path}, row {ids.index(None)}"
             raise FixInput(f"the column {name!r} has no value", where=where)
@@ -163,7 +174,8 @@ class _Table:
     def group(self, number: int, name: str) -> Any:
         """Return a column of a group of rows."""
         file, number_in_file = self.groups[number]
-        with _damage(file), self.opened(file) as opened:
+        texts = [] if _is_list(self.schema.field(name).type) else [name]
+        with _damage(file), self.opened(file, texts) as opened:
             # Where what is said of a column is damaged, only reading it is an error: what asks for
             # its facts would end the process.
             next(opened.iter_batches(1, [number_in_file], [name]), None)

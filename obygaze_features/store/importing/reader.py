@@ -36,6 +36,8 @@ USUAL_DIMENSIONS = 3
 # The mark of an export: where the features come from.
 ORIGIN_KEY = "obygaze_origin"
 ID_KEY = "clip_id"
+# Long ids that are equal take no place in a compressed file, and much in memory.
+MOST_ID_BYTES = 4000
 FILM_KEY = "movie_id"
 # When clips begin and end in their videos, in seconds.
 TIME_KEYS = ("start_s", "end_s")
@@ -512,6 +514,13 @@ def array_reader(
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
     exported = {} if export is None else export.arrays
+    refuse_if(
+        sorted(exported.keys() - {*names}),
+        Corrupt,
+        "the arrays of this export are not those that it lists",
+        where=where,
+        hint="copy or download it again",
+    )
     time_keys = []
     for key in TIME_KEYS:
         # In a store of windows they are arrays.
@@ -704,6 +713,8 @@ def text_ids(values: Any, key: str, where: str) -> Sequence[str]:
             where=where,
             hint="name another array of ids: --id-key KEY",
         )
+    if values.dtype.kind in "US":
+        refuse_long_ids(values.dtype.itemsize, key, where)
     array = np.asarray(values[:])
     column = TextColumn.of_array(array) if array.dtype.kind in "US" else None
     if column is not None:
@@ -718,6 +729,15 @@ def text_ids(values: Any, key: str, where: str) -> Sequence[str]:
         except UnicodeDecodeError as error:
             raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
     return list(map(str, ids))
+
+
+def refuse_long_ids(n_bytes: int, key: str, where: str) -> None:
+    """Raise an error if the longest id takes too many bytes."""
+    if n_bytes > MOST_ID_BYTES:
+        raise Corrupt(
+            f"{key!r} has ids of {n_bytes} bytes, expected at most {MOST_ID_BYTES}",
+            where=where,
+        )
 
 
 def checked_shape(shape: Shape, array: str, least_dimensions: int = 0) -> Shape:

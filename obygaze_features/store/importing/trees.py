@@ -8,6 +8,7 @@ run code is refused.
 import io
 import pickle
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
@@ -128,6 +130,16 @@ def _tensor(torch: Any, file: Path) -> Values:
     return array
 
 
+def _refuse_compressed(data: io.BytesIO, file: Path) -> None:
+    """Raise BadRow for an archive that is larger unpacked; `torch.save` writes none."""
+    if zipfile.is_zipfile(data):
+        with zipfile.ZipFile(data) as archive:
+            n_bytes = sum(member.file_size for member in archive.infolist())
+        if n_bytes > len(data.getbuffer()):
+            raise BadRow(f"{file.name} has {human(n_bytes)} unpacked")
+    data.seek(0)
+
+
 def _loaded(torch: Any, file: Path) -> Any:
     """Return what a file holds; raise an error for one that could run code."""
     check_memory(file.stat().st_size, "one file", str(file))
@@ -136,6 +148,7 @@ def _loaded(torch: Any, file: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = io.BytesIO(file.read_bytes())
+            _refuse_compressed(data, file)
             return torch.load(data, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise Corrupt(

@@ -165,7 +165,8 @@ def test_clips_that_are_added_are_said_to_be_withdrawn_from_another_store(
     keep_manifest(films, tmp_path)
     added = run(tmp_path, *other).ok().stderr
     assert f"{gone} (1 clip) was withdrawn from films.descriptors" in added
-    assert "extracted again into this store" in added
+    assert "this store has or gets their features" in added
+    assert f"{gone} (1 clip) was withdrawn" in run(tmp_path, *other).ok().stderr
 
 
 def test_a_clip_that_is_tried_again_is_said_to_be_withdrawn_from_another_store(
@@ -185,7 +186,7 @@ def test_a_clip_that_is_tried_again_is_said_to_be_withdrawn_from_another_store(
     keep_manifest(films, tmp_path)
     found = run(tmp_path, *other).ok().stderr
     assert f"{gone.clip_id} (1 clip) was withdrawn from films.descriptors" in found
-    assert "extracted again into this store" in found
+    assert "this store has or gets their features" in found
 
 
 @pytest.mark.parametrize(

@@ -299,13 +299,13 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
 ) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
-    with pytest.raises(Corrupt, match="of memory, this machine has"):
+    with pytest.raises(Corrupt, match=r"'a' has 4000\.0 TB, more than the file can"):
         import_features(tmp_path / "f.h5", tmp_path / "s")
     # The chunks are never written, so that a read gives fill values.
     with h5py.File(tmp_path / "g.h5", "w") as file:
         file.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
         file["X"] = A
-    with pytest.raises(Corrupt, match="lists 1000000000 ids, more than the bits"):
+    with pytest.raises(Corrupt, match=r"'clip_id' has 4\.0 GB, more than the file can"):
         open_features(tmp_path / "g.h5")
 
 

@@ -1,0 +1,69 @@
+"""Small files of features that would take much memory or hours are refused."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from obygaze.films.vtt import read_vtt
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.store import import_features
+
+IDS = ["x" * 100_000] * 50
+
+
+def test_long_ids_are_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "f.npz", clip_id=IDS, x=np.ones((50, 2)))
+    with pytest.raises(Corrupt, match="'clip_id' has ids of 400000 bytes"):
+        import_features(tmp_path / "f.npz", tmp_path / "store")
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"clip_id": IDS, "x": [[1.0, 2.0]] * 50})
+    parquet.write_table(table, tmp_path / "f.parquet")
+    with pytest.raises(Corrupt, match="'clip_id' has ids of 100000 bytes"):
+        import_features(tmp_path / "f.parquet", tmp_path / "store")
+
+
+@pytest.mark.timeout(60)
+def test_an_array_that_was_never_written_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["lake-1"] = np.ones(4)
+        file.create_dataset("lake-2", (250_000_000,), "f4", chunks=(2**20,))
+    with pytest.raises(Corrupt, match=r"'lake-2' has 1\.0 GB, more than the file can"):
+        import_features(tmp_path / "f.h5", tmp_path / "store")
+    with h5py.File(tmp_path / "g.h5", "w") as file:
+        file["clip_id"] = ["lake-1"]
+        file.create_dataset("x", (1, 250_000_000), "f4", chunks=(1, 2**20))
+    with pytest.raises(ObygazeError, match="more than the file can hold"):
+        import_features(tmp_path / "g.h5", tmp_path / "other")
+
+
+def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    saved = io.BytesIO()
+    torch.save(torch.zeros(1, 4), saved)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    path = folder / "lake-1.pth"
+    with (
+        zipfile.ZipFile(saved) as plain,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in plain.namelist():
+            is_data = name.endswith("/data/0")
+            packed.writestr(name, bytes(10**8) if is_data else plain.read(name))
+    with pytest.raises(FixInput, match=r"lake-1\.pth has 100\.0 MB unpacked"):
+        import_features(tmp_path, tmp_path / "store")
+
+
+@pytest.mark.timeout(60)
+def test_tags_that_are_never_closed_take_no_hours(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_bytes(b"WEBVTT\n\n00:00.000 --> 00:01.000\n" + b"<v " * 300_000)
+    (mark,) = read_vtt(path, "lake")
+    assert mark.annotator == "lake"
