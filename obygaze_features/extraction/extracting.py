@@ -7,7 +7,7 @@ run does stands below it.
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from obygaze_features.core import system
@@ -34,6 +34,7 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import RowDecoder
+from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.functions import (
     TIMEOUT_S,
     ArrayNames,
@@ -54,6 +55,7 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.extraction.results import (
     Extraction,
+    Listener,
     Shown,
     Watch,
     kept_clips,
@@ -121,11 +123,12 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
+        shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
         run = ExtractionRun(
             manifest=clips,
             targets=targets,
             workspace=here,
-            resources=Resources(device, workers or usable_cores(), batch),
+            resources=shares[0],
             timeout_s=timeout_s,
             accept_damaged=accept_damaged,
             retry_failed=retry_failed,
@@ -137,7 +140,9 @@ def extract(
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
-                return _extract(run, stop, shown)
+                if len(shares) == 1:
+                    return _extract(run, stop, shown)
+                return _extract_on_devices(run, shares, stop, shown)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
@@ -161,21 +166,21 @@ class ExtractionRun:
     licence: str
 
 
-def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
-    """Extract: the steps of a run."""
+def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
+    """Extract in this process: the steps of a run."""
     with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run):
-            shown.say(sentence)
+            listener.note(sentence)
         warnings: list[str] = []
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                shown.expect(len({clip_id for _, clip_id in _missing(begun)}))
+                listener.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
                 for together in groups:
                     if not stop:
-                        _fill(together, plan, run, stop, shown)
+                        _fill(together, plan, run, stop, listener)
             for one in begun:
                 # What was planned is not there any more, and no store was sealed from it.
                 if not one.filling.is_current() and not is_sealed(one.filling):
@@ -194,6 +199,30 @@ def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
         return Extraction(states, stop, steps, warnings)
+
+
+def _extract_on_devices(
+    run: ExtractionRun, shares: Sequence[Resources], stop: StopFlag, listener: Listener
+) -> Extraction:
+    """Extract in a process for each device: all are workers of the same stores."""
+    of_devices = []
+    for resources in shares:
+        of_devices.append((resources.device, replace(run, resources=resources)))
+    results, errors = work_on_devices(_extract, of_devices, stop, listener)
+    if errors and not results and not stop:
+        raise errors[0]
+    notes: Sequence[str] = ()
+    warnings: dict[str, None] = {}
+    for result in results:
+        # What the process knew that ended last: the others counted the clips before that.
+        notes = result.notes
+        warnings.update(dict.fromkeys(result.warnings))
+    if not stop:
+        for error in errors:
+            place = f"{error.where}: " if error.where else ""
+            warnings[f"{place}{error.message}"] = None
+    states = states_of(run.manifest, run.targets, run.workspace)
+    return Extraction(states, stop, notes, tuple(warnings))
 
 
 # --- Begin ---
@@ -310,7 +339,7 @@ def _fill(
     plan: ExtractionPlan,
     run: ExtractionRun,
     stop: StopFlag,
-    shown: Shown,
+    listener: Listener,
 ) -> None:
     """Compute what is missing in stores with the same rows.
 
@@ -322,7 +351,7 @@ def _fill(
     uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
-        clip_threads(usable_cores()) as threads,
+        clip_threads(resources.compute_threads) as threads,
         ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
     ):
         computers = []
@@ -353,7 +382,7 @@ def _fill(
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
-                shown.row(rows[row].clip_id, row, failed)
+                listener.row(rows[row].clip_id, row, failed)
 
 
 def _files_read_before(

@@ -147,7 +147,7 @@ def extract(
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
         licence: The licence of the features. [default: the manifest's]
-        device: cpu, cuda or cuda:1.
+        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
         mixed: Add to clips of another version or kind of device.
@@ -168,7 +168,7 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:1 --workers 8
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import ObygazeError
@@ -32,8 +33,21 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 Watch = Callable[[int, bool], object]
 
 
+class Listener(Protocol):
+    """Hears how a run goes on, in this process or in that of a device."""
+
+    def expect(self, n_clips: int) -> None:
+        """Hear how many clips are missing."""
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        """Hear of a row that was decoded, or that failed in a backbone."""
+
+    def note(self, text: str) -> None:
+        """Hear what a person should know before the run."""
+
+
 class Shown:
-    """Shows a run while it computes.
+    """Shows a run, also one of several processes that compute the same clips.
 
     Args:
         bars: Makes the progress bar.
@@ -51,11 +65,13 @@ class Shown:
         self._bar: Progress | None = None
         self._seen: set[str] = set()
         self._failed: set[str] = set()
+        self._said: set[str] = set()
 
     def expect(self, n_clips: int) -> None:
-        """Open the bar."""
-        self._bar = self._open.enter_context(self._bars("extract", n_clips))
-        self._bar.expect(n_clips, "clips")
+        """Open the bar; the first process says how many clips there are."""
+        if self._bar is None:
+            self._bar = self._open.enter_context(self._bars("extract", n_clips))
+            self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
         """Count a clip once, and show how many failed."""
@@ -68,6 +84,12 @@ class Shown:
             bar.remark(f"{len(self._failed)} failed")
         if self.watch is not None:
             self.watch(row, failed)
+
+    def note(self, text: str) -> None:
+        """Say a note, unless another process has said it."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
 
     def close(self) -> None:
         """Close the bar."""

@@ -22,6 +22,7 @@ from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.functions import extract
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
@@ -122,10 +123,9 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
             hint="the same words without it; when the tasks have ended: obygaze extract run ..."
             " --seal-now",
         )
-    if not re.fullmatch("cpu|cuda(:[0-9]+)?", values["device"]):
-        raise FixUsage(
-            f"unknown device {values['device']!r}", hint="cpu, cuda, or cuda:1"
-        )
+    if values["device"] != "cuda:all":
+        # How many GPUs are idle is known on their node alone.
+        devices_of(values["device"])
     targets = chosen_backbones(
         values.get("backbones", ()),
         arrays=values.get("arrays", ()),

@@ -319,16 +319,23 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     assert bytes_of(store) == bytes_of(undisturbed)
 
 
-def test_the_device_that_failed_is_named(
+def test_of_several_devices_the_one_that_failed_is_named(
     films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
         raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
 
+    forward = ThreadComputer.forward
     monkeypatch.setattr(ThreadComputer, "forward", failed)
     with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an") as error:
         run(films, world)
     assert error.value.where == "cpu"
+    monkeypatch.setattr(ThreadComputer, "forward", forward)
+    (done,) = [run(films, world)]
+    both = ([done], [error.value])
+    monkeypatch.setattr(extracting, "work_on_devices", lambda *_: both)
+    warnings = run(films, world, device="cpu,cpu").warnings
+    assert warnings == ("cpu: the GPU failed: CUDA error: an illegal memory access",)
 
 
 def test_an_array_that_only_one_backbone_has_is_asked_of_this_one(

@@ -293,8 +293,9 @@ def test_the_same_command_extracts_clips_whose_video_came_later(
         ),
         (("-b", "descriptors", "--timeout", "0"), 2, "more than 0, got 0"),
         (("-b", "descriptors", "--timeout", "nan"), 2, "more than 0, got 'nan'"),
-        (("-b", "descriptors", "--device", "cpu,cuda"), 2, "unknown device 'cpu,cuda'"),
+        (("-b", "descriptors", "--device", "cpu,cuda"), 2, "only GPUs or only cpu"),
         (("-b", "descriptors", "--device", "cudda"), 2, "unknown device 'cudda'"),
+        (("-b", "descriptors", "--device", ","), 2, "--device names no device"),
         (("-b", "descriptors", "--seal-now"), 1, "blocks are missing"),
     ],
 )
