@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,9 +28,12 @@ from obygaze_features.manifest.clip_facts import (
 )
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.npz import read_arrays
-from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.matching import facts_of_rows
-from obygaze_features.store.recipe import same_space, space_of_array
+from obygaze_features.store.recipe import (
+    refuse_joined,
+    same_space,
+    space_of_array,
+)
 from obygaze_models.evaluation.permutation import Floats
 
 GroupSelection = str | Path | Sequence[str]
@@ -313,3 +316,19 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
             f"vector {int(bad[0])} of {name} is zero or not finite: remove it"
         )
     return np.asarray(rows / lengths[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """The direction of each attribute of a prompt file: the unit mean of its unit sentences."""
+
+    directions: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, texts: TextTable) -> Self:
+        """Return the directions of the texts that `obygaze extract text` wrote."""
+        directions = {}
+        for name, group in attribute_vectors(texts).items():
+            mean = unit_rows(group.vectors, name).mean(axis=0)
+            (directions[name],) = unit_rows(mean[None], name)
+        return cls(directions)

@@ -28,12 +28,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.labels import (
     named_films,
     project_tables,
 )
 from obygaze.films.marks import LEVEL
+from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze.films.projection import (
     ClipSpan,
     Orders,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
+from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from obygaze.films.agreement import Agreement
     from obygaze.films.labels import ProjectedLabels
     from obygaze.films.sampling import DrawnClips
-
-
-Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
-Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
-OrderWords = Annotated[
-    Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
-]
 
 
 @done_in("obygaze.films.labels")

@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.functions import OrderWords, Seconds, Tables
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
@@ -20,6 +19,7 @@ from obygaze.films.marks import (
     read_marks,
     table_of_marks,
 )
+from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze.films.pictures import Floats, LinkedFilms, nearest
 from obygaze.films.projection import (
     DEFAULT_THRESHOLD,

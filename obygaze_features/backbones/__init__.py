@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.actions import load_backbone as load_backbone
     from obygaze_features.backbones.actions import show_backbone as show_backbone
     from obygaze_features.backbones.backbone import Backbone as Backbone
-    from obygaze_features.backbones.backbone import Placement as Placement
     from obygaze_features.backbones.backbone import TorchBackbone as TorchBackbone
     from obygaze_features.backbones.card import Card as Card
     from obygaze_features.backbones.card import Family as Family
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.cards import find_cards as find_cards
     from obygaze_features.backbones.geometry import Geometry as Geometry
     from obygaze_features.backbones.own import module_card as module_card
+    from obygaze_features.backbones.placement import (
+        Placement as Placement,
+    )
     from obygaze_features.backbones.text import embed_prompts as embed_prompts
     from obygaze_features.backbones.text import load_text_tower as load_text_tower
     from obygaze_features.backbones.text import read_prompts as read_prompts

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from obygaze_features.backbones.card import Card, reads_words
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.weight_files import (
     TOKENIZERS,
+)
+from obygaze_features.backbones.weights import (
     cached_snapshot,
     download_files,
     find_weights,
@@ -163,8 +165,10 @@ def check_backbone(
         obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
         obygaze backbones check vivit-b16x2-k400 --json
     """
-    from obygaze_features.backbones.backbone import Placement
     from obygaze_features.backbones.check import check_card
+    from obygaze_features.backbones.placement import (
+        Placement,
+    )
 
     card = _card_of(name, workspace)
     return check_card(card, weights, Placement(device, attention=card.input.attention))
@@ -223,7 +227,13 @@ def load_backbone(
         >>> sorted(og.load_backbone("descriptors").arrays)
         ['clip', 'frames', 'pooled']
     """
-    from obygaze_features.backbones.backbone import Placement, check_device, load_from
+    from obygaze_features.backbones.backbone import (
+        check_device,
+        load_from,
+    )
+    from obygaze_features.backbones.placement import (
+        Placement,
+    )
 
     card = _card_of(name, workspace)
     placement = Placement(device, dtype, card.input.attention)

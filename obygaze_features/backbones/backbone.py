@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.card import (
-    Attention,
     Card,
     Preset,
     card_recipe,
     require_pictures,
 )
 from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.placement import ON_CPU, Placement
 from obygaze_features.backbones.processors import check_pixels_of, shortest_edge
-from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
+from obygaze_features.backbones.weight_files import (
+    FileHashes,
+    WeightFiles,
+)
+from obygaze_features.backbones.weights import (
+    is_verified,
+)
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
@@ -39,33 +44,10 @@ if TYPE_CHECKING:
 
     from obygaze_features.video.worker import ClipView
 
-DTYPES = ("float32", "bfloat16", "float16")
 # What a recipe has beside the settings of the pixels.
 _NOT_OF_PIXELS = ("sampling", "attention", "edge_from_checkpoint")
 Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
 """Module, pixels [B, T, 3, S, S], mask [B, T] and geometry to every output of the family."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The device, the precision and the attention of a computation."""
-
-    device: str = "cpu"
-    dtype: str = "float32"
-    attention: str = "sdpa"
-
-    def __post_init__(self) -> None:
-        _require_known("dtype", self.dtype, DTYPES)
-        _require_known("attention", self.attention, get_args(Attention))
-
-    def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers; the device does not."""
-        return {"dtype": self.dtype, "attention": self.attention, "tf32": False}
-
-
-def _require_known(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise FixUsage(f"unknown {name} {value!r}", hint=f"one of {', '.join(known)}")
 
 
 class Backbone(ABC):
@@ -91,7 +73,7 @@ class Backbone(ABC):
         self,
         card: Card,
         card_of_weights: Card | None = None,
-        placement: Placement = Placement(),
+        placement: Placement = ON_CPU,
     ) -> None:
         card_of_weights = card_of_weights or card
         family = card.family
@@ -165,7 +147,7 @@ class PictureBackbone(Backbone):
         self,
         card: Card,
         card_of_weights: Card | None = None,
-        placement: Placement = Placement(),
+        placement: Placement = ON_CPU,
         resize: Resize | None = None,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
@@ -458,4 +440,5 @@ def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         # Convolutions use TF32 by default, whose numbers depend on the device.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
-    return card.family.load(card, files, placement)
+    backbone: Backbone = card.family.load(card, files, placement)
+    return backbone

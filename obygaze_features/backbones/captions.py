@@ -14,7 +14,12 @@ from obygaze_features.backbones.pretrained import (
     silenced,
     with_reason,
 )
-from obygaze_features.backbones.weights import tensors_sha256, without_names
+from obygaze_features.backbones.weight_files import (
+    without_names,
+)
+from obygaze_features.backbones.weights import (
+    tensors_sha256,
+)
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.lazy import need

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, structs, to_builtins
 
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
+from obygaze_features.backbones.placement import Attention, Placement
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import short_repr
@@ -19,13 +20,13 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.store.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.backbone import Backbone, Placement
-    from obygaze_features.backbones.weights import WeightFiles
+    from obygaze_features.backbones.weight_files import (
+        WeightFiles,
+    )
     from obygaze_features.video.resize import Resize
     from obygaze_features.video.sound import SoundView
 
 DEFAULT_PRESET = "default"
-Attention = Literal["sdpa", "eager"]
 ClipMedium = Literal["pictures", "sound", "words"]
 # The equal parts of a clip that have a vector each in a store of sound.
 PARTS = 16
@@ -184,8 +185,8 @@ class Family:
     sound_keys: tuple[str, ...] = ()
     stacks: Callable[[Any, tuple[int, ...]], bool] | None = None
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone of a card; raise an error unless the weights match the card."""
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Any:
+        """Return the `Backbone` of a card; raise an error unless the weights match the card."""
         raise NotImplementedError
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
@@ -229,13 +230,13 @@ class ComputedFamily(Family):
     """
 
     _: KW_ONLY
-    make: Callable[[Card], Backbone]
+    make: Callable[[Card], Any]
     frame_bytes: int
     resized: Resize | None = None
     needs_weights: bool = False
     needs_torch: bool = False
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Any:
         """Return the backbone of a card."""
         return self.make(card)
 

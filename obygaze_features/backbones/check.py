@@ -8,7 +8,6 @@ import numpy as np
 
 from obygaze_features.backbones.backbone import (
     Backbone,
-    Placement,
     TorchModel,
     as_arrays,
     check_device,
@@ -16,14 +15,19 @@ from obygaze_features.backbones.backbone import (
     of_pictures,
 )
 from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.placement import (
+    Placement,
+)
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.weight_files import (
     CONFIG,
     WeightFiles,
-    WrongWeights,
-    find_weights,
     is_blob,
     is_small_blob,
+)
+from obygaze_features.backbones.weights import (
+    WrongWeights,
+    find_weights,
 )
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (

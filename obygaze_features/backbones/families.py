@@ -21,8 +21,13 @@ from obygaze_features.backbones.card import (
 )
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text, library
-from obygaze_features.backbones.sound import SoundFamily, Steps
+from obygaze_features.backbones.sound import (
+    SoundFamily,
+)
 from obygaze_features.backbones.speech import Speech
+from obygaze_features.backbones.steps import (
+    Steps,
+)
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.recipe import TEXT
 from obygaze_features.video.resample import Samples
@@ -31,8 +36,15 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from obygaze_features.backbones.backbone import Backbone, Placement
-    from obygaze_features.backbones.weights import WeightFiles
+    from obygaze_features.backbones.backbone import (
+        Backbone,
+    )
+    from obygaze_features.backbones.placement import (
+        Placement,
+    )
+    from obygaze_features.backbones.weight_files import (
+        WeightFiles,
+    )
 
 # `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
 # patches for models of clips.

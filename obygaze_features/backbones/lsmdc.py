@@ -14,11 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from obygaze_features.backbones.backbone import Placement, TorchBackbone
+from obygaze_features.backbones.backbone import (
+    TorchBackbone,
+)
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.geometry import Depth, Geometry
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.placement import (
+    Placement,
+)
+from obygaze_features.backbones.weight_files import (
     WeightFiles,
+)
+from obygaze_features.backbones.weights import (
     check_sizes,
     check_tensors,
     read_weights,

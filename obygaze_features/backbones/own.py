@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from obygaze_features.backbones.backbone import (
-    Placement,
     TorchBackbone,
     check_pictures,
     on_device,
@@ -33,8 +32,13 @@ from obygaze_features.backbones.card import (
     require_pictures,
 )
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.placement import (
+    Placement,
+)
+from obygaze_features.backbones.weight_files import (
     WeightFiles,
+)
+from obygaze_features.backbones.weights import (
     hashes_of_files,
     tensors_sha256,
 )

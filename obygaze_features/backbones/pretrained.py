@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features.backbones.backbone import (
     Backbone,
     Outputs,
-    Placement,
     TorchBackbone,
 )
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.placement import (
+    Placement,
+)
+from obygaze_features.backbones.weight_files import (
     CONFIG,
     WeightFiles,
+)
+from obygaze_features.backbones.weights import (
     check_sizes,
     check_tensors,
     read_weights,
@@ -36,7 +40,7 @@ from obygaze_features.store.recipe import CONFIGURATION
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from obygaze_features.backbones.sound import Listen, Prepare
+    from obygaze_features.backbones.steps import Listen, Prepare
 
 
 def library(module: str) -> Any:

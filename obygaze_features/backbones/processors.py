@@ -11,7 +11,9 @@ from typing import Any
 
 from obygaze_features.backbones.card import Card, Preset, Sound
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.backbones.weight_files import (
+    WeightFiles,
+)
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 

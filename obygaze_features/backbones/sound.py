@@ -7,26 +7,29 @@ vector for each of its equal parts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import to_builtins
 
 from obygaze_features.backbones.backbone import (
     Backbone,
-    Placement,
     TorchModel,
     on_device,
 )
 from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.placement import ON_CPU, Placement
 from obygaze_features.backbones.pretrained import PretrainedFamily
 from obygaze_features.backbones.processors import check_sound_of
-from obygaze_features.backbones.weights import FileHashes, WeightFiles
+from obygaze_features.backbones.steps import Floats, Listen, Prepare, Steps
+from obygaze_features.backbones.weight_files import (
+    FileHashes,
+    WeightFiles,
+)
 from obygaze_features.video.resample import Samples
 from obygaze_features.video.sound import SoundView
 
@@ -34,12 +37,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Floats = npt.NDArray[np.floating[Any]]
 # Raise it with any change that could give other numbers for the same samples.
 _VERSION = 1
 # What `Wav2Vec2FeatureExtractor` adds to the variance of silence.
 _EPSILON = 1e-7
-_ON_CPU = Placement()
 
 
 class ClipSound(NamedTuple):
@@ -54,26 +55,6 @@ class ClipSound(NamedTuple):
         return self.samples[self.n_before :]
 
 
-class Steps(NamedTuple):
-    """What a model returns for a piece, or for pieces: then `vectors` and `whole` are stacked.
-
-    Args:
-        vectors: A vector for each step.
-        moments: The sample of the piece that is the centre of each step.
-        whole: The model's own vector of the piece, if it has one.
-    """
-
-    vectors: Any
-    moments: Floats
-    whole: Any = None
-
-
-# The input of a model for the samples of a piece: the samples themselves, or a spectrogram.
-Prepare = Callable[[Samples, Sound], npt.NDArray[np.float32]]
-# The module, the stacked inputs of pieces, and the table of its card.
-Listen = Callable[[Any, "Tensor", Sound], Steps]
-
-
 class SoundBackbone(Backbone):
     """A model that hears the sound of a clip."""
 
@@ -83,7 +64,7 @@ class SoundBackbone(Backbone):
         self,
         card: Card,
         card_of_weights: Card | None = None,
-        placement: Placement = _ON_CPU,
+        placement: Placement = ON_CPU,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
         # A card of a family of sound has this table.

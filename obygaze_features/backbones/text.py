@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from obygaze_features.backbones.backbone import Placement
 from obygaze_features.backbones.card import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.geometry import FeatureArray
+from obygaze_features.backbones.placement import (
+    Placement,
+)
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
@@ -25,11 +27,13 @@ from obygaze_features.backbones.pretrained import (
     silenced,
     supported,
 )
-from obygaze_features.backbones.weights import (
+from obygaze_features.backbones.weight_files import (
     CONFIG,
     TOKENIZERS,
     FileHashes,
     WeightFiles,
+)
+from obygaze_features.backbones.weights import (
     find_weights,
     is_verified,
 )

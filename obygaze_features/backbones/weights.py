@@ -10,10 +10,18 @@ import importlib.util
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from obygaze_features.backbones.weight_files import (
+    CONFIG,
+    NO_WEIGHTS,
+    PROCESSORS,
+    TOKENIZER_FILES,
+    FileHashes,
+    WeightFiles,
+    is_blob,
+)
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     Corrupt,
@@ -23,10 +31,9 @@ from obygaze_features.core.errors import (
     ObygazeError,
     first_line,
 )
-from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
-from obygaze_features.core.schema_check import read_json
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.store.recipe import CONFIGURATION, TENSORS, TOKENIZER
@@ -38,134 +45,15 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.geometry import Geometry
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
-# A text tower has a tokenizer, in one of these.
-TOKENIZERS = (
-    "tokenizer.json",
-    "vocab.json",
-    "tokenizer.model",
-    "spiece.model",
-    "vocab.txt",
-)
-CONFIG = "config.json"
-# Since version 5, transformers writes only the last one, with a processor in each of its parts.
-_PROCESSORS = (
-    "preprocessor_config.json",
-    "video_preprocessor_config.json",
-    "processor_config.json",
-)
-_PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor")
-_TOKENIZER_CONFIG = "tokenizer_config.json"
-_TOKENIZER_FILES = (
-    *TOKENIZERS,
-    # For other versions of the library.
-    "tokenizer.*.json",
-    _TOKENIZER_CONFIG,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
-)
-# Keys of configurations that name something, and decide no number. The type of the numbers is that
-# of the computation, which a recipe has, too.
-_NAMES = frozenset(
-    {
-        "_commit_hash",
-        "_name_or_path",
-        "architectures",
-        "dtype",
-        "name_or_path",
-        "special_tokens_map_file",
-        "tokenizer_file",
-        "torch_dtype",
-        "transformers_version",
-    }
-)
 # The end of the name of a list of files.
 _INDEX = ".index.json"
 # pytorch_model.bin.3 of an epoch.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_GIT_SHA1 = re.compile(r"[0-9a-f]{40}")
 _NO_FILES = (TENSORS, CONFIGURATION, TOKENIZER)
 _CONNECT_S = 5.0
 _SHOWN = 5
 
-FileHashes = Mapping[str, str]
-"""The sha256 of each file of weights by its name, and of the tensors, which is the same in every
-form; of the configuration and of the tokenizer, where a model has them."""
-
-
 # --- Where they are ---
-
-
-@dataclass(frozen=True)
-class WeightFiles:
-    """The files of one checkpoint, and the folder its configuration is in.
-
-    `is_from_hub` where they are in the hub's cache, under the name of the card's own checkpoint.
-    """
-
-    folder: Path
-    files: tuple[Path, ...]
-    origin: str
-    is_from_hub: bool = False
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of weights."""
-        return sum(path.stat().st_size for path in self.files)
-
-    def json_file(self, name: str) -> dict[str, Any] | None:
-        """Return a JSON file beside the weights, or None where there is none."""
-        path = self.folder / name
-        if not path.is_file():
-            return None
-        return read_json(_bytes_of(path), str(path), error=Corrupt).tree
-
-    @property
-    def configuration(self) -> dict[str, Any]:
-        """The configuration beside the weights."""
-        tree = self.json_file(CONFIG)
-        if tree is None:
-            raise NotFound(
-                f"there is no {CONFIG} beside the weights", where=str(self.folder)
-            )
-        return tree
-
-    @property
-    def configuration_sha256(self) -> str:
-        """The hash of the configuration, without what only names something."""
-        return sha256_bytes(canonical_json(without_names(self.configuration)))
-
-    @property
-    def tokenizer_sha256(self) -> str:
-        """The hash of all files of the tokenizer, without what only names something."""
-        hashes = {}
-        for pattern in _TOKENIZER_FILES:
-            for path in self.folder.glob(pattern):
-                data = _bytes_of(path)
-                if path.name == _TOKENIZER_CONFIG:
-                    # The keys of the other files are words.
-                    tree = read_json(data, str(path), error=Corrupt).tree
-                    data = canonical_json(without_names(tree))
-                hashes[path.name] = sha256_bytes(data)
-        return sha256_bytes(canonical_json(hashes))
-
-    @property
-    def processors(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The settings of the checkpoint's own processors, each with its file."""
-        processors: list[tuple[Path, dict[str, Any]]] = []
-        if not self.files:
-            return processors
-        for name in _PROCESSORS:
-            tree = self.json_file(name) or {}
-            parts = [tree[part] for part in _PARTS_OF_PROCESSORS if part in tree]
-            for settings in parts or [tree]:
-                if isinstance(settings, dict):
-                    processors.append((self.folder / name, settings))
-        return processors
-
-
-NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
 
 
 def find_weights(
@@ -270,7 +158,7 @@ def download_files(card: Card) -> None:
         name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
-        files = [CONFIG, *_PROCESSORS, *_TOKENIZER_FILES, name]
+        files = [CONFIG, *PROCESSORS, *TOKENIZER_FILES, name]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
@@ -440,16 +328,6 @@ class WrongWeights(FixInput):
         )
 
 
-def is_blob(path: Path) -> bool:
-    """Return whether a file is one that the hub's cache names by its sha256."""
-    return _SHA256.fullmatch(path.resolve().name) is not None
-
-
-def is_small_blob(path: Path) -> bool:
-    """Return whether a file is one that the hub's cache names by the hash that git gives to it."""
-    return _GIT_SHA1.fullmatch(path.resolve().name) is not None
-
-
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
@@ -466,34 +344,6 @@ def _is_listed(card: Card, hashes: FileHashes) -> bool:
     listed = set(card.weights_sha256)
     of_files = {hashes[name] for name in hashes if name not in _NO_FILES}
     return hashes[TENSORS] in listed or (bool(listed) and of_files <= listed)
-
-
-def without_names(value: Any) -> Any:
-    """Return a value of a JSON file without the keys that only name something."""
-    if isinstance(value, dict):
-        return {
-            key: without_names(inner)
-            for key, inner in value.items()
-            if key not in _NAMES
-        }
-    if isinstance(value, list):
-        return [without_names(item) for item in value]
-    return value
-
-
-def _bytes_of(path: Path) -> bytes:
-    """Return the bytes of a file; in the hub's cache they must have the hash that is its name."""
-    data = path.read_bytes()
-    of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-    hashes = (sha256_bytes(data), of_git.hexdigest())
-    is_named_by_hash = is_blob(path) or is_small_blob(path)
-    if is_named_by_hash and path.resolve().name not in hashes:
-        raise Corrupt(
-            f"the checksum of {path.name} is not the hub's: the file was changed",
-            where=str(path),
-            hint="remove it from the cache, then: obygaze backbones fetch NAME",
-        )
-    return data
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:

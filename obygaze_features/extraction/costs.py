@@ -34,7 +34,8 @@ from obygaze_features.extraction.compute import (
     gpu_batches,
 )
 from obygaze_features.extraction.decoding import RowDecoder, bytes_of_job
-from obygaze_features.extraction.functions import (
+from obygaze_features.extraction.kept import is_kept
+from obygaze_features.extraction.parameters import (
     ArrayNames,
     Backbones,
     Device,
@@ -43,7 +44,6 @@ from obygaze_features.extraction.functions import (
     Weights,
     Workers,
 )
-from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,

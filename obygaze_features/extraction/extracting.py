@@ -35,7 +35,8 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.devices import devices_of, work_on_devices
-from obygaze_features.extraction.functions import (
+from obygaze_features.extraction.loop import StoreFiller, fill
+from obygaze_features.extraction.parameters import (
     TIMEOUT_S,
     ArrayNames,
     Backbones,
@@ -44,7 +45,6 @@ from obygaze_features.extraction.functions import (
     Stores,
     Weights,
 )
-from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
     ExtractionPlan,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -11,51 +11,30 @@ from obygaze_features.core.commands import SessionCommand
 from obygaze_features.core.console import ProgressBars, silent
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.lazy import done_in
-from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.extraction.parameters import (
+    CLIPS,
+    FEATURES,
+    MACHINE,
+    TIMEOUT_S,
+    ArrayNames,
+    Backbones,
+    Device,
+    Precision,
+    Stores,
+    Weights,
+    Workers,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.costs import Cost
-    from obygaze_features.extraction.results import Extraction, Watch
+    from obygaze_features.extraction.results import Extraction, SlurmScript, Watch
     from obygaze_features.extraction.search import Hits
-    from obygaze_features.extraction.slurm import SlurmScript
     from obygaze_features.extraction.stored import StatusOfStores
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.importing.features import Imported
     from obygaze_features.store.reading import Store
-
-TIMEOUT_S = 300.0
-
-# The titles of groups of options.
-CLIPS = "Clips"
-FEATURES = "Features"
-MACHINE = "Machine"
-
-# The parameters that `plan` and `run` share.
-Backbones: TypeAlias = Annotated[
-    str | Sequence[str],
-    Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
-]
-ArrayNames: TypeAlias = Annotated[
-    Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
-]
-Weights: TypeAlias = Annotated[
-    Sequence[str] | Mapping[str, PathLike],
-    Option(metavar="[NAME=]PATH", group=FEATURES, is_repeated=True),
-]
-Stores: TypeAlias = Annotated[
-    Mapping[str, PathLike] | None,
-    Option("--store", metavar="NAME=STORE", group=FEATURES),
-]
-Precision: TypeAlias = Annotated[
-    Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
-]
-Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
-Workers: TypeAlias = Annotated[
-    int | None,
-    Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
-]
 
 
 @done_in("obygaze_features.extraction.costs")

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import ObygazeError
@@ -221,3 +222,24 @@ def states_of(
         if state is not None:
             states.append(state)
     return states
+
+
+@dataclass(frozen=True)
+class SlurmScript:
+    """A script that was written, and the number of its tasks."""
+
+    path: Path
+    tasks: int
+
+    @property
+    def command(self) -> str:
+        """The command that submits the script."""
+        return f"sbatch {shell_word(self.path)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the path of the script, its tasks, and the command that submits it."""
+        return {"script": str(self.path), "tasks": self.tasks, "command": self.command}
+
+    def __str__(self) -> str:
+        tasks = count(self.tasks, "task")
+        return f"{self.path}: an array of {tasks}; to submit it: {self.command}"

@@ -13,9 +13,13 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.matching import facts_of_rows
-from obygaze_features.store.recipe import TOKENIZER, same_space, space_of_array
+from obygaze_features.store.recipe import (
+    TOKENIZER,
+    refuse_joined,
+    same_space,
+    space_of_array,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.store.reading import Store

@@ -9,9 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -30,29 +28,9 @@ from obygaze_features.extraction.planning import (
     chosen_backbones,
     plan_stores,
 )
+from obygaze_features.extraction.results import SlurmScript
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.layout import block_rows_of
-
-
-@dataclass(frozen=True)
-class SlurmScript:
-    """A script that was written, and the number of its tasks."""
-
-    path: Path
-    tasks: int
-
-    @property
-    def command(self) -> str:
-        """The command that submits the script."""
-        return f"sbatch {shell_word(self.path)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the path of the script, its tasks, and the command that submits it."""
-        return {"script": str(self.path), "tasks": self.tasks, "command": self.command}
-
-    def __str__(self) -> str:
-        tasks = count(self.tasks, "task")
-        return f"{self.path}: an array of {tasks}; to submit it: {self.command}"
 
 
 def write_slurm_script(

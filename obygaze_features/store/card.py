@@ -22,12 +22,17 @@ from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.store.joining import (
     JoinedPart,
-    joined_parts,
     part_names,
     part_slices,
 )
 from obygaze_features.store.layout import Array
-from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
+from obygaze_features.store.recipe import (
+    FACTS,
+    SECTIONS,
+    UNVERIFIED,
+    Recipe,
+    joined_parts,
+)
 from obygaze_features.store.records import Maker, StoreRecord, history_of
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
 

@@ -46,10 +46,8 @@ from obygaze_features.store.joining import (
     are_of_words,
     canonical_order,
     part_names,
-    part_of,
     part_slices,
     recipe_of_parts,
-    refuse_joined,
     split_array,
 )
 from obygaze_features.store.layout import (
@@ -68,7 +66,11 @@ from obygaze_features.store.making import (
 from obygaze_features.store.matching import facts_of_rows, has_times_of_windows
 from obygaze_features.store.placing import finish_waiting, next_of, seal_at
 from obygaze_features.store.reading import Store, StoreName, location_of, open_store
-from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.recipe import (
+    Recipe,
+    part_of,
+    refuse_joined,
+)
 from obygaze_features.store.records import (
     Kind,
     Maker,

@@ -7,7 +7,7 @@ exports, and tests.
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
@@ -17,6 +17,8 @@ from obygaze_features.core.files import (
     require_file,
 )
 
+# How many vectors of a clip become one.
+Pool = Literal["mean", "max", "last"]
 _STORE = "obygaze_features.store"
 
 

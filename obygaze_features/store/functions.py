@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 from obygaze_features.core.clip_ids import ClipIds
 from obygaze_features.core.console import Progress
@@ -13,7 +13,7 @@ from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Listing
-from obygaze_features.store.formats import EXPORT_ENDINGS, text_of_formats
+from obygaze_features.store.formats import EXPORT_ENDINGS, Pool, text_of_formats
 
 if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip, Manifest
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Pool = Literal["mean", "max", "last"]
 
 # The titles of groups of options.
 CONTENT = "What is in the files"

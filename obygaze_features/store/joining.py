@@ -1,7 +1,7 @@
 """What a joined store is made of: vectors of several stores side by side, each a part of a row.
 
-Runs, models, searches and pages ask `joined_parts` whether features are joined, and `part_slices`
-where each part is in a row.
+Runs, models, searches and pages ask `recipe.joined_parts` whether features are joined, and
+`part_slices` where each part is in a row.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import msgspec
 from msgspec import Meta
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Filled, Record, Sha256
 
 if TYPE_CHECKING:
     from obygaze_features.store.layout import Array
-    from obygaze_features.store.recipe import Recipe
 
 # The key of the recipe of a joined store that has its parts.
 JOINED = "joined"
@@ -52,15 +51,6 @@ class JoinedPart(Record, frozen=True):
     dtype: str
     width: Annotated[int, Meta(ge=1)]
     medium: str
-
-    def is_of(self, recipe: Recipe) -> bool:
-        """Return whether stores of a recipe have this part, of clips or of windows."""
-        return self.fingerprint == recipe.of_clips.fingerprint
-
-
-def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
-    """Return the parts of a joined store, in their order in a row; none of any other store."""
-    return parts_of(recipe.to_json())
 
 
 def are_of_words(parts: Sequence[JoinedPart]) -> bool:
@@ -119,28 +109,6 @@ def split_array(text: str) -> tuple[str, str]:
     """Return a store as it was named, without `:ARRAY`, and the array; "" if none is named."""
     found = _WITH_ARRAY.fullmatch(text)
     return (found[1], found[2]) if found else (text, "")
-
-
-def part_of(recipe: Recipe, array: Array) -> JoinedPart:
-    """Return the part that an array of vectors is."""
-    (width,) = array.shape
-    fingerprint = recipe.of_clips.fingerprint
-    return JoinedPart(
-        recipe.title, fingerprint, array.name, array.dtype, width, recipe.medium
-    )
-
-
-def refuse_joined(
-    recipe: Recipe, where: str, hint: str = "the store of one of them"
-) -> None:
-    """Raise an error for a joined store where the features of one model are needed."""
-    names = part_names(joined_parts(recipe))
-    if names:
-        raise FixUsage(
-            f"expected the features of one model, and this store joins {', '.join(names)}",
-            where=where,
-            hint=hint,
-        )
 
 
 def canonical_order(parts: Sequence[JoinedPart]) -> list[int]:

@@ -7,13 +7,22 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
-from obygaze_features.store.joining import JOINED, SAMPLING, part_names, parts_of
+from obygaze_features.store.joining import (
+    JOINED,
+    SAMPLING,
+    JoinedPart,
+    part_names,
+    parts_of,
+)
+
+if TYPE_CHECKING:
+    from obygaze_features.store.layout import Array
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -375,3 +384,35 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
         str(backbone.get("revision", "")),
         hash_of_space(weights),
     )
+
+
+def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
+    """Return the parts of a joined store, in their order in a row; none of any other store."""
+    return parts_of(recipe.to_json())
+
+
+def is_made_of(part: JoinedPart, recipe: Recipe) -> bool:
+    """Return whether stores of a recipe have a part, of clips or of windows."""
+    return part.fingerprint == recipe.of_clips.fingerprint
+
+
+def part_of(recipe: Recipe, array: "Array") -> JoinedPart:
+    """Return the part that an array of vectors is."""
+    (width,) = array.shape
+    fingerprint = recipe.of_clips.fingerprint
+    return JoinedPart(
+        recipe.title, fingerprint, array.name, array.dtype, width, recipe.medium
+    )
+
+
+def refuse_joined(
+    recipe: Recipe, where: str, hint: str = "the store of one of them"
+) -> None:
+    """Raise an error for a joined store where the features of one model are needed."""
+    names = part_names(joined_parts(recipe))
+    if names:
+        raise FixUsage(
+            f"expected the features of one model, and this store joins {', '.join(names)}",
+            where=where,
+            hint=hint,
+        )

@@ -26,6 +26,7 @@ from obygaze_models.models.examples import concept_columns, concept_names
 from obygaze_models.models.heads import Head, LogisticHead
 from obygaze_models.models.lessons import InnerScores, Lessons, lessons_of
 from obygaze_models.models.registry import RESIDUAL
+from obygaze_models.models.sentences import bank_of
 
 
 @dataclass(eq=False, repr=False)
@@ -176,7 +177,7 @@ class Bottleneck(Classifier):
     def _found(self, lessons: Lessons) -> "_Margins":
         """Return the vectors, and the margins of every row; all heads share them."""
         if self.texts:
-            bank = lessons.sentences[self.texts].bank()
+            bank = bank_of(lessons.sentences[self.texts])
             return _Margins(bank, bank.margins(lessons.rows.machines.X))
         unfitted: ConceptBank = self.part("bank")
 

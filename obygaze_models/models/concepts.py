@@ -32,13 +32,27 @@ from obygaze_models.models.examples import (
 )
 from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
-from obygaze_models.models.scheme import OVER_FOLDS, found_by_scheme, released_rank
 
 Tolerance = float | Mapping[str, float] | Literal["published", "inner", "folds"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
 NO_DIRECTION = (
     "the features of the clips do not differ, so that no direction separates them"
+)
+
+OVER_FOLDS = "folds"  # the tolerance that is the best over folds
+# The released ones among them.
+TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+# The order of the released code, which decides between equal splits of a tree.
+RELEASED = (
+    "Body",
+    "Type of shot",
+    "Clothing",
+    "Posture",
+    "Look",
+    "Activities",
+    "Expression of emotion",
+    "Appearance",
 )
 
 
@@ -372,3 +386,67 @@ def cross_fitted_margins(
         if all(has_examples):
             margins[part] = settled.found_on(found, others).margins(X[part])
     return margins
+
+
+# --- How the scheme of a published file chooses, over its folds ---
+
+
+def released_rank(name: str) -> int:
+    """Return the position of a concept in the released code; others come last."""
+    return RELEASED.index(name) if name in RELEASED else len(RELEASED)
+
+
+def found_by_scheme(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
+    """Return the vectors that a scheme finds in some lessons, which have the folds of its file.
+
+    Args:
+        bank: The settings of the vectors.
+        lessons: Lessons whose concepts can be found.
+    """
+    if bank.C == OVER_FOLDS:
+        bank = replace(bank, C=_best_tolerances(bank, lessons))
+    if bank.best_of_folds:
+        return _best_of_folds(*_without_each_fold(bank, lessons))
+    return bank.found_on(lessons, lessons.of_concepts)
+
+
+def _best_tolerances(bank: ConceptBank, lessons: Lessons) -> dict[str, float]:
+    """Return the tolerance of each concept with the best mean F1 over folds."""
+    mean_scores = []
+    for tolerance in TOLERANCES:
+        _, scores = _without_each_fold(replace(bank, C=tolerance), lessons)
+        mean_scores.append(scores.mean(axis=0))
+    best = np.argmax(mean_scores, axis=0).tolist()
+    tolerances = [TOLERANCES[number] for number in best]
+    return dict(zip(lessons.concepts.names, tolerances, strict=True))
+
+
+def _without_each_fold(
+    bank: ConceptBank, lessons: Lessons
+) -> tuple[list[ConceptBank], Floats]:
+    """Return the bank found without each fold, and the F1 of each of its vectors there."""
+    assert lessons.file_folds is not None
+    rows = lessons.of_concepts
+    folds = lessons.file_folds[rows]
+    banks = []
+    scores = []
+    for fold in np.unique(folds):
+        without = bank.found_on(lessons, rows[folds != fold])
+        tested = rows[folds == fold]
+        targets = lessons.concepts.targets[bank.against][tested]
+        is_true = targets == 1
+        margins = without.margins(lessons.rows.machines.X[tested])
+        is_called = (margins > 0) & (targets >= 0)
+        n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
+        scores.append(2 * (is_true & is_called).sum(axis=0) / n)
+        banks.append(without)
+    return banks, np.array(scores)
+
+
+def _best_of_folds(banks: Sequence[ConceptBank], scores: Floats) -> ConceptBank:
+    """Return the vectors with the best score, each from its bank; of equal ones the first."""
+    best_bank = banks[0]
+    for column, best in enumerate(np.argmax(scores, axis=0)):
+        for name in ("coef_", "intercept_", "C_", "length_"):
+            getattr(best_bank, name)[column] = getattr(banks[best], name)[column]
+    return best_bank

@@ -23,7 +23,9 @@ from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, Strin
 
 if TYPE_CHECKING:
     from obygaze_models.models.linear_solvers import Machines
-    from obygaze_models.models.sentences import Sentences
+    from obygaze_models.text_vectors import (
+        Sentences,
+    )
 
 INNER_FOLDS = 3
 MOST_BYTES = 256_000_000

@@ -30,6 +30,7 @@ from obygaze_models.models.registry import (
     find_kind,
     finds_concepts,
 )
+from obygaze_models.models.sentences import bank_of
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.heldout import nothing_held_out
@@ -264,7 +265,7 @@ def _left_out_margins(
 def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:
     """Return the concept vectors that some lessons teach, or those of sentences."""
     if TEXTS in settings:
-        return run.sentences[settings[TEXTS]].bank()
+        return bank_of(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
     (bank,) = run.reading(unfitted, erases=False).learn_each([lessons])
     return bank

@@ -18,11 +18,14 @@ from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JoinedPart,
-    joined_parts,
     part_names,
     part_slices,
 )
-from obygaze_features.store.recipe import IMPORTED
+from obygaze_features.store.recipe import (
+    IMPORTED,
+    is_made_of,
+    joined_parts,
+)
 from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
@@ -211,7 +214,7 @@ def _with_names_of_parts(
     columns = part_slices(features.parts)
     for place, part in enumerate(features.parts):
         for other in all_features:
-            is_of_part = part.is_of(stores[other.name].recipe)
+            is_of_part = is_made_of(part, stores[other.name].recipe)
             if not is_of_part or other.origin["array"] != part.array:
                 continue
             names[place] = other.name

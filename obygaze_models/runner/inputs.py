@@ -31,8 +31,11 @@ from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import (
     JOINED,
     JoinedPart,
-    joined_parts,
     part_names,
+)
+from obygaze_features.store.recipe import (
+    is_made_of,
+    joined_parts,
 )
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.examples import RATED
@@ -42,7 +45,6 @@ from obygaze_models.models.registry import (
     finds_concepts,
     own_baselines,
 )
-from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
@@ -59,7 +61,10 @@ from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels, split_kind, with_groups
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
-from obygaze_models.text_vectors import check_spaces
+from obygaze_models.text_vectors import (
+    Sentences,
+    check_spaces,
+)
 
 
 @dataclass(frozen=True)
@@ -393,7 +398,7 @@ def _check_parts_alone(
         of_part = []
         arrays = []
         for name, store in stores.items():
-            if not part.is_of(store.recipe):
+            if not is_made_of(part, store.recipe):
                 continue
             of_part.append(name)
             wanted = protocol.data.array

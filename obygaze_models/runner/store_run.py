@@ -16,7 +16,6 @@ from obygaze_models.models.changed import reading_changed
 from obygaze_models.models.examples import known_concepts
 from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons
 from obygaze_models.models.registry import find_kind, solver_of
-from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import Labels
@@ -24,6 +23,9 @@ from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.text_vectors import (
+    Sentences,
+)
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
 

@@ -27,7 +27,12 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
-from obygaze_features.store.joining import joined_parts, part_names
+from obygaze_features.store.joining import (
+    part_names,
+)
+from obygaze_features.store.recipe import (
+    joined_parts,
+)
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell

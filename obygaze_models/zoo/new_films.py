@@ -24,9 +24,18 @@ from obygaze_features.manifest.listing import as_clips
 from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.joining import JOINED, JoinedPart, joined_parts
+from obygaze_features.store.joining import (
+    JOINED,
+    JoinedPart,
+)
 from obygaze_features.store.matching import match
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
+from obygaze_features.store.recipe import (
+    IMPORTED,
+    UNKNOWN_FACT,
+    Recipe,
+    is_made_of,
+    joined_parts,
+)
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
@@ -264,7 +273,7 @@ def _stores_of_part(
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
             store = open_store(name, workspace=here)
-            if not part.is_of(store.recipe):
+            if not is_made_of(part, store.recipe):
                 continue
             recipe = store.recipe
             if manifest and _n_clips_in(model, store, manifest) == len(manifest):

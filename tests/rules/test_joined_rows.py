@@ -22,7 +22,9 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
 from obygaze_features.store.changing import join
-from obygaze_features.store.joining import joined_parts
+from obygaze_features.store.recipe import (
+    joined_parts,
+)
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from obygaze_features.backbones.backbone import Placement
+from obygaze_features.backbones.placement import (
+    Placement,
+)
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from support.videos import write_video

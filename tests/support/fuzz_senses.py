@@ -423,11 +423,14 @@ def _read_sentences(files: Tree, folder: Path) -> None:
     from obygaze_models.models.fitting import fit
     from obygaze_models.models.lessons import lessons_of
     from obygaze_models.models.registry import build
-    from obygaze_models.models.sentences import Sentences
+    from obygaze_models.models.sentences import bank_of
+    from obygaze_models.text_vectors import (
+        Sentences,
+    )
 
     table = read_texts(place_of(files, folder) / "t.npz")
     sentences = Sentences.of(table)
-    _ = sentences.bank()
+    _ = bank_of(sentences)
     directions = sentences.directions
     if {"calm", "tense"} <= directions.keys():
         settings = {"texts": "t.npz", "positive": "calm", "negative": "tense"}

@@ -19,7 +19,12 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.backbone import (
+    Backbone,
+)
+from obygaze_features.backbones.placement import (
+    Placement,
+)
 
 # Functions of a tensor that wait for the device.
 _READS = {

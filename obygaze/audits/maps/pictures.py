@@ -20,7 +20,9 @@ from obygaze_features.extraction.windows import ranks_of_window
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import Store
-from obygaze_features.store.joining import refuse_joined
+from obygaze_features.store.recipe import (
+    refuse_joined,
+)
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index

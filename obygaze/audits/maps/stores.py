@@ -21,8 +21,10 @@ from obygaze_features.store import (
     write_store,
 )
 from obygaze_features.store.changing import origins_of
-from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.layout import MASK, OF_FRAMES
+from obygaze_features.store.recipe import (
+    refuse_joined,
+)
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
 from obygaze_features.store.withdrawals import tombstones_of
 

@@ -51,7 +51,12 @@ from obygaze_features.backbones.processors import (  # noqa: E402
 )
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
 from obygaze_features.backbones.text import TextTower, load_text_tower  # noqa: E402
-from obygaze_features.backbones.weights import WeightFiles, find_weights  # noqa: E402
+from obygaze_features.backbones.weight_files import (  # noqa: E402
+    WeightFiles,
+)
+from obygaze_features.backbones.weights import (  # noqa: E402
+    find_weights,
+)
 from obygaze_features.core.errors import ObygazeError  # noqa: E402
 from obygaze_features.core.files import canonical_json  # noqa: E402
 from obygaze_features.core.schema_check import Document  # noqa: E402

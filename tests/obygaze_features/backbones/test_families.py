@@ -22,14 +22,18 @@ from obygaze_features.backbones.actions import (  # noqa: E402
     load_backbone,
 )
 from obygaze_features.backbones.backbone import (  # noqa: E402
-    Placement,
     TorchBackbone,
 )
 from obygaze_features.backbones.card import Card, Family  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
-from obygaze_features.backbones.weights import (  # noqa: E402
+from obygaze_features.backbones.placement import (  # noqa: E402
+    Placement,
+)
+from obygaze_features.backbones.weight_files import (  # noqa: E402
     WeightFiles,
+)
+from obygaze_features.backbones.weights import (  # noqa: E402
     read_weights,
 )
 from obygaze_features.core.errors import FixInput  # noqa: E402

@@ -23,11 +23,13 @@ from support.sound_checkpoints import (  # noqa: E402
 from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.backbone import Placement  # noqa: E402
 from obygaze_features.backbones.card import Mel  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
 from obygaze_features.backbones.families import _log_mel  # noqa: E402
+from obygaze_features.backbones.placement import (  # noqa: E402
+    Placement,
+)
 from obygaze_features.backbones.sound import (  # noqa: E402
     ClipSound,
     SoundBackbone,

@@ -40,7 +40,12 @@ def test_no_error_is_without_a_documented_code():
 
 def test_an_error_of_another_process_is_the_same_error():
     from obygaze_features.backbones.cards import find_card
-    from obygaze_features.backbones.weights import NO_WEIGHTS, WrongWeights
+    from obygaze_features.backbones.weight_files import (
+        NO_WEIGHTS,
+    )
+    from obygaze_features.backbones.weights import (
+        WrongWeights,
+    )
     from obygaze_features.video.container import BadVideo
 
     first = BadVideo("cut off", path="a.mkv", reason="truncated")

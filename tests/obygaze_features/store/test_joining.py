@@ -34,13 +34,15 @@ from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.joining import (
     JoinedPart,
-    joined_parts,
     part_names,
     part_slices,
     recipe_of_parts,
     split_array,
 )
 from obygaze_features.store.making import write_store
+from obygaze_features.store.recipe import (
+    joined_parts,
+)
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 from obygaze_features.store.texts import TextTable

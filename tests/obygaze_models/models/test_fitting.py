@@ -16,7 +16,9 @@ from obygaze_models.models.learner import Learner
 from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons, lessons_of
 from obygaze_models.models.mlp import hold_out
 from obygaze_models.models.registry import KINDS, build
-from obygaze_models.models.sentences import Sentences
+from obygaze_models.text_vectors import (
+    Sentences,
+)
 
 N_ROWS = 120
 WIDTH = 6

@@ -12,16 +12,16 @@ import pytest
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import cross_fit_parts
-from obygaze_models.models.examples import findable
-from obygaze_models.models.lessons import Lessons, lessons_of
-from obygaze_models.models.registry import build
-from obygaze_models.models.scheme import (
+from obygaze_models.models.concepts import (
     TOLERANCES,
     _best_of_folds,
     _best_tolerances,
     _without_each_fold,
+    cross_fit_parts,
 )
+from obygaze_models.models.examples import findable
+from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs

@@ -18,7 +18,9 @@ from support.tables import models, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_models.models.scheme import TOLERANCES
+from obygaze_models.models.concepts import (
+    TOLERANCES,
+)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import Run
 
