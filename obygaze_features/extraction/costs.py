@@ -38,8 +38,8 @@ from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.parameters import (
     ArrayNames,
     Backbones,
+    ComputeDtype,
     Device,
-    Precision,
     Stores,
     Weights,
     Workers,
@@ -225,7 +225,7 @@ def plan_extraction(
     arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
-    dtype: Precision = "float32",
+    dtype: ComputeDtype = "float32",
     device: Device = "cpu",
     workers: Workers = None,
     workspace: PathLike | None = None,

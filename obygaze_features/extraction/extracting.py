@@ -40,8 +40,8 @@ from obygaze_features.extraction.parameters import (
     TIMEOUT_S,
     ArrayNames,
     Backbones,
+    ComputeDtype,
     Device,
-    Precision,
     Stores,
     Weights,
 )
@@ -97,7 +97,7 @@ def extract(
     arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
-    dtype: Precision = "float32",
+    dtype: ComputeDtype = "float32",
     licence: str = "",
     device: Device = "cpu",
     workers: int | None = None,

@@ -14,14 +14,13 @@ from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.extraction.parameters import (
-    CLIPS,
     FEATURES,
     MACHINE,
     TIMEOUT_S,
     ArrayNames,
     Backbones,
+    ComputeDtype,
     Device,
-    Precision,
     Stores,
     Weights,
     Workers,
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
     from obygaze_features.store.importing.features import Imported
     from obygaze_features.store.reading import Store
 
+# The title of a group of options.
+CLIPS = "Clips"
+
 
 @done_in("obygaze_features.extraction.costs")
 def plan_extraction(
@@ -45,7 +47,7 @@ def plan_extraction(
     arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
-    dtype: Precision = "float32",
+    dtype: ComputeDtype = "float32",
     device: Device = "cpu",
     workers: Workers = None,
     workspace: PathLike | None = None,
@@ -89,7 +91,7 @@ def extract(
     arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
-    dtype: Precision = "float32",
+    dtype: ComputeDtype = "float32",
     licence: Annotated[str, Option(group=FEATURES)] = "",
     device: Device = "cpu",
     workers: Workers = None,

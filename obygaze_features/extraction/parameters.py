@@ -10,7 +10,6 @@ from obygaze_features.core.workspace import PathLike
 TIMEOUT_S = 300.0
 
 # The titles of groups of options.
-CLIPS = "Clips"
 FEATURES = "Features"
 MACHINE = "Machine"
 
@@ -30,7 +29,7 @@ Stores: TypeAlias = Annotated[
     Mapping[str, PathLike] | None,
     Option("--store", metavar="NAME=STORE", group=FEATURES),
 ]
-Precision: TypeAlias = Annotated[
+ComputeDtype: TypeAlias = Annotated[
     Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
 ]
 Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
