@@ -322,6 +322,9 @@ class Agreement:
         n_columns = len(headers)
         headers += ["without NS", *NULLS]
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
+        if self.threshold is None:
+            # A manifest does not say what was assumed when it was made.
+            pairs = [(*row[:2], "-", *row[3:]) for row in pairs]
         alphas = _alpha_rows(self.measures)
         if not self._has_ns:
             means = [row for row in means if "without NS" not in str(row[0])]
@@ -410,8 +413,7 @@ def _require_column(manifest: Manifest, column: str) -> None:
         known.update(dict.fromkeys(name for name, word in said.items() if word))
     raise FixInput(
         f"nobody says anything in the column {column!r}{near(column, known)}",
-        where=manifest.name,
-        hint=f"--column {shell_word(next(iter(known)))}" if known else None,
+        hint=" or ".join(f"--column {shell_word(name)}" for name in known) or None,
     )
 
 

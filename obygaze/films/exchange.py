@@ -166,7 +166,7 @@ def import_marks(
         name: The name of the table.
         tiers: The column of a tier, where it is not called as the tier; "" leaves it out.
         words: What words stand for, where they are not themselves; "" leaves marks out.
-        coded: Columns whose empty tiers say that the film was watched and nothing was found.
+        coded: Columns that the people looked for in the whole film, also where a tier is empty.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
@@ -260,16 +260,15 @@ class _Reader:
             for start_s, end_s, text in tier.annotations:
                 mark = Mark(film, start_s, end_s, column, text, tier.annotator)
                 self._add(mark, path)
-            if not tier.annotations and not tier.n_without_times:
-                self._read_empty(file, film, column, tier.annotator)
+            if column in self.coded:
+                self._add_watched(file, film, column, tier.annotator)
+            elif not tier.annotations and not tier.n_without_times:
+                self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
 
-    def _read_empty(
+    def _add_watched(
         self, file: ElanFile, film: str, column: str, annotator: str
     ) -> None:
-        """Add that the film was watched for a column in which nothing is marked."""
-        if column not in self.coded:
-            self.empty.append(f"{column} of {annotator} in {file.path.name}")
-            return
+        """Add that a person looked for a column in the whole film."""
         boundaries = self.films.boundaries(film)
         end_s = file.end_s if boundaries is None else float(boundaries[-1])
         if not end_s:
@@ -418,6 +417,14 @@ def export_marks(
                 where=str(into),
                 hint="obygaze manifest link, to the video that the file names",
             )
+        scored = {mark.annotator for mark in marks_of[film] if mark.column == SCORE}
+        for tier in file.tiers():
+            if tier.column == SCORE and tier.annotator in scored:
+                raise FixInput(
+                    f"the file has scores of {tier.annotator} already, in the tier {tier.name}",
+                    where=str(into),
+                    hint="--into the file without scores",
+                )
         path = output if output.suffix.lower() == ELAN else output / file.path.name
         files = {path: file.with_tiers(marks_of[film])}
     else:

@@ -14,6 +14,8 @@ from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
     LEVEL,
+    NOTHING,
+    WATCHED,
     Marks,
     marks_by_film,
     read_marks,
@@ -40,7 +42,12 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_of
-from obygaze_features.manifest.annotators import HIGHEST, labelled, orders_of
+from obygaze_features.manifest.annotators import (
+    HIGHEST,
+    labelled,
+    orders_of,
+    what_differs,
+)
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import (
     LEVELS,
@@ -159,19 +166,23 @@ class ProjectedLabels:
             {answer.annotator for answer in self.projected.projection.answers}
         )
         said: dict[tuple[str, str], str] = {}
-        columns = [name for name in (LEVEL, *self._own_columns) if name != COMMENT]
+        columns = [
+            name
+            for name in self.projected.projection.columns
+            if name not in (COMMENT, CONCEPTS_COLUMN)
+        ]
         for answer in self.projected.projection.answers:
-            cells = [answer.cells.get(column, "") for column in columns]
-            said[answer.clip_id, answer.annotator] = " ".join(filter(None, cells))
+            cells = [answer.cells.get(column) or "-" for column in columns]
+            said[answer.clip_id, answer.annotator] = " ".join(cells)
         rows = []
         for clip in self.manifest:
             answers = [said.get((clip.clip_id, name)) or "-" for name in people]
-            own = [clip.extra.get(column, "") for column in columns[1:]]
-            words = " ".join(filter(None, [clip.level, *own]))
+            cells = [_cell(clip, column) or "-" for column in columns]
             rows.append(
-                (clip.clip_id, *answers, words or "-", ", ".join(clip.concepts))
+                (clip.clip_id, *answers, " ".join(cells), ", ".join(clip.concepts))
             )
-        return table(("clip", *people, "label", "concepts"), rows)
+        label = "label" if columns == [LEVEL] else " ".join(columns)
+        return table(("clip", *people, label, "concepts"), rows)
 
     @property
     def _summary(self) -> str:
@@ -180,13 +191,11 @@ class ProjectedLabels:
         for column in (LEVEL, *self._own_columns):
             if column == COMMENT or column not in self.projected.projection.columns:
                 continue
-            cells = [
-                clip.level if column == LEVEL else clip.extra.get(column, "")
-                for clip in self.manifest
-            ]
+            cells = [_cell(clip, column) for clip in self.manifest]
             words = LEVELS if column == LEVEL else sorted({*cells} - {""})
             counts = [f"{word} {cells.count(word)}" for word in words]
-            parts.append(f"{column}: {', '.join(counts)}, no label {cells.count('')}")
+            counts.append(f"no label {cells.count('')}")
+            parts.append(f"{column}: {', '.join(counts)}")
         return "; ".join(parts)
 
     @property
@@ -194,10 +203,19 @@ class ProjectedLabels:
         """How the labels were made, and the next command."""
         notes = [] if self.path else [self._summary]
         notes += self.manifest.header.notes
+        differing = what_differs(self.manifest)
+        if differing:
+            notes.append(
+                f"annotators differ, so these clips have no label: {differing}"
+            )
         if self.path:
             name = shell_word(self.manifest.name)
             notes.append(f"next: obygaze manifest show {name}")
         return notes
+
+
+def _cell(clip: Clip, column: str) -> str:
+    return clip.level if column == LEVEL else clip.extra.get(column, "")
 
 
 def project_marks(
@@ -295,6 +313,7 @@ def project_tables(
             hint="--every 30, or clips with film_start_s and film_end_s",
         )
     projection = project(marks, spans, threshold, orders)
+    warnings += _words_without_marks(marks, orders or {})
     if not projection.answers:
         raise FixInput(
             f"no clip lies in a film with marks ({named_films(films, known.films)})",
@@ -308,6 +327,17 @@ def project_tables(
         named = named_films(others, known.films)
         warnings.append(f"no clips of films with marks: {named}")
     return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
+
+
+def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:
+    """Return which words of an order no mark has: a step more lies between the others."""
+    warnings = []
+    for column, words in orders.items():
+        found = {mark.value for mark in marks if mark.column == column}
+        others = [repr(word) for word in words if word not in found and word != NOTHING]
+        if others:
+            warnings.append(f"no mark has {few(others)} of the order of {column}")
+    return warnings
 
 
 def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manifest:
@@ -375,6 +405,7 @@ def equal_clips(
     clips: list[Clip] = []
     files: dict[str, Path] = {}
     ends = []
+    rests = []
     for film, of_film in marks_by_film(marks).items():
         path = films.file_of(film)
         boundaries = films.boundaries(film)
@@ -385,6 +416,7 @@ def equal_clips(
         else:
             ends.append(f"{film} at {end_s:.3f} s")
         cut = _Cut(boundaries, marks.rates.get(film))
+        reached_s = 0.0
         for number in count_from():
             after_s = (number + 1) * seconds
             start_s = cut.at(number * seconds)
@@ -395,9 +427,19 @@ def equal_clips(
             if start_s < stop_s:
                 own_id = id_of_span(film, start_s, stop_s)
                 clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
+                reached_s = stop_s
+        last_s = max(
+            (mark.end_s for mark in of_film if mark.column != WATCHED), default=0.0
+        )
+        if last_s > reached_s + cut.half_s + MARK_ROUNDING_S:
+            rests.append(f"{film} from {reached_s:.3f} s")
     if ends:
         warnings.append(
             f"films end with their last mark, no file is linked: {few(ends, 3)}"
+        )
+    if rests:
+        warnings.append(
+            f"marks behind the last whole clip of a film are in no clip: {few(rests, 3)}"
         )
     if not clips:
         raise FixInput(

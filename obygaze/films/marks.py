@@ -158,7 +158,7 @@ def require_one_file(
     if earlier != path:
         raise FixInput(
             f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may be"
-            " of two people",
+            " of two people, or one is a copy of the other",
             where=f"{earlier}, {path}",
             hint="give each person a name, or put the marks of one person into one file",
         )

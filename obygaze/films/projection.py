@@ -7,7 +7,8 @@
 - `comment` has all comments that touch the clip.
 - Where nothing counts, the cell is the word for nothing, `none` (of levels EN), if four fifths of
   the clip were seen, else empty. Seen is what is marked, and what is `watched`. Where a person has
-  no `watched` in a film, all of it counts as seen for the columns that this person marked in it.
+  no `watched` of a column in a film, all of it counts as seen if this person marked this column in
+  it.
 """
 
 import re
@@ -207,7 +208,7 @@ class _Person:
             if looked:
                 self.seen[column] = Track([*looked, *own])
         marked = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
-        self.counts_as_seen = set() if watched else marked
+        self.counts_as_seen = marked
         # The columns in which a clip got the word for nothing because all counts as seen.
         self.assumed: set[str] = set()
 

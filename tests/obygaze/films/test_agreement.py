@@ -707,7 +707,8 @@ def test_the_levels_of_annotations_are_those_of_their_marks(tmp_path: Path) -> N
     assert of_labels.to_json()["threshold"] is None
     words = ("manifest", "agree", "films")
     shown = call_obygaze(*words, cwd=tmp_path).ok().stdout
-    assert "not assumed" in shown
+    # What was assumed is not known any more.
+    assert "assumed" not in shown
 
 
 def test_films_without_levels_are_not_among_those_of_one_annotator(

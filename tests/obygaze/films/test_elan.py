@@ -153,6 +153,13 @@ def test_a_tier_in_which_nothing_was_found_says_what_was_watched(foreign: Path) 
     assert [(mark.start_s, mark.end_s) for mark in watched] == [(0.0, 10.0)]
 
 
+def test_whoever_coded_a_whole_film_may_have_found_something(foreign: Path) -> None:
+    made = imported(foreign, coded=["Gewalt"])
+    watched = [mark for mark in made.marks if mark.column == "watched"]
+    assert watched == [Mark("Nacht_zug", 0.0, 4.0, "watched", "Gewalt", "Anna")]
+    assert made.words["Gewalt"] == {"stark": 1, "schwach (?)": 1}
+
+
 def test_the_film_is_that_which_a_manifest_calls_so(foreign: Path) -> None:
     """Files called after a person or a day had films that nobody knew."""
     here = foreign.parent

@@ -161,7 +161,7 @@ def test_what_was_watched_may_be_said_of_one_column() -> None:
     marked = marks("0-9 S, 0-99 watched=Gewalt, 0-9 Gewalt=stark")
     projection = project(marked, clips("0-9 50-99"))
     cells = [(one.level, one.cells["Gewalt"]) for one in said(projection)]
-    assert cells == [("S", "stark"), ("", "none")]
+    assert cells == [("S", "stark"), ("EN", "none")]
 
 
 def test_comments_are_all_that_touch_a_clip_and_concepts_need_no_level() -> None:

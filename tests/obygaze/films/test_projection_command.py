@@ -66,6 +66,19 @@ def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> 
     assert document["unlabelled_clips"] == ["m-001"]
 
 
+def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> None:
+    write_marks(
+        tmp_path / "said.csv",
+        [*marks("0-49 Gewalt=stark"), *marks("0-60 Gewalt=schwach", annotator="B")],
+    )
+    order = ("--order", "Gewalt=schwach,mittel,stark")
+    words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
+    told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
+    assert "no mark has 'mittel' of the order of Gewalt" in told
+    assert "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
+    assert "annotators differ, so these clips have no label: Gewalt 2" in told
+
+
 def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
     tmp_path: Path,
 ) -> None:
@@ -75,8 +88,8 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
     ]
     result = run(tmp_path, marked, [*clips("0-99"), *clips("0-9", film="unseen")])
     assert [line.split() for line in result.stdout.splitlines()] == [
-        ["clip", "A", "B", "label", "concepts"],
-        ["m-001", "NS", "S", "stark", "S", "stark", "Body,", "Look"],
+        ["clip", "A", "B", "level", "Gewalt", "concepts"],
+        ["m-001", "NS", "-", "S", "stark", "S", "stark", "Body,", "Look"],
     ]
     assert "1 clip in films without marks, left out: unseen-001" in result.stderr
     summary = (

@@ -100,7 +100,9 @@ export async function openClip(id) {
   $("clip-title").textContent = clip.id;
   $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level, ownText(clip)].filter(Boolean).join("; ");
   const marked = [...(clip.marked ?? []).map(saidText), ...(clip.marked_own ?? []).map(markedText)];
-  const more = [scoreText(clip), ...clip.said.map(saidText), clip.comment, ...new Set(marked), ...clip.notes];
+  // The comment of a clip is made of what its annotators wrote.
+  const comment = clip.said.length ? "" : clip.comment;
+  const more = [scoreText(clip), ...clip.said.map(saidText), comment, ...new Set(marked), ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-model").textContent = clip.score === undefined ? "" : `${page.scored_by.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
