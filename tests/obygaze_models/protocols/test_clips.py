@@ -13,8 +13,6 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.schema import Data, Task
 
-EN_S = Task(classes={"EN": 0, "S": 1})
-
 
 def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
     clips = [

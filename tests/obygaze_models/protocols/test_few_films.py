@@ -33,15 +33,6 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
     assert "are of one film" in result_text(run)
 
 
-def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
-    manifest = films(2, 60, seed=4)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ('grid.models=["ridge"]', "report.concepts=false")
-    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    for cell in models(run):
-        assert not fit_of(run, cell)["skipped"] and len(run.folds_of(cell)) == 2
-
-
 @pytest.mark.check("many fits")
 def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) -> None:
     manifest = films(4, 40, seed=5)

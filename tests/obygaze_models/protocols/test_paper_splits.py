@@ -38,20 +38,6 @@ class TestAuthors:
         for split in authors(table):
             assert (split.test.size, int(table.y[split.test].sum())) == (n, positive)
 
-    def test_eight_runs_validate_on_folds_0_to_7(self) -> None:
-        table = split_file("02_HN_S.csv")
-        splits = authors(table)
-        assert [set(table.folds[s.validation].tolist()) for s in splits] == [
-            {i} for i in range(8)
-        ]
-        assert [s.validation_fold for s in splits] == list(range(8))
-
-    def test_fold_0_never_trains_and_the_next_is_skipped(self) -> None:
-        table = split_file("02_HN_S.csv")
-        for run, split in enumerate(authors(table)):
-            trained = set(table.folds[split.train].tolist())
-            assert not trained & {0, 9, run, run + 1}
-
     def test_by_hand_on_made_up_folds(self) -> None:
         """Thirty negatives and ten positives in each of ten folds; run 2.
 

@@ -244,28 +244,6 @@ def test_test_films_change_no_choice(tmp_path: Path) -> None:
     assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 
 
-@pytest.mark.check("several processes")
-def test_one_cell_alone_and_two_processes_give_the_same_bytes(
-    run: Run, tmp_path: Path
-) -> None:
-    stores = two_stores(tmp_path / "stores")
-    protocol = choosing("fit.seeds=2")
-    inputs = gather(protocol, MANIFEST, "made-up", stores)
-    parallel = run_protocol(inputs, tmp_path / "parallel", n_jobs=2)
-    for file in ("results.csv", "predictions.csv"):
-        assert (parallel.folder / file).read_bytes() == (run.folder / file).read_bytes()
-    for model in MODELS:
-        grid = replace(protocol.grid, models=(model,), train=("ENHN_S",))
-        alone = run_on(tmp_path, replace(protocol, grid=grid), MANIFEST, stores)
-        (ours,) = chosen_cells(alone)
-        (theirs,) = (
-            cell
-            for cell in chosen_cells(run)
-            if (cell.model, cell.train) == (model, "ENHN_S")
-        )
-        assert numbers_of(alone, ours) == numbers_of(run, theirs)
-
-
 @pytest.mark.check("several runs")
 def test_the_rows_of_single_stores_are_those_of_a_run_without_a_choice(
     run: Run, tmp_path: Path

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
+from sklearn.linear_model import LogisticRegression
 from support.cli import call_obygaze
 from support.experiments import (
     films,
@@ -23,7 +24,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
-from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 from obygaze_models.zoo import (
@@ -190,25 +190,6 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
     assert [row["clip_id"] for row in done["rows"]] == [one]
 
 
-def test_a_manifest_chooses_the_clips_of_a_store_of_clips(workspace: Path) -> None:
-    store = store_of(workspace / "stores" / "sig", CLIPS, planted(CLIPS, 60))
-    write_manifest(TRAINED, workspace / "manifests" / "some.toml")
-    call = ("train", "ridge", "sig", "some", "--task", "EN_S", "-o", "kept", *QUICK)
-    call_obygaze("-C", workspace, *call).ok()
-    found = predict(load_model(workspace / "models" / "kept"), store, TRAINED)
-    assert set(found.clip_ids) == {clip.clip_id for clip in TRAINED}
-    facts = json.loads(
-        (workspace / "models" / "kept" / "model.json").read_text("utf-8")
-    )
-    assert {"rule", "reduce"}.isdisjoint(facts["features"])
-
-
-@pytest.mark.parametrize("model", ["ridge", "cav"])
-def test_no_saved_model_reads_scaled_features(model: str) -> None:
-    with pytest.raises(FixUsage, match="its features as they are"):
-        training_protocol(model, "EN_S", TRAINED, ["data.scale=unit"])
-
-
 def test_a_run_of_mediaeval_is_scored_as_trec_eval_scores_it(workspace: Path) -> None:
     """From training on the development films to the official metric of the test films."""
     names = [clip.clip_id for clip in CLIPS]
@@ -294,7 +275,7 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     X = planted(CLIPS, 60)
     store = store_of(workspace / "stores" / "sig", CLIPS, X)
     levels = [clip.level for clip in CLIPS]
-    probe = LogisticProbe().fit(X, levels)
+    probe = LogisticRegression().fit(X, levels)
     info = ModelInfo(
         name="kept",
         kind="logistic",
