@@ -91,17 +91,6 @@ def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     assert linear.bank_.concepts_.tolist() == names
 
 
-def test_a_repr_is_one_short_line() -> None:
-    assert repr(build("pcbm-dt", {"max_depth": 3}).head) == "TreeHead(max_depth=3)"
-    many = build(
-        "mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25}
-    )
-    for model in (many, build("pcbm-h", {"residual_C": 3.0, "tolerance": 0.25})):
-        assert len(repr(model)) <= 120
-        assert "\n" not in repr(model)
-        assert repr(model).startswith(f"{type(model).__name__}(")
-
-
 def test_reading_the_registry_imports_no_numpy() -> None:
     script = (
         "import sys; from obygaze_models.models.registry import default_settings;"

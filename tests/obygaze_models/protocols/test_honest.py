@@ -9,9 +9,7 @@ import pytest
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 from support.tables import (
     models,
-    of_films,
     predictions_of,
-    rows_of,
     the_cell,
 )
 
@@ -77,40 +75,6 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     assert found["film"].value("auc") == 0.5
     assert found["random"].same_film == found["random"].n_clips
     assert found["film"].same_film == 0
-
-
-@pytest.mark.check("several runs")
-def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
-    on_signal: Run,
-) -> None:
-    """From predictions.csv with scikit-learn: nothing of the runner's arithmetic."""
-    from sklearn.metrics import f1_score, roc_auc_score
-
-    rows = [
-        r
-        for r in rows_of(on_signal.predictions)
-        if (r["model"], r["train"], r["test"]) == ("mlp", "EN_S", "ENHN_S")
-    ]
-    cell = the_cell(on_signal, model="mlp", train="EN_S", test="ENHN_S")
-    y, said = ([int(r[key]) for r in rows] for key in ("y", "decision"))
-    assert len({r["clip_id"] for r in rows}) == len(rows) == cell.n_clips
-    assert cell.value("f1_binary") == pytest.approx(f1_score(y, said))
-    weighted = f1_score(y, said, average="weighted")
-    assert cell.value("f1_weighted") == pytest.approx(weighted)
-    # One fold a film: what a fold says is what its film says.
-    of_folds = []
-    auc_of_film = of_films(on_signal, "auc", model="mlp", train="EN_S", test="ENHN_S")
-    for fold in on_signal.folds_of(cell):
-        own = [r for r in rows if r["fold"] == fold["fold"]]
-        (film,) = {r["movie_id"] for r in own}
-        expected = roc_auc_score([r["y"] for r in own], [r["score"] for r in own])
-        row = auc_of_film[film]
-        assert row["value"] == pytest.approx(expected)
-        assert row["clips"] == len(own)
-        of_folds.append(f1_score([r["y"] for r in own], [r["decision"] for r in own]))
-    sd = np.std(of_folds, ddof=1)
-    assert cell.sd("f1_binary") == pytest.approx(sd)
-    assert len(auc_of_film) == cell.n_films == 8
 
 
 def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(

@@ -20,6 +20,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.reading import open_store
 from obygaze_models.zoo import load_model, predict
 
+BARE = "manifests/bare.toml"
 CITATION = "Lab, Made-up features, 2026"
 
 
