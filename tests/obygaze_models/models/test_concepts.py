@@ -163,12 +163,6 @@ def test_what_a_concept_is_told_apart_from() -> None:
         assert concept_targets(levels, has, against)[:, 0].tolist() == column  # type: ignore[arg-type]
 
 
-def test_an_unknown_level_is_refused() -> None:
-    has = np.zeros((1, 1), dtype=bool)
-    with pytest.raises(FixTraining, match="'Sure'"):
-        concept_targets(np.array(["Sure"]), has)
-
-
 def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
     # All rows lie inside the margin of so tolerant a machine. Means of the sides: 0.3 and 0.1; the
     # middle of the biases that are left open, which libsvm takes, is (0.36 + 0.06) / 2 = 0.21.
