@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,7 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import open_store
-from obygaze_models.models.mlp import MLPProbe, PerceptronJob
+from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import read_folder
 from obygaze_models.runner.heldout import folds_of
@@ -43,6 +43,16 @@ FILMS = (
     *("tt1045658", "tt1142988", "tt1193138", "tt1454029", "tt1570728", "tt2267998"),
 )
 WIDTH = 512
+
+
+@dataclass(frozen=True)
+class PerceptronJob:
+    """One fit: numbers of training and validation rows, a class of each row, a seed."""
+
+    train: NDArray[np.intp]
+    labels: NDArray[np.int8]
+    validation: NDArray[np.intp]
+    seed: int
 
 
 def write_workspace(root: Path) -> None:

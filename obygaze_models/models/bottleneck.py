@@ -104,12 +104,13 @@ class Bottleneck(Classifier):
     ) -> Self:
         """Find the concepts, and fit the head on cross-fitted margins.
 
-        `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
+        `concepts` are targets as in `concept_targets`. Without them the second class is the
+        only concept.
         """
         X, y = self._check_training(X, y, dtype=np.float64)
         if concepts is None:
             classes, _ = encode_classes(y)
-            concepts = y[:, None] == classes[len(classes) == 2 :]
+            concepts = y[:, None] == classes[1:]
         targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
         names = concept_names(self.part("bank").concepts, targets.shape[1])
         films = None if groups is None else np.asarray(groups)
@@ -236,11 +237,6 @@ class Bottleneck(Classifier):
                 hint="LogisticHead",
             )
         return np.asarray(self.head_.decision_function(margins))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 @dataclass(frozen=True, eq=False)

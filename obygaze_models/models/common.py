@@ -64,7 +64,8 @@ def total_variance(X: Floats) -> float:
 
 def check_values(largest: float) -> None:
     """Raise an error for features so large that their products are not finite."""
-    if largest > LARGEST_VALUE:
+    # NaN is not, either.
+    if not largest <= LARGEST_VALUE:
         raise FixInput(
             f"the features have values up to {largest:.0e}, and this model needs values up to"
             f" {LARGEST_VALUE:.0e}",
@@ -175,12 +176,13 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
         raise FixTraining(
             f"the training rows have one class only: {classes[0]}",
         )
+    if len(classes) > 2:
+        message = "Only binary classification is supported"
+        raise FixTraining(f"{message}, got {len(classes)} classes")
     return classes, codes.astype(np.int64)
 
 
-def balanced_weights(codes: Ints, n_classes: int) -> Floats:
-    """Return the weight of each class that balances them: n / (n_classes x rows of the class)."""
-    counts = np.bincount(codes, minlength=n_classes)
-    return np.asarray(
-        len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64))
-    )
+def balanced_weights(codes: Ints) -> Floats:
+    """Return the weights that balance two classes: n / (2 x rows of the class)."""
+    counts = np.bincount(codes, minlength=2)
+    return np.asarray(len(codes) / (2 * np.maximum(counts, 1).astype(np.float64)))

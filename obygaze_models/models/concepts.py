@@ -264,9 +264,7 @@ class ConceptBank(Savable):
             rows = rows[drawn]
             positive = positive[drawn]
         codes = positive.astype(np.int64)
-        weights = (
-            balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
-        )
+        weights = balanced_weights(codes)[codes] if self.balance == "weights" else None
         return rows, positive, weights
 
     def _tolerance(

@@ -12,7 +12,7 @@ So the estimators are no subclasses of its base class: they call it where it is 
 import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,12 +179,7 @@ class Savable(Learner):
 
 
 class Classifier(Savable):
-    """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
-
-    `two_classes` is for one that separates exactly two classes.
-    """
-
-    two_classes: ClassVar[bool] = False
+    """A classifier of two classes; `_fit` gets checked rows, class numbers and films."""
 
     predict_proba: Callable[..., Floats]
 
@@ -199,9 +194,6 @@ class Classifier(Savable):
         """
         X, y = self._check_training(X, y, dtype=np.float64)
         self.classes_, codes = encode_classes(y)
-        if self.two_classes and len(self.classes_) > 2:
-            only = f"Only binary classification is supported by {type(self).__name__}"
-            raise FixTraining(f"{only}, got {len(self.classes_)} classes")
         with one_thread():
             self._fit(X, codes, None if groups is None else np.asarray(groups))
         return self
@@ -228,14 +220,15 @@ class Classifier(Savable):
         if weight is None:
             return None
         if isinstance(weight, Mapping):
+            # scikit-learn's own checks ask for it.
             return np.array(
                 [float(weight.get(name, 1)) for name in self.classes_.tolist()]
             )
         if weight != "balanced":
             raise FixTraining(
-                f"unknown class_weight {weight!r}", hint="balanced, weights or None"
+                f"unknown class_weight {weight!r}", hint="balanced or None"
             )
-        return balanced_weights(codes, len(self.classes_))
+        return balanced_weights(codes)
 
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
         weights = self._weights(codes, weight)
@@ -260,7 +253,7 @@ class Classifier(Savable):
         tags.estimator_type = "classifier"
         tags.classifier_tags = ClassifierTags()
         tags.target_tags.required = True
-        tags.classifier_tags.multi_class = not self.two_classes
+        tags.classifier_tags.multi_class = False
         return tags
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
 from obygaze_models.models.lessons import Concepts
@@ -14,7 +13,6 @@ from obygaze_models.models.registry import MIN_CLIPS
 
 Against = Literal["EN", "absent"]
 
-ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 # The levels of clips that are examples of their concepts, and of the absence of others.
 RATED = ("HN", "S")
 
@@ -33,45 +31,26 @@ def known_concepts(
         is_open: Whether annotators differ on it.
     """
     targets = {}
-    known_levels = np.where(levels == "", "NS", levels)
     for against in get_args(Against):
-        targets[against] = concept_targets(known_levels, has, against)
+        targets[against] = concept_targets(levels, has, against)
         targets[against][is_open] = -1
     return Concepts(tuple(names), targets, levels != "")
 
 
-def concept_targets(
-    levels: NDArray[Any], has: NDArray[Any], against: Against = "absent"
-) -> Ints:
+def concept_targets(levels: Strings, has: Bools, against: Against = "absent") -> Ints:
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
     Positive clips are those of HN and S with the concept. Negative clips are EN clips only
-    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips are not
-    used.
+    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips, and those
+    without a level, are not used.
     """
-    levels = np.asarray(levels, dtype=np.str_)
-    present = np.asarray(has, dtype=bool)
-    unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
-    if unknown:
-        raise FixTraining(
-            f"unknown annotation level {unknown[0]!r}",
-            hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
-        )
-    if len(present) != len(levels):
-        raise FixTraining(
-            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
-        )
-    easy = (levels == "EN")[:, None]
-    rated = np.isin(levels, RATED)[:, None]
-    without = rated & ~present
-    negatives = {"EN": easy, "absent": easy | without}
-    if against not in negatives:
-        raise FixTraining(
-            f"unknown against={against!r}", hint=f"one of {', '.join(negatives)}"
-        )
-    targets = np.full(present.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(negatives[against], present.shape)] = 0
-    targets[rated & present] = 1
+    is_rated = np.isin(levels, RATED)[:, None]
+    is_negative = (levels == "EN")[:, None]
+    if against == "absent":
+        is_negative = is_negative | (is_rated & ~has)
+    targets = np.full(has.shape, -1, dtype=np.int64)
+    targets[np.broadcast_to(is_negative, has.shape)] = 0
+    targets[is_rated & has] = 1
     return targets
 
 

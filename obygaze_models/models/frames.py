@@ -96,12 +96,9 @@ class FrameProbe(Classifier):
         check_consistent_length(X, y)
         check_classification_targets(y)
         self.classes_, codes = encode_classes(y)
-        coef, bias = logistic(self._pooled(X), codes, self.C)
-        if len(coef) == 1:
-            coef = np.stack([np.zeros_like(coef[0]), coef[0]])
-            bias = np.array([0.0, *bias])
-        self.coef_ = coef.T
-        self.intercept_ = bias
+        (coef,), bias = logistic(self._pooled(X), codes, self.C)
+        self.coef_ = np.stack([np.zeros_like(coef), coef]).T
+        self.intercept_ = np.array([0.0, *bias])
         return self
 
     def predict_proba(self, X: Any) -> Floats:

@@ -28,9 +28,7 @@ LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
 
 
 class Head(Classifier):
-    """The base of the heads with a logit, which have two classes."""
-
-    two_classes = True
+    """The base of the heads with a logit."""
 
     decision_function: Callable[..., Floats]
 
@@ -77,8 +75,6 @@ class TreeHead(Classifier):
 
     `threshold_` is in the units of the margins: a row goes left where its margin is at most that.
     """
-
-    two_classes = True
 
     max_depth: int | None = 4
     _: KW_ONLY

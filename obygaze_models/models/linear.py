@@ -18,6 +18,7 @@ from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.lessons import InnerScores, Lessons
 from obygaze_models.models.linear_solvers import (
     Machines,
+    Plane,
     central_bias,
     logistic,
     machines_on,
@@ -35,22 +36,19 @@ ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
 
 class LinearProbe(Classifier):
-    """The base of the linear probes: one hyperplane for two classes, else one for each class."""
+    """The base of the linear probes: one hyperplane."""
 
     coef_: Floats
     intercept_: Floats
 
     def decision_function(self, X: Any) -> Floats:
-        """Return signed scores: one per row for two classes, else one for each class."""
+        """Return a signed score of each row."""
         scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores[:, 0]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class on whose side each row lies."""
-        scores = self.decision_function(X)
-        codes = (
-            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        )
+        codes = (self.decision_function(X) > 0).astype(np.int64)
         return np.asarray(self.classes_[codes])
 
 
@@ -69,9 +67,7 @@ class LogisticProbe(LinearProbe):
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        return softmax(scores)
+        return softmax(np.stack([np.zeros_like(scores), scores], axis=1))
 
 
 @dataclass(eq=False, repr=False)
@@ -88,9 +84,7 @@ class RidgeProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        n_classes = len(self.classes_)
-        targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
-        targets = targets[:, 1:] if n_classes == 2 else targets
+        targets = np.where(codes == 1, 1.0, -1.0)[:, None]
         path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
         alphas = np.array(ALPHAS) * total_variance(X)
         left_out = path.left_out(alphas, groups)
@@ -218,7 +212,7 @@ def _solve_without(
 
 @dataclass(eq=False, repr=False)
 class SVMProbe(LinearProbe):
-    """The soft-margin linear machine of libsvm, one against the rest for more than two classes."""
+    """The soft-margin linear machine of libsvm."""
 
     C: float = 1.0
     _: KW_ONLY
@@ -233,27 +227,22 @@ class SVMProbe(LinearProbe):
         machines = lessons.rows.machines
         self.classes_, codes = encode_classes(lessons.y[rows])
         self.n_features_in_ = machines.X.shape[1]
-        self._fit_rows(machines, rows, codes)
-        (normal,) = self.coef_
-        (bias,) = self.intercept_
+        normal, bias = self._fit_rows(machines, rows, codes)
         along = machines.X[rows] @ normal
         weight = self._row_weights(codes, self.class_weight)
-        middle = central_bias(along, codes == 1, weight, float(bias))
+        middle = central_bias(along, codes == 1, weight, bias)
         self._facts = {
             "length": float(np.linalg.norm(normal)),
-            "bias_shift": middle - float(bias),
+            "bias_shift": middle - bias,
         }
         return self
 
-    def _fit_rows(self, machines: Machines, rows: Ints, codes: Ints) -> None:
-        n_classes = len(self.classes_)
+    def _fit_rows(self, machines: Machines, rows: Ints, codes: Ints) -> Plane:
         weight = self._row_weights(codes, self.class_weight)
-        planes = [
-            machines.svm(rows, codes == code, self.C, weight)
-            for code in (range(1, 2) if n_classes == 2 else range(n_classes))
-        ]
-        self.coef_ = np.stack([normal for normal, _ in planes])
-        self.intercept_ = np.array([bias for _, bias in planes])
+        normal, bias = machines.svm(rows, codes == 1, self.C, weight)
+        self.coef_ = normal[None]
+        self.intercept_ = np.array([bias])
+        return normal, bias
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -30,11 +30,15 @@ AT_BOUND = 1e-6
 EQUAL = 1e-12
 MAX_FITS = 4
 MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
+MOST_STEPS = 500  # for each row, of a fit that may have no end
 FEW_ROWS = 100
 FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is rounded
 # Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
 # it and minutes above; features of networks have a hundredth of it.
 MOST_VARIANCE = 5e4
+# libsvm holds products of rows as float32. Above this ratio of the squared length of the mean to
+# the variance, rows around 0 are taken; the plane is the same.
+FAR_MEAN = 100
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
@@ -59,11 +63,12 @@ class Scales:
         self.X = X
         self._last = (b"", 0.0, 0.0)
 
-    def check(self, rows: Ints, C: float) -> None:
+    def check(self, rows: Ints, C: float) -> int:
         """Raise an error for rows on which a machine of a tolerance may have no end.
 
         libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance
-        above 1 is the choice of a user, and no reason to refuse features that others fit.
+        above 1 is the choice of a user, and no reason to refuse features that others fit: then the
+        most steps that it may take are returned, else -1.
         """
         key = rows.tobytes()
         if self._last[0] != key:
@@ -79,6 +84,15 @@ class Scales:
                 f" vector machine of tolerance {C:g} may have no end: expected at most {most:.1g}",
                 hint="--set data.scale=standard",
             )
+        is_long = variance * C > MOST_VARIANCE
+        return MOST_STEPS * max(len(rows), 1000) if is_long else -1
+
+
+def origin_of(X: Floats) -> Floats:
+    """Return what machines subtract from rows: their mean where it is far above the deviations."""
+    mean: Floats = X.mean(axis=0)
+    is_far = mean @ mean > FAR_MEAN * total_variance(X)
+    return mean if is_far else np.zeros_like(mean)
 
 
 def most_bytes() -> int:
@@ -95,6 +109,7 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        self._origin = origin_of(self.X)
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
@@ -109,8 +124,9 @@ class Gram:
                 f"half of this machine",
                 hint="fewer clips (data.where), or models without concept vectors, such as ridge",
             )
+        around = self.X - self._origin
         with one_thread():
-            return np.asarray(self.X @ self.X.T)
+            return np.asarray(around @ around.T)
 
     @property
     def n_bytes(self) -> int:
@@ -139,7 +155,7 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
-        self._scales.check(rows, C)
+        most_steps = self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
@@ -147,7 +163,13 @@ class Gram:
         most = C * weights
         products = self._products_of(rows)
         tolerance = TOLERANCE
-        svm = _fit_svm(products, positive, C, weight, tolerance)
+        svm = _fit_svm(products, positive, C, weight, tolerance, most_steps)
+        if svm.fit_status_:
+            raise FixInput(
+                f"a support vector machine of tolerance {C:g} did not end after {most_steps:,}"
+                " steps",
+                hint="--set data.scale=standard, or a smaller tolerance",
+            )
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
@@ -170,12 +192,12 @@ class Gram:
                 break
             svm = closer
         dual = svm.dual_coef_[0]
-        normal = dual @ self.X[rows[svm.support_]]
+        normal = dual @ (self.X[rows[svm.support_]] - self._origin)
         if not np.isfinite(normal).all():
             raise FixTraining(
                 "the support vector machine has a vector that is not finite"
             )
-        return normal, float(svm.intercept_[0])
+        return normal, float(svm.intercept_[0]) - float(normal @ self._origin)
 
     def _means_of(
         self, rows: Ints, positive: Bools, weights: Floats
@@ -216,6 +238,7 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        self._origin = origin_of(self.X)
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
@@ -246,7 +269,7 @@ class PrimalRows:
         weights = np.ones(len(rows)) if weight is None else weight
         key = rows.tobytes()
         if self._last[0] != key:
-            self._last = key, self.X[rows]
+            self._last = key, self.X[rows] - self._origin
         of_machine = b"|".join((key, positive.tobytes(), weights.tobytes()))
         known, start = self._last_plane
         plane = hinge_plane(
@@ -256,7 +279,8 @@ class PrimalRows:
             start if known == of_machine else None,
         )
         self._last_plane = of_machine, plane
-        return plane[:-1], float(plane[-1])
+        normal = plane[:-1]
+        return normal, float(plane[-1]) - float(normal @ self._origin)
 
 
 Machines = Gram | PrimalRows
@@ -318,7 +342,7 @@ def optimal_biases(
 def logistic(
     X: Floats, codes: Ints, C: float, weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Return coefficients (one row, or one for each of three or more classes) and intercepts.
+    """Return coefficients, in one row, and the intercept.
 
     scikit-learn stops where slopes fall below a fixed number. On short features all slopes are
     below it from the start, and on long ones intercept and weights converge slowly; so it gets rows

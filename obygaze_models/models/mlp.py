@@ -1,8 +1,7 @@
-"""Train many perceptrons on one feature matrix: every fold, task and seed of a protocol.
+"""Perceptrons; fits that differ in their validation rows only are one training.
 
-Jobs with the same training rows, labels and seed differ only in their validation rows, so they are
-trained together (in the film-by-film protocol, half of all fits). The result of a job does not
-depend on the other jobs of a call.
+In the film-by-film protocol these are half of all fits. No fit depends on those that are trained
+with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from obygaze_models.models.common import (
     Ints,
     check_values,
     draw_seed,
+    encode_classes,
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier, ClassWeight
@@ -36,20 +36,6 @@ from obygaze_models.models.registry import KINDS
 VALIDATION_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class PerceptronJob:
-    """One fit: numbers of training and validation rows, a class number for each row, a seed.
-
-    Labels of rows that are in neither list are never read. Without validation rows the fit runs
-    through all epochs and keeps the last.
-    """
-
-    train: Ints
-    labels: Ints
-    validation: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    seed: int = 0
-
-
 @dataclass(eq=False, repr=False)
 class MLPProbe(Classifier):
     """A perceptron that stops early on validation rows, which `fit` holds out.
@@ -57,8 +43,7 @@ class MLPProbe(Classifier):
     The default settings are the paper's. `keep` selects the weights that are kept: those of the
     best validation loss, or the last, as in the released code. `double_softmax` applies softmax
     before a cross-entropy that applies it again. `layers_` have their bias as last row; losses are
-    of each epoch. Where many fits share features, `fit_many` trains them in one call, to the same
-    bits.
+    of each epoch.
     """
 
     hidden: Sequence[int] = (128,)
@@ -84,21 +69,29 @@ class MLPProbe(Classifier):
         check_values(float(np.abs(X).max()))
         seed = draw_seed(self.random_state)
         held = hold_out(codes, seed)
-        job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
-        _train_together(with_ones(X), [job], [self])
+        training = _Training(with_ones(X), codes, np.flatnonzero(~held), seed)
+        training.fit([self], [np.flatnonzero(held)])
 
     def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
         """Return a fit of each of some lessons, which are trained together.
 
         It stops early on the validation rows; without any it runs through all epochs.
         """
+        _check_settings(self)
+        lessons = folds[0]
+        X = lessons.rows.X
+        validations = [fold.validation for fold in folds]
+        used = np.concatenate([lessons.train, *validations])
+        check_values(float(np.abs(X[used]).max(initial=0.0)))
+        classes, _ = encode_classes(lessons.y[lessons.train])
+        fits = [deepcopy(self) for _ in folds]
+        for fit in fits:
+            fit.n_features_in_ = X.shape[1]
+            fit.classes_ = classes
         seed = draw_seed(self.random_state)
-        rows = folds[0].rows
-        jobs = [
-            PerceptronJob(lessons.train, lessons.y, lessons.validation, seed)
-            for lessons in folds
-        ]
-        return [*fit_many(rows.X, jobs, self)]
+        training = _Training(with_ones(X), lessons.y, lessons.train, seed)
+        training.fit(fits, validations)
+        return fits
 
     def learn(self, lessons: Lessons) -> Self:
         """Return a fit that stops early on the validation rows."""
@@ -130,33 +123,6 @@ class MLPProbe(Classifier):
         return len(self.train_loss_)
 
 
-def fit_many(
-    X: NDArray[Any], jobs: Sequence[PerceptronJob], probe: MLPProbe | None = None
-) -> list[MLPProbe]:
-    """Return a fitted probe for each job, in the order given; its classes are class numbers.
-
-    Args:
-        X: The features; rows that no job uses may be missing (NaN).
-        jobs: The fits; the classes of training rows are 0, 1 and so on.
-        probe: An unfitted probe with the settings of all fits; the seeds are those of the jobs.
-    """
-    probe = probe or MLPProbe()
-    _check_settings(probe)
-    _check_jobs(X, jobs)
-    together: dict[tuple[int, bytes, bytes], list[int]] = {}
-    for i, job in enumerate(jobs):
-        key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
-        together.setdefault(key, []).append(i)
-    rows = with_ones(X)
-    fits = [deepcopy(probe) for _ in jobs]
-    for job, fit in zip(jobs, fits, strict=True):
-        fit.n_features_in_ = X.shape[1]
-        fit.classes_ = np.unique(job.labels[job.train])
-    for group in together.values():
-        _train_together(rows, [jobs[i] for i in group], [fits[i] for i in group])
-    return fits
-
-
 def _check_settings(probe: MLPProbe) -> None:
     """Raise an error for a setting that a protocol refuses, too."""
     for name, setting in KINDS["mlp"].class_settings.items():
@@ -173,46 +139,6 @@ def _check_settings(probe: MLPProbe) -> None:
         )
 
 
-def _check_jobs(X: NDArray[Any], jobs: Sequence[PerceptronJob]) -> None:
-    """Raise an error for jobs that do not match the rows of X."""
-    used = np.zeros(len(X), dtype=bool)
-    for number, job in enumerate(jobs):
-        _check_job(job, f"job {number}", len(X))
-        used[job.train] = used[job.validation] = True
-    check_values(float(np.abs(X[used]).max(initial=0.0)))
-    broken = np.flatnonzero(used & ~np.isfinite(X).all(axis=1))
-    if len(broken):
-        raise FixTraining(
-            f"{len(broken)} rows in use have values that are not finite",
-            where=f"row {broken[0]}",
-        )
-
-
-def _check_job(job: PerceptronJob, where: str, n_rows: int) -> None:
-    if any(
-        numbers.dtype.kind not in "iu"
-        for numbers in (job.train, job.validation, job.labels)
-    ):
-        raise FixTraining("rows and labels must be integers, not a mask", where=where)
-    rows = np.concatenate([job.train, job.validation])
-    if len(job.labels) != n_rows or (
-        len(rows) and not 0 <= rows.min() <= rows.max() < n_rows
-    ):
-        raise FixTraining(
-            f"labels or row numbers do not match the {n_rows} rows of X", where=where
-        )
-    seen = np.unique(job.labels[job.train])
-    if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
-        raise FixTraining(
-            f"the training rows must hold classes 0, 1, ...; got {seen.tolist()}",
-            where=where,
-        )
-    if not np.isin(job.labels[job.validation], seen).all():
-        raise FixTraining(
-            "validation rows have a class that no training row has", where=where
-        )
-
-
 def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
     """Return a mask of validation rows: a tenth of each class, never all of its rows."""
     rng = np.random.default_rng([seed, 1])
@@ -225,15 +151,14 @@ def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
 
 
 class _EarlyStop:
-    """The early stopping of one job: its loss curves, when it stops, which weights it keeps."""
+    """The early stopping of one fit: its loss curves, when it stops, which weights it keeps."""
 
     def __init__(
-        self, job: PerceptronJob, rows: Singles, weights: Floats, probe: MLPProbe
+        self, rows: Singles, codes: Ints, weights: Floats, probe: MLPProbe
     ) -> None:
         self.probe = probe
         self.loss = Loss(probe.double_softmax)
-        codes = job.labels[job.validation]
-        self.rows = rows[job.validation]
+        self.rows = rows
         self.target = np.eye(len(weights), dtype=np.float32)[codes]
         self.weights = weights[codes].astype(np.float32)
         self.curve: list[float] = []
@@ -281,38 +206,46 @@ class _EarlyStop:
         )
 
 
-def _train_together(
-    rows: Singles, jobs: Sequence[PerceptronJob], probes: Sequence[MLPProbe]
-) -> None:
-    """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
-    job = jobs[0]
-    probe = probes[0]
-    codes = job.labels[job.train]
-    n_classes = len(probe.classes_)
-    weights = probe._weights(codes, probe.class_weight)
-    weights = np.ones(n_classes) if weights is None else weights
-    rng = np.random.default_rng(job.seed)
-    network = Network((rows.shape[1] - 1, *probe.hidden, n_classes), rng)
-    target = np.eye(n_classes, dtype=np.float32)[codes]
-    weight = weights[codes].astype(np.float32)
-    stops = [
-        _EarlyStop(stopped_job, rows, weights, fit)
-        for stopped_job, fit in zip(jobs, probes, strict=True)
-    ]
-    # Kept from epoch to epoch: megabytes of new memory cost more than the copy.
-    ordered_rows = np.empty((len(codes), rows.shape[1]), dtype=np.float32)
-    with one_thread():
-        while any(stop.running for stop in stops):
-            order = rng.permutation(len(codes))
-            # The row numbers were checked; with "raise", NumPy would copy once more.
-            rows.take(job.train[order], axis=0, out=ordered_rows, mode="clip")
-            data = ordered_rows, target[order], weight[order]
-            train_loss = _epoch(network, data, probe, rng)
-            for stop in stops:
-                if stop.running:
-                    stop.update(network, train_loss)
-    for stop in stops:
-        stop.finish()
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The rows of all fits with a trailing one, their classes, those that train, and a seed."""
+
+    rows: Singles
+    codes: Ints
+    train: Ints
+    seed: int
+
+    def fit(self, probes: Sequence[MLPProbe], validations: Sequence[Ints]) -> None:
+        """Train probes of the same settings together, each of which has validation rows."""
+        probe = probes[0]
+        codes = self.codes[self.train]
+        n_classes = len(probe.classes_)
+        weights = probe._weights(codes, probe.class_weight)
+        weights = np.ones(n_classes) if weights is None else weights
+        rng = np.random.default_rng(self.seed)
+        width = self.rows.shape[1]
+        network = Network((width - 1, *probe.hidden, n_classes), rng)
+        target = np.eye(n_classes, dtype=np.float32)[codes]
+        weight = weights[codes].astype(np.float32)
+        stops = []
+        for fitted, rows in zip(probes, validations, strict=True):
+            stop = _EarlyStop(self.rows[rows], self.codes[rows], weights, fitted)
+            stops.append(stop)
+        # Kept from epoch to epoch: megabytes of new memory cost more than the copy.
+        ordered_rows = np.empty((len(codes), width), dtype=np.float32)
+        with one_thread():
+            while any(stop.running for stop in stops):
+                order = rng.permutation(len(codes))
+                # With "raise", NumPy would copy once more.
+                in_order = self.train[order]
+                self.rows.take(in_order, axis=0, out=ordered_rows, mode="clip")
+                data = ordered_rows, target[order], weight[order]
+                train_loss = _epoch(network, data, probe, rng)
+                for stop in stops:
+                    if stop.running:
+                        stop.update(network, train_loss)
+        for stop in stops:
+            stop.finish()
 
 
 def _epoch(

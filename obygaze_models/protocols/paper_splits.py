@@ -164,7 +164,7 @@ def _folds_in_turn(
     return train
 
 
-# By the names that protocols give them, which are those of own functions.
+# By the names that protocols give them.
 SHIPPED_SCHEMES: Mapping[str, Callable[..., list[Split]]] = {
     f"{__name__}:code_splits": code_splits,
     f"{__name__}:text_splits": text_splits,

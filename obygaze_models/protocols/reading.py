@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, near
-from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
+from obygaze_features.core.parts import is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
@@ -41,6 +41,7 @@ from obygaze_models.protocols.kinds import (
     offered_values,
     setting_problem,
 )
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import (
     KEYS_OF_ALL,
     LEAVES_OUT_GROUPS,
@@ -126,8 +127,6 @@ def parse_protocol(
         overrides[key] = f"--set {key}"
         _set(document.tree, key, value)
     document.overrides = overrides
-    _refuse_name_of_folds(document.tree)
-    _refuse_classes_in_grid(document.tree)
     document.tree.setdefault("name", Path(where).stem)
     models = _read_models(document)
     protocol = document.check(Protocol)
@@ -206,42 +205,6 @@ def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
     tree[key] = value
 
 
-def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
-    """Raise an error that says how folds of a manifest are used, if `splits.folds` names some."""
-    splits = tree.get("splits")
-    name_of_folds = splits.get("folds") if isinstance(splits, Mapping) else None
-    if not isinstance(name_of_folds, str):
-        return
-    names = _tables_in(tree, "tasks")
-    settings = []
-    for name in names:
-        settings.append(f"--set {shell_word(f'tasks.{name}.folds={name_of_folds}')}")
-    raise FixUsage(
-        f"splits.folds is the number of folds to make, got the name {name_of_folds!r}",
-        hint="folds of the manifest are named by each task: "
-        f"{' '.join(['--set splits.kind=published', *settings])}",
-    )
-
-
-def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
-    """Raise an error that says how a class becomes a model, if `grid.models` has some."""
-    grid = tree.get("grid")
-    names = grid.get("models") if isinstance(grid, Mapping) else None
-    if not isinstance(names, list):
-        return
-    for name in names:
-        is_class = is_own_code(name) or is_of_sklearn(name)
-        if not is_class or name in _tables_in(tree, "models"):
-            continue
-        with_dots = name.replace(":", ".")
-        model = with_dots.rpartition(".")[2]
-        kind = with_dots if is_of_sklearn(with_dots) else name
-        raise FixUsage(
-            f"grid.models has the names of models, got the class {name!r}",
-            hint=f"--set {shell_word(f'models.{model}.kind={kind}')}, and {model!r} in grid.models",
-        )
-
-
 def _tables_in(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     """Return the tables of the models or tasks of a protocol; none where they are not tables."""
     tables = tree.get(section)
@@ -308,7 +271,6 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
     of_models = [name for name, metric in METRICS.items() if metric.direction]
     parts = (
         ("splits.kind", [protocol.splits.kind], SPLIT_KINDS, "kind of splits"),
-        ("splits.scheme", [protocol.splits.scheme], (NONE,), "scheme"),
         ("grid.baselines", grid.baselines, BASELINES, "baseline"),
         ("report.primary", [report.primary], of_models, "metric"),
         ("report.metrics", report.metrics, METRICS, "metric"),
@@ -317,6 +279,8 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
         for name in names:
             if name not in known and not is_own_code(name):
                 document.unknown(key, name, (*known, "FILE.py:NAME"), noun)
+    schemes = (NONE, *SHIPPED_SCHEMES)
+    _check_known(document, "splits.scheme", [protocol.splits.scheme], schemes, "scheme")
     lists: dict[str, Sequence[object]] = {
         "data.array": protocol.data.array,
         "grid.train": grid.train,

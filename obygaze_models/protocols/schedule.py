@@ -5,7 +5,6 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -74,66 +73,18 @@ def _published(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of the fold column of a task, or those that a scheme makes of it."""
     protocol, table, labels, usable = clips
     splits = protocol.splits
-    if splits.follow_scheme:
-        return _by_scheme(clips, train)
-    return rotated(
-        table.fold(protocol.tasks[train].folds),
-        labels[train],
-        usable & (labels[train] >= 0),
-        validates=splits.validation != "none",
-    )
-
-
-def _by_scheme(clips: _Clips, train: str) -> list[Split]:
-    """Return the splits that a function makes from the published folds of a task."""
-    protocol, table, labels, usable = clips
-    name = protocol.splits.scheme
     folds = table.fold(protocol.tasks[train].folds)
-    options = {
-        "balanced": protocol.balancing == "rotated",
-        "validates": protocol.splits.validation != "none",
-    }
-    if name in SHIPPED_SCHEMES:
-        return SHIPPED_SCHEMES[name](folds, labels[train], usable, **options)
-    part = find_part(name)
-    divide = part.load_function()
-    splits = part.call(
-        lambda: list(divide(folds, labels[train], usable, **options)),
-        "failed",
-        "a scheme is a function of the fold and the class of each clip, and of whether it can be "
-        "used, with balanced= and validates=, and returns splits: docs/own-parts.md",
-    )
-    if not splits or not all(isinstance(split, Split) for split in splits):
-        raise part.refuse(f"must return a list of splits, got {short_value(splits)}")
-    # Predictions name the split of each test; two of one name would become one.
-    ((name, n_splits),) = Counter(split.name for split in splits).most_common(1)
-    if n_splits > 1:
-        raise part.refuse(f"must give each split a name of its own, got {name!r} twice")
+    validates = splits.validation != "none"
+    if splits.follow_scheme:
+        return SHIPPED_SCHEMES[splits.scheme](
+            folds,
+            labels[train],
+            usable,
+            balanced=protocol.balancing == "rotated",
+            validates=validates,
+        )
     can_be_used = usable & (labels[train] >= 0)
-    for split in splits:
-        problem = _problem_of_split(split, folds, can_be_used)
-        if problem:
-            raise part.refuse(f"split {split.name}: {problem}")
-    return splits
-
-
-def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> str:
-    """Return what is wrong with a split of an own function, or an empty text."""
-    for rows in split.rows:
-        outside = rows[(rows < 0) | (rows >= len(folds))]
-        if len(outside):
-            return f"row {outside[0]} is no clip, rows are 0 to {len(folds) - 1}"
-    learned = np.concatenate([split.train, split.validation])
-    unusable = learned[~can_be_used[learned]]
-    if len(unusable):
-        return f"row {unusable[0]} is a clip without a class or without features"
-    if (folds[split.validation] != split.validation_fold).any():
-        return "validation has a clip that is not of validation_fold"
-    tested = split.test[can_be_used[split.test]]
-    of_fold = np.flatnonzero(can_be_used & (folds == split.test_fold))
-    if not np.array_equal(tested, of_fold):
-        return f"test must be all clips of its test_fold, {split.test_fold}"
-    return ""
+    return rotated(folds, labels[train], can_be_used, validates=validates)
 
 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:

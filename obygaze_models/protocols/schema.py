@@ -100,8 +100,8 @@ class Splits:
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     films that train and are never tested. `column` has groups of films, such as directors, that are
     held out in place of films; in fixed splits it says with `test` and `choose` which clips test
-    and validate, and the rest trains. `scheme` names a function that makes training sets from
-    published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
+    and validate, and the rest trains. `scheme` names how the training sets of the paper are
+    made from published folds: `obygaze_models.protocols.paper_splits:code_splits`, `:text_splits`.
     """
 
     kind: str = "nested"

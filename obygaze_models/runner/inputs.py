@@ -57,7 +57,6 @@ from obygaze_models.protocols.clips import (
     without_pictures,
 )
 from obygaze_models.protocols.kinds import for_task
-from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels, split_kind, with_groups
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
@@ -134,9 +133,7 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
     The versions of own models are settings of the models.
     """
     splits = protocol.splits
-    own_splits = list(filter(is_own_code, (splits.kind, splits.scheme)))
-    if splits.scheme in SHIPPED_SCHEMES:
-        own_splits.remove(splits.scheme)
+    own_splits = list(filter(is_own_code, (splits.kind,)))
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from sklearn.svm import SVC
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.heads import LogisticHead, TreeHead
 
 
@@ -72,20 +70,6 @@ def test_the_head_learns_from_margins_that_saw_nothing() -> None:
     )
 
 
-def test_concepts_that_mean_nothing_do_not_become_a_task_by_being_fitted() -> None:
-    rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(150, 400)), np.tile(["HN", "S"], 75)
-    # The concept is the task, the features know neither.
-    has = (y == "S")[:, None].astype(int)
-    careful, released = (
-        Bottleneck(ConceptBank(C=1.0), LogisticHead(10.0), cross_fit=k).fit(
-            X, y, concepts=has
-        )
-        for k in (5, 0)
-    )
-    assert abs(careful.head_.coef_[0]) < abs(released.head_.coef_[0]) / 5
-
-
 def test_a_residual_finds_what_no_concept_names() -> None:
     X, y, has, _ = clips(1200)
     plain = Bottleneck(BANK, LogisticHead(1.0)).fit(
@@ -110,23 +94,3 @@ def test_a_residual_needs_a_logit_to_add_to() -> None:
     X, y, has, _ = clips()
     with pytest.raises(FixTraining, match="got TreeHead"):
         Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Bottleneck(BANK, TreeHead(3)),
-        Bottleneck(BANK, LogisticHead(), residual=ResidualHead()),
-        Bottleneck(),
-    ],
-    ids=["tree", "hybrid", "plain"],
-)
-def test_saved_as_arrays_it_answers_the_same(model: Bottleneck) -> None:
-    X, y, has, _ = clips()
-    model.fit(X, y, concepts=has)
-    description, arrays = save_state(model)
-    assert all(array.dtype.kind in "fiub" for array in arrays.values())
-    again: Any = load_state(json.loads(json.dumps(description)), arrays)
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(again.contributions(X)[1], model.contributions(X)[1])
-    assert again.bank_.concepts_.tolist() == model.bank_.concepts_.tolist()

@@ -89,18 +89,6 @@ def test_vectors_of_other_films_are_judged_at_the_nominal_level() -> None:
     assert np.mean(norm.sf(away) <= 0.05) > 0.08  # what was printed
 
 
-def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:
-    rng = np.random.default_rng(1)
-    films, p_values = np.repeat(np.arange(4), 60), []
-    for _ in range(120):
-        # Runs of 15 in the labels and, unrelated, in the scores: neighbours are alike in both.
-        labels = np.repeat(rng.random(16) < 0.5, 15)
-        scores = np.repeat(rng.normal(size=16), 15) + 0.1 * rng.normal(size=240)
-        if 0 < labels.mean() < 1:
-            p_values.append(shift_test(scores, labels, films))
-    assert np.mean(np.array(p_values) <= 0.05) < 0.2  # free permutations: .35
-
-
 def test_a_concept_without_a_clip_is_named() -> None:
     with pytest.raises(FixTraining, match="both required") as refusal:
         concept_quality(np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), ["Voice"])

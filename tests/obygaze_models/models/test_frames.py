@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import weakref
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +14,6 @@ from support.stores import sealed_store, some_ids
 from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe, Pooling, StoreRows
 from obygaze_models.models.linear import LogisticProbe
 
@@ -122,18 +120,3 @@ def test_bad_clips_are_refused_in_words() -> None:
         FrameProbe().fit(np.where(X > 3, np.nan, X), y)
     with pytest.raises(ValueError, match="10 features"):
         FrameProbe().fit(X, y).predict(X[:, :, :9])
-
-
-def test_a_second_fit_may_have_another_width() -> None:
-    X, y = clips()
-    probe = FrameProbe().fit(X, y).fit(X[:, :, :4], y)
-    assert probe.n_features_in_ == 4
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_saved_as_arrays_it_answers_the_same(pooling: Any) -> None:
-    X, y = clips()
-    probe = FrameProbe(pooling).fit(X, y)
-    description, arrays = save_state(probe)
-    again: Any = load_state(json.loads(json.dumps(description)), arrays)
-    np.testing.assert_array_equal(again.predict_proba(X), probe.predict_proba(X))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from obygaze_features.store.joining import JoinedPart
-from obygaze_models.models import mlp
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.changed import reading_changed
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.fitting import fit, fit_best
 from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import build
 
 
@@ -35,29 +35,18 @@ def test_without_validation_rows_fits_inside_run_through_all_epochs(
     """The rows that a fit inside is scored on are not those that it stops on."""
     made: list[tuple[int, int, int]] = []
 
-    def recorded(X: Any, jobs: Sequence[Any], probe: mlp.MLPProbe) -> Any:
-        fits = fit_many(X, jobs, probe)
-        for job, fitted in zip(jobs, fits, strict=True):
-            made.append((len(job.train), len(job.validation), fitted.n_epochs))
+    def recorded(probe: MLPProbe, folds: Sequence[Lessons]) -> Any:
+        fits = learn_each(probe, folds)
+        for lessons, fitted in zip(folds, fits, strict=True):
+            n_rows = len(lessons.train), len(lessons.validation)
+            made.append((*n_rows, fitted.n_epochs))
         return fits
 
-    fit_many = mlp.fit_many
-    monkeypatch.setattr(mlp, "fit_many", recorded)
+    learn_each = MLPProbe.learn_each
+    monkeypatch.setattr(MLPProbe, "learn_each", recorded)
     options = [build("mlp", {"max_epochs": most}) for most in (6, 40)]
     ((number, _),) = fit_best(options, [six_films()])
     assert made == [(80, 0, 6), (80, 0, 40)] * 3 + [(120, 0, (6, 40)[number])]
-
-
-def test_with_validation_rows_of_one_class_fits_inside_stop_on_them() -> None:
-    lessons = six_films()
-    one_class = lessons.train[lessons.y == 1][:10]
-    others = np.setdiff1d(lessons.train, one_class)
-    outside = replace(lessons, train=others, validation=one_class)
-    assert not outside.can_validate
-    for train, rows in outside.inner_splits():
-        inside = outside.inside(train, rows)
-        assert inside.validation.tolist() == one_class.tolist()
-        assert not inside.may_learn[np.isin(inside.films, inside.films[rows])].any()
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")

@@ -36,11 +36,6 @@ def test_whole_films_are_hidden_inside() -> None:
     assert lessons.may_learn.all()
 
 
-def test_single_rows_are_hidden_where_no_film_is_held_out() -> None:
-    inside = twelve_rows(films=None).inside(train=NUMBERS[:3], hidden=np.array([4, 9]))
-    assert np.flatnonzero(~inside.may_learn).tolist() == [4, 9]
-
-
 def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None:
     lessons = twelve_rows()
     for train, rows in lessons.inner_splits():

@@ -22,18 +22,11 @@ from obygaze_models.models.linear import (
 from obygaze_models.models.linear_solvers import Gram
 
 
-def clips(
-    n: int = 240, width: int = 40, classes: int = 2
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def clips(n: int = 240, width: int = 40) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(1)
-    y = rng.choice(
-        np.array(["EN", "HN", "S"])[:classes],
-        n,
-        p=[0.7, 0.3, 0][:classes] if classes == 2 else None,
-    )
+    y = rng.choice(np.array(["EN", "HN"]), n, p=[0.7, 0.3])
     X = rng.normal(size=(n, width))
     X[:, 0] += 1.5 * (y == "HN")
-    X[:, 1] += 1.5 * (y == "S")
     return X, y
 
 
@@ -84,9 +77,8 @@ def test_a_margin_worked_out_by_hand() -> None:
     np.testing.assert_allclose(probe.intercept_, [-0.5])
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_logistic_probe_is_that_of_sklearn(classes: int) -> None:
-    X, y = clips(classes=classes)
+def test_logistic_probe_is_that_of_sklearn() -> None:
+    X, y = clips()
     ours = LogisticProbe(C=0.1).fit(X, y)
     theirs = LogisticRegression(C=0.1, max_iter=5000, tol=1e-10).fit(X, y)
     np.testing.assert_allclose(
@@ -148,18 +140,6 @@ def test_ridge_with_class_weights_is_that_of_sklearn(by_film: bool) -> None:
     assert probe.errors_.min() == pytest.approx(error, rel=1e-9)
 
 
-def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
-    X, y = clips()
-    probe = RidgeProbe().fit(X, y, groups=np.arange(240) % 12)
-    variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
-    alphas = np.logspace(-5, 5, 21) * variance
-    assert probe.alpha_ == pytest.approx(alphas[int(np.argmin(probe.errors_))])
-    signs = np.where(y == "HN", 1.0, -1.0)
-    np.testing.assert_allclose(
-        probe.coef_[0], Ridge(alpha=probe.alpha_).fit(X, signs).coef_
-    )
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_of_strengths_with_one_error_the_first_is_taken(seed: int) -> None:
     """Without one of two films, all labels are the other one: rounding chose the strength."""
@@ -189,44 +169,6 @@ def test_leaving_out_the_only_film_is_refused() -> None:
     X, y = clips()
     with pytest.raises(FixTraining, match="at least two"):
         RidgeProbe().fit(X, y, groups=np.zeros(240))
-
-
-@pytest.mark.parametrize("probe", [LogisticProbe(), RidgeProbe(), SVMProbe()])
-def test_one_class_is_refused_in_words(probe: Any) -> None:
-    with pytest.raises(FixTraining, match="one class only"):
-        probe.fit(np.eye(4), ["S"] * 4)
-
-
-@pytest.mark.parametrize("length", [1e-4, 1.0, 1e4])
-def test_logistic_probes_are_solved_for_features_of_any_length(length: float) -> None:
-    X, y = clips()
-    C = 0.5 / length**2
-    ours = LogisticProbe(C, class_weight="balanced").fit(X * length, y)
-    theirs = LogisticRegression(
-        C=0.5,
-        class_weight="balanced",
-        solver="newton-cholesky",
-        tol=1e-12,
-        max_iter=1000,
-    ).fit(X, y)
-    np.testing.assert_allclose(
-        ours.decision_function(X * length),
-        theirs.decision_function(X),
-        rtol=0,
-        atol=1e-4,
-    )
-
-
-@pytest.mark.parametrize("length", [1e-4, 1e4])
-def test_the_ridge_path_goes_with_the_length_of_features(length: float) -> None:
-    X, y = clips()
-    films = np.arange(240) % 12
-    one, other = (RidgeProbe().fit(X * s, y, groups=films) for s in (1.0, length))
-    assert other.alpha_ == pytest.approx(one.alpha_ * length**2)
-    np.testing.assert_allclose(other.errors_, one.errors_, rtol=1e-6)
-    np.testing.assert_allclose(
-        other.decision_function(X * length), one.decision_function(X), atol=1e-8
-    )
 
 
 def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() -> None:
@@ -284,15 +226,3 @@ def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
     by_hand = {(-10, -2): [-0.001, -0.005], (-5, 14): [0.07, -0.017]}
     if millimetres[0] in by_hand:
         np.testing.assert_allclose(normal, by_hand[millimetres[0]], rtol=0, atol=1e-9)
-
-
-def test_a_gram_matrix_returns_the_machine_of_the_rows_that_are_asked() -> None:
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(40, 8))
-    gram = Gram(X)
-    for rows in (np.arange(30), np.arange(10, 40), np.arange(30)):
-        positive = rng.random(30) < 0.5
-        reference = SVC(kernel="linear", C=1.0).fit(X[rows], positive)
-        assert np.allclose(
-            gram.svm(rows, positive, 1.0)[0], reference.coef_[0], atol=2e-3
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
+from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.mlp_network import Network, with_ones
 
 torch = pytest.importorskip("torch")
@@ -22,27 +23,35 @@ torch = pytest.importorskip("torch")
 def planted(
     n: int = 150,
     width: int = 24,
-    n_classes: int = 2,
     seed: int = 0,
     strength: float = 0.9,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Rows whose first features lean with the class, all classes present early on."""
     rng = np.random.default_rng(seed)
-    labels = np.concatenate(
-        [np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)]
-    )
+    labels = np.concatenate([np.arange(2), rng.integers(0, 2, n - 2)])
     X = rng.normal(size=(n, width)).astype(np.float32)
     X[np.arange(n), labels] += strength
     return X, labels
 
 
+@dataclass(frozen=True)
+class Job:
+    """One fit: numbers of training and validation rows, a class of each row, a seed."""
+
+    train: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    validation: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty(0, dtype=np.int64)
+    )
+    seed: int = 0
+
+
 def plain_loop(
-    X: Any, job: PerceptronJob, settings: MLPProbe, weight: Any = None
+    X: Any, job: Job, settings: MLPProbe, weight: Any = None
 ) -> dict[str, Any]:
     """The protocol in plain PyTorch: same first weights, same order of batches, nothing shared."""
-    n_classes = int(job.labels[job.train].max()) + 1
     rng = np.random.default_rng(job.seed)
-    sizes = [X.shape[1], *settings.hidden, n_classes]
+    sizes = [X.shape[1], *settings.hidden, 2]
     modules: list[Any] = []
     for a, b in pairwise(sizes):
         layer = torch.nn.Linear(a, b)
@@ -85,9 +94,14 @@ def plain_loop(
     return {"curve": np.array(curve), "kept_epoch": kept_epoch, "p": p}
 
 
-def one(X: Any, job: PerceptronJob, settings: MLPProbe) -> MLPProbe:
-    (fit,) = fit_many(X, [job], settings)
-    return fit
+def lessons_for(X: Any, job: Job) -> Lessons:
+    nothing = np.zeros((len(X), 0), dtype=np.int64)
+    lessons = lessons_of(X, job.labels, [], nothing, None)
+    return replace(lessons, train=job.train, validation=job.validation)
+
+
+def one(X: Any, job: Job, settings: MLPProbe) -> MLPProbe:
+    return replace(settings, random_state=job.seed).learn(lessons_for(X, job))
 
 
 VARIANTS = {
@@ -101,11 +115,10 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_learning_curve_is_that_of_plain_pytorch(variant: str, n_classes: int) -> None:
-    X, labels = planted(n_classes=n_classes)
+def test_learning_curve_is_that_of_plain_pytorch(variant: str) -> None:
+    X, labels = planted()
     settings = MLPProbe(**{"hidden": (32,), "max_epochs": 30, **VARIANTS[variant]})  # type: ignore[arg-type]
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150), seed=3)
+    job = Job(np.arange(100), labels, np.arange(100, 150), seed=3)
     theirs, ours = plain_loop(X, job, settings), one(X, job, settings)
     assert ours.n_epochs == len(theirs["curve"])
     assert ours.kept_epoch_ == theirs["kept_epoch"]
@@ -113,28 +126,15 @@ def test_learning_curve_is_that_of_plain_pytorch(variant: str, n_classes: int) -
     np.testing.assert_allclose(ours.predict_proba(X), theirs["p"], atol=2e-4)
 
 
-def test_class_weights_are_those_of_pytorch() -> None:
-    X, labels = planted(n_classes=3)
-    settings = MLPProbe(
-        hidden=(16,), max_epochs=8, class_weight={0: 0.5, 1: 1.0, 2: 3.0}
-    )
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150))
-    theirs = plain_loop(X, job, settings, weight=torch.tensor([0.5, 1.0, 3.0]))
-    np.testing.assert_allclose(
-        one(X, job, settings).validation_loss_, theirs["curve"], atol=2e-5
-    )
-
-
-def test_balanced_weights_are_n_over_classes_times_count() -> None:
-    X, labels = planted()
+def test_balanced_class_weights_are_those_of_pytorch() -> None:
+    X, _ = planted()
     # 20 of 100 training rows: weights .625, 2.5.
     labels = np.where(np.arange(150) % 5 == 0, 1, 0)
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150))
-    balanced = one(X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight="balanced"))
-    by_hand = one(
-        X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight={0: 0.625, 1: 2.5})
-    )
-    np.testing.assert_array_equal(balanced.validation_loss_, by_hand.validation_loss_)
+    settings = MLPProbe(hidden=(16,), max_epochs=8, class_weight="balanced")
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    theirs = plain_loop(X, job, settings, weight=torch.tensor([0.625, 2.5]))
+    found = one(X, job, settings).validation_loss_
+    np.testing.assert_allclose(found, theirs["curve"], atol=2e-5)
 
 
 def test_dropout_slope_is_that_of_autograd_with_the_same_mask() -> None:
@@ -154,26 +154,7 @@ def test_dropout_slope_is_that_of_autograd_with_the_same_mask() -> None:
         np.testing.assert_allclose(ours, theirs.grad.numpy(), atol=1e-6)
 
 
-def test_fits_made_together_are_the_fits_made_alone() -> None:
-    X, labels = planted(n=200)
-    other = 1 - labels
-    folds = np.arange(200) % 5
-    jobs = [
-        PerceptronJob(np.flatnonzero(folds != i), y, np.flatnonzero(folds == i), seed)
-        for i in range(5)
-        for y in (labels, other)
-        for seed in (0, 1)
-    ]
-    settings = MLPProbe(hidden=(8,), max_epochs=12)
-    together = fit_many(X, jobs, settings)
-    for job, fit in zip(jobs, together, strict=True):
-        alone = one(X, job, settings)
-        for a, b in zip(fit.layers_, alone.layers_, strict=True):
-            np.testing.assert_array_equal(a, b)
-        np.testing.assert_array_equal(fit.validation_loss_, alone.validation_loss_)
-
-
-def test_jobs_with_one_training_set_are_one_trajectory(
+def test_fits_with_one_training_set_are_one_trajectory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from obygaze_models.models import mlp
@@ -182,14 +163,14 @@ def test_jobs_with_one_training_set_are_one_trajectory(
     # Nothing to learn for the second film: it stops at once.
     labels[150:] = 1 - labels[150:]
     train, films = np.arange(100), (np.arange(100, 150), np.arange(150, 200))
-    pair = [PerceptronJob(train, labels, film) for film in films]
+    pair = [Job(train, labels, film) for film in films]
     settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
     alone = [one(X, job, settings) for job in pair]
     assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
     epochs = []
     real = mlp._epoch
     monkeypatch.setattr(mlp, "_epoch", lambda *a: epochs.append(1) or real(*a))
-    both = fit_many(X, pair, settings)
+    both = settings.learn_each([lessons_for(X, job) for job in pair])
     assert len(epochs) == max(fit.n_epochs for fit in alone)
     for ours, single in zip(both, alone, strict=True):
         np.testing.assert_array_equal(ours.validation_loss_, single.validation_loss_)
@@ -198,7 +179,7 @@ def test_jobs_with_one_training_set_are_one_trajectory(
 
 def test_best_and_last_epoch_come_from_the_same_curve() -> None:
     X, labels = planted(strength=0.3)
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150))
+    job = Job(np.arange(100), labels, np.arange(100, 150))
     settings = MLPProbe(hidden=(64,), learning_rate=0.01)
     best, last = (
         one(X, job, replace(settings, keep=keep)) for keep in ("best", "last")
@@ -210,68 +191,23 @@ def test_best_and_last_epoch_come_from_the_same_curve() -> None:
 
 def test_without_validation_rows_every_epoch_is_trained() -> None:
     X, labels = planted()
-    fit = one(
-        X, PerceptronJob(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=9)
-    )
+    fit = one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=9))
     assert (fit.n_epochs, fit.kept_epoch_, len(fit.validation_loss_)) == (9, 9, 0)
 
 
 def test_the_doubled_softmax_cannot_fall_below_its_floor() -> None:
     X, labels = planted(strength=6.0)
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150))
+    job = Job(np.arange(100), labels, np.arange(100, 150))
     fit = one(X, job, MLPProbe(double_softmax=True, learning_rate=0.01, keep="last"))
     assert fit.validation_loss_.min() > np.log(1 + np.exp(-1))
     assert fit.validation_loss_[-1] == pytest.approx(np.log(1 + np.exp(-1)), abs=0.02)
-
-
-def test_another_seed_is_another_fit() -> None:
-    X, labels = planted()
-    job = PerceptronJob(np.arange(100), labels, np.arange(100, 150))
-    a, b = fit_many(X, [job, replace(job, seed=1)], MLPProbe(hidden=(8,), max_epochs=5))
-    assert not np.array_equal(a.layers_[0], b.layers_[0])
 
 
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
     X = X.astype(np.float64) * 1e39  # finite, but not in float32
     with pytest.raises(FixInput, match=r"values up to \de\+39"):
-        fit_many(
-            X,
-            [PerceptronJob(np.arange(150), labels)],
-            MLPProbe(hidden=(8,), max_epochs=5),
-        )
-
-
-def test_rows_without_features_may_be_there_but_not_be_used() -> None:
-    X, labels = planted()
-    X[[3, 140, 149]] = np.nan
-    settings = MLPProbe(hidden=(4,), max_epochs=5)
-    one(X, PerceptronJob(np.arange(10, 100), labels, np.arange(100, 140)), settings)
-    with pytest.raises(FixTraining, match="2 rows in use") as refusal:
-        one(X, PerceptronJob(np.arange(100), labels, np.arange(100, 149)), settings)
-    assert refusal.value.where == "row 3"
-
-
-def test_a_fold_with_one_class_is_refused_by_number() -> None:
-    X, labels = planted()
-    zeros = np.flatnonzero(labels == 0)
-    with pytest.raises(FixTraining, match=r"got \[0\]") as refusal:
-        fit_many(
-            X, [PerceptronJob(np.arange(100), labels), PerceptronJob(zeros, labels)]
-        )
-    assert refusal.value.where == "job 1"
-
-
-def test_rows_outside_the_matrix_are_refused() -> None:
-    X, labels = planted()
-    with pytest.raises(FixTraining, match="do not match the 150 rows"):
-        fit_many(X, [PerceptronJob(np.arange(149, 152), labels)])
-
-
-def test_a_mask_is_not_taken_for_row_numbers() -> None:
-    X, labels = planted()
-    with pytest.raises(FixTraining, match="not a mask"):
-        fit_many(X, [PerceptronJob(labels == 0, labels)])
+        one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=5))
 
 
 @pytest.mark.parametrize(
@@ -284,4 +220,4 @@ def test_a_mask_is_not_taken_for_row_numbers() -> None:
 def test_settings_that_cannot_train_are_refused(wrong: dict[str, Any]) -> None:
     X, labels = planted()
     with pytest.raises(FixTraining, match=next(iter(wrong))):
-        fit_many(X, [PerceptronJob(np.arange(150), labels)], MLPProbe(**wrong))
+        one(X, Job(np.arange(150), labels), MLPProbe(**wrong))

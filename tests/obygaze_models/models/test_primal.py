@@ -52,14 +52,6 @@ def test_two_points_on_a_line() -> None:
     assert (normal[0], bias) == pytest.approx((0.5, -0.5), abs=1e-3)
 
 
-def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
-    X, positive, _ = rows_and_sides(7)
-    rows = np.arange(3, 400, 2)
-    on_some = PrimalRows(X).svm(rows, positive[rows], 0.1)
-    alone = PrimalRows(X[rows]).svm(np.arange(len(rows)), positive[rows], 0.1)
-    np.testing.assert_array_equal(on_some[0], alone[0])
-
-
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     X, first, _ = rows_and_sides(11)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.svm import SVC
 from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
-from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.linear_solvers import machines_on
 
@@ -52,13 +52,6 @@ def test_values_without_end_are_refused(kind: str) -> None:
     assert refusal.value.hint == STANDARD
 
 
-def test_concept_vectors_are_refused_too() -> None:
-    X, y, groups = world(1e30)
-    with pytest.raises(FixInput, match="values up to") as refusal:
-        ConceptBank(["Look"]).fit(X, y[:, None], groups)
-    assert refusal.value.hint == STANDARD
-
-
 @pytest.mark.parametrize("n_clips", [N, registry.PRIMAL_CLIPS])  # both solvers
 def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None:
     random = np.random.default_rng(1)
@@ -74,6 +67,27 @@ def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None
     assert variance * 0.005 < 5e4 < variance * 0.05
     with pytest.raises(FixInput, match=r"tolerance 0\.05"):
         machines_on(X).svm(np.arange(n_clips), y == 1, 0.05)
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "primal"])
+@pytest.mark.parametrize("offset", [30.0, 1e3, 1e6])
+def test_the_plane_of_features_far_from_0_is_that_of_features_around_it(
+    solver: str, offset: float
+) -> None:
+    """libsvm holds products as float32, in which the mean left nothing of the deviations."""
+    X, y, _ = world(1.0)
+    exact = SVC(kernel="linear", tol=1e-6).fit(X, y).decision_function(X)
+    far = X.astype(np.float64) + offset
+    normal, bias = machines_on(far, solver).svm(np.arange(N), y == 1, 1.0)
+    np.testing.assert_allclose(far @ normal + bias, exact, rtol=0, atol=3e-3)
+
+
+def test_a_machine_of_a_large_tolerance_ends_or_is_refused() -> None:
+    """With a tolerance above 1 it never ended, and nothing said so."""
+    X, y, _ = world(30.0)
+    with pytest.raises(FixInput, match="did not end after 500,000 steps") as refusal:
+        SVMProbe(100.0).fit(X, y)
+    assert str(refusal.value.hint).startswith(STANDARD)
 
 
 @pytest.mark.parametrize("solver", ["libsvm", "primal"])

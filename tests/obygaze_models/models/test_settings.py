@@ -9,7 +9,6 @@ import pytest
 
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.examples import concept_targets
 from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.linear import LogisticProbe
@@ -39,5 +38,3 @@ def test_what_concepts_do_not_know_is_refused() -> None:
         ConceptBank(balance="even").fit(X, Y[:, None])  # type: ignore[arg-type]
     with pytest.raises(FixTraining, match=r"concepts must have 1 names.*got 2"):
         ConceptBank(concepts=("Look", "Body")).fit(X, Y[:, None])
-    with pytest.raises(FixTraining, match="unknown against='NS'"):
-        concept_targets(["EN", "S"], [[False], [True]], against="NS")  # type: ignore[arg-type]

@@ -12,18 +12,11 @@ from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import build_estimator, load_state, save_state
 from obygaze_models.models.heads import LogisticHead, TreeHead
-from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
-from obygaze_models.models.registry import CLASSES
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
 Y = np.where(X[:, 0] > 0, "S", "EN")
-
-
-def test_every_kind_of_the_table_exists_and_is_savable() -> None:
-    for kind in CLASSES:
-        assert type(build_estimator({"kind": kind, "params": {}})).__name__ == kind
 
 
 def test_the_description_is_plain_and_nests() -> None:
@@ -161,11 +154,3 @@ def test_a_list_with_a_gap_is_corrupt() -> None:
     arrays["layers_/3"] = arrays.pop("layers_/1")
     with pytest.raises(Corrupt, match="has no item"):
         load_state(description, arrays)
-
-
-def test_what_was_loaded_can_be_saved_again() -> None:
-    first = save_state(LogisticProbe().fit(X, Y))
-    second = save_state(load_state(*first))
-    assert first[0] == second[0]
-    for name, array in first[1].items():
-        np.testing.assert_array_equal(array, second[1][name])

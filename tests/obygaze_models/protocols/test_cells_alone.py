@@ -9,24 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
+from support.cells import by_cell, cells_that_differ, reversed_grid
 from support.data import real_data
 from support.experiments import (
-    TOLERANCES,
     films,
     planted,
     quick,
     run_on,
     store_of,
-    store_of_windows,
 )
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest import grouped_concepts
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
-from obygaze_features.manifest.vocabulary import subconstructs
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.lessons import Lessons
@@ -85,67 +81,6 @@ def test_every_kind_of_model(manifest: Manifest, tmp_path: Path, splits: str) ->
     assert not differ
 
 
-# One of each way to split, to read features, and to choose.
-PROTOCOLS = (
-    *("honest", "honest-frames", "mobygaze-visual", "paper-table2", "paper-table4"),
-    *("paper-pcbm", "obygaze12-subconstructs"),
-)
-SHIPPED = {
-    "honest": TOLERANCES,
-    "paper-table4": ("splits.never=[]",),
-}
-
-
-@pytest.mark.check("runs every cell alone and in its grid")
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_protocols_that_are_shipped(tmp_path: Path, name: str) -> None:
-    manifest = with_classes(with_folds(films(5, 50, seed=2)))
-    X = planted(manifest, width=14)
-    if name == "obygaze12-subconstructs":
-        manifest = grouped_concepts(manifest, subconstructs())
-    store = store_of(tmp_path / "s", manifest, X)
-    if name == "honest-frames":
-        store = store_of(
-            tmp_path / "f", manifest, np.stack([X, X], axis=1), array="frames"
-        )
-    if name.startswith("mobygaze"):  # clips of 3 s, one after another
-        store = store_of_windows(tmp_path / "w", dict.fromkeys(manifest.films, X[:160]))
-    protocol = quick(
-        name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2
-    )
-    short = {"max_epochs": 3, "min_epochs": 1}
-    models = {
-        key: replace(model, settings={**model.settings, **short})
-        if model.kind == "mlp"
-        else model
-        for key, model in protocol.models.items()
-    }
-    n_cells, differ = cells_that_differ(
-        tmp_path, replace(protocol, models=models), manifest, {"x": store}
-    )
-    baselines = set(protocol.grid.baselines)
-    assert n_cells == len(protocol.pairs) * (len(models) + len(baselines))
-    assert not differ
-
-
-def with_classes(manifest: Manifest) -> Manifest:
-    """The columns that the protocols of MediaEval read: three classes, violence, and a split."""
-    rng = np.random.default_rng(4)
-    part = {c.clip_id: "0" if c.movie_id == "tt0000002" else "1" for c in manifest}
-    manifest = manifest.with_column(FOLD_PREFIX + "mediaeval2015", part)
-    for column, values in {
-        "valence_class": ["-1", "0", "1"],
-        "arousal_class": ["-1", "0", "1"],
-        "violence": ["0", "1"],
-    }.items():
-        drawn = rng.choice(values, len(manifest)).tolist()
-        cells = {
-            clip.clip_id: value for clip, value in zip(manifest, drawn, strict=True)
-        }
-        manifest = manifest.with_column(column, cells)
-    return manifest
-
-
 @pytest.mark.check("runs every cell alone and in its grid")
 def test_the_order_of_the_grid_and_another_store_change_nothing(
     manifest: Manifest, tmp_path: Path
@@ -161,23 +96,6 @@ def test_the_order_of_the_grid_and_another_store_change_nothing(
     cells, turned, beside = (by_cell(run) for run in runs)
     assert turned == cells
     assert {key: beside[key] for key in cells} == cells
-
-
-@pytest.mark.check("several runs")
-def test_without_levels_folds_come_from_the_training_task(tmp_path: Path) -> None:
-    """Folds are balanced by level; without levels they were balanced by the first task of all."""
-    manifest = with_classes(without_levels(films(4, 24, seed=2)))
-    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
-    changes = (*KFOLD, "splits.column=", "splits.test=[]", "grid.pairs=all", *SHORT)
-    protocol = quick("mediaeval2015-valence", *changes, replicates=2)
-    _, differ = cells_that_differ(tmp_path, protocol, manifest, {"x": store})
-    assert not differ
-
-
-def without_levels(manifest: Manifest) -> Manifest:
-    """The same clips without level and concepts."""
-    bare = [replace(clip, level="", concepts=()) for clip in manifest]
-    return Manifest(manifest.name, manifest.header, tuple(bare))
 
 
 def test_vectors_that_were_found_on_test_clips_are_counted(

@@ -1,4 +1,4 @@
-"""Every setting of every kind of model can be a choice, and is chosen by what can be compared."""
+"""Settings are chosen by what can be compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from support.experiments import films, planted, quick, run_on, store_of
@@ -23,45 +22,10 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
 MANIFEST = films(4, 40, seed=3)
-TWO_VALUES = {
-    "hidden": "[[8], [4, 4]]",
-    "min_epochs": "[0, 2]",
-    "max_epochs": "[3, 4]",
-    "patience": "[1, 2]",
-    "batch_size": "[16, 32]",
-    "learning_rate": "[0.001, 0.01]",
-    "dropout": "[0.0, 0.5]",
-    "class_weight": "['none', 'balanced']",
-    "keep": "['best', 'last']",
-    "double_softmax": "[false, true]",
-    "C": "[0.1, 1.0]",
-    "pooling": "['max', 'mean']",
-    "max_depth": "[2, 3]",
-    "min_samples_leaf": "[5, 10]",
-    "random_state": "[0, 1]",
-    "penalty": "['l1', 'l2']",
-    "scaled": "[true, false]",
-    "residual_C": "[0.01, 0.1]",
-    "tolerance": "[0.1, 'inner', 'published']",
-    "balance": "['weights', 'subsample']",
-    "unit_norm": "[true, false]",
-    "against": "['EN', 'absent']",
-    "cross_fit": "[2, 3]",
-}
-# Only published splits with a scheme have it.
-NEEDS_SCHEME = ("best_of_folds",)
-# Sentences are said, and no clip chooses among them: a grid of them is refused.
-NO_CHOICE = ("texts", "positive", "negative")
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
     *("report.concepts=false", "report.compare=false", "grid.baselines=[]"),
 )
-# Each setting is chosen in the first kind of model that has it.
-KIND_OF_SETTING: dict[str, str] = {}
-for _name, _kind in KINDS.items():
-    if _kind.reads != "windows" and _kind.is_trained:
-        for _setting in _kind.settings:
-            KIND_OF_SETTING.setdefault(_setting, _name)
 
 
 def choosing(kind: str, *settings: str) -> Protocol:
@@ -77,30 +41,6 @@ def choosing(kind: str, *settings: str) -> Protocol:
         changes += ["models.x.tolerance=0.1", "models.x.cross_fit=2"]
     chosen = [f"models.x.{setting}" for setting in settings]
     return quick(name, *changes, *chosen, replicates=2)
-
-
-@pytest.mark.check("fits many kinds of models with each setting as a choice")
-@pytest.mark.parametrize("kind", sorted(set(KIND_OF_SETTING.values())))
-def test_every_setting_can_be_a_choice(kind: str, tmp_path: Path) -> None:
-    X = planted(MANIFEST, width=14)
-    array = "clip"
-    if KINDS[kind].reads == "frames":
-        X = np.stack([X] * 3, axis=1)
-        array = "frames"
-    store = store_of(tmp_path / "s", MANIFEST, X, array=array)
-    for setting in KINDS[kind].settings:
-        if setting in (*NEEDS_SCHEME, *NO_CHOICE) or KIND_OF_SETTING[setting] != kind:
-            continue
-        protocol = choosing(kind, f"{setting}.grid={TWO_VALUES[setting]}")
-        run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
-        offered = protocol.models["x"].settings[setting]["grid"]
-        for fold in run.folds_of(models(run)[0]):
-            assert fold["chosen"][setting] in map(plain, offered), setting
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 @pytest.fixture(scope="module")

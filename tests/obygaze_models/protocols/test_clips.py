@@ -13,8 +13,6 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.schema import Data, Task
 
-EN_S = Task(classes={"EN": 0, "S": 1})
-
 
 def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
     clips = [
@@ -106,3 +104,10 @@ def test_rated_clips_without_any_concept_have_no_visual_view() -> None:
     assert clip_table(rated, Data(view="raw")).levels.tolist() == ["S"]
     unrated = Manifest("films", films, (Clip("a", "m", level="EN"),))
     assert clip_table(unrated, Data(view="visual")).levels.tolist() == ["EN"]
+
+
+def test_a_level_that_no_file_has_is_refused() -> None:
+    """Of a manifest in memory; it would be in no class, and nothing would say so."""
+    unknown = Manifest("films", Header("made up"), (Clip("a", "m", level="Sure"),))
+    with pytest.raises(FixInput, match="clip 'a' has the unknown level 'Sure'"):
+        clip_table(unknown, Data(view="raw"))

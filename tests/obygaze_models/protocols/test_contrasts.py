@@ -75,16 +75,6 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     assert np.isnan(found["p"]) and np.isnan(found["low"])
 
 
-@pytest.mark.check("several runs")
-def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
-    run = hard(tmp_path, "report.questions=[]")
-    # Trained on easy negatives, a model takes what hard negatives and sure clips share.
-    for model in ("ridge", "mlp"):
-        (found,) = contrasts(run, test="ENHN_S", model=model)
-        assert found["fits"] == 8
-        assert found["value"] > 0.1
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("published")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,10 @@ from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_o
 from support.tables import fit_of, models
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import limits_of
-from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.text import result_text
-from obygaze_models.runner.training import fit_final, training_protocol
-from obygaze_models.zoo import load_model
+from obygaze_models.runner.training import training_protocol
 
 
 def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:
@@ -31,38 +26,6 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
         assert not cell.has_interval("ap")
         assert not fit_of(run, cell)["skipped"]
     assert "are of one film" in result_text(run)
-
-
-def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
-    manifest = films(2, 60, seed=4)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ('grid.models=["ridge"]', "report.concepts=false")
-    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    for cell in models(run):
-        assert not fit_of(run, cell)["skipped"] and len(run.folds_of(cell)) == 2
-
-
-@pytest.mark.check("many fits")
-def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) -> None:
-    manifest = films(4, 40, seed=5)
-    clips = [
-        replace(clip, concepts=tuple(name for name in clip.concepts if name != "Look"))
-        for clip in manifest
-    ]
-    lacking = Manifest(manifest.name, manifest.header, tuple(clips))
-    store = store_of(tmp_path / "s", lacking, planted(lacking, strength=2.0))
-    for model in ("cav", "pcbm-lr"):
-        protocol = training_protocol(model, "EN_S", lacking, ["report.replicates=20"])
-        inputs = gather(protocol, lacking, "made-up", {"s": store})
-        run = run_protocol(inputs, tmp_path / model, n_jobs=1)
-        kept = load_model(fit_final(inputs, run, tmp_path / f"{model}-kept"))
-        assert len(kept.info.concepts) == 7
-        assert "Look" not in kept.info.concepts
-        # Vectors are found on easy and hard negatives and sure clips, whatever the task.
-        levels = [clip.level for clip in lacking]
-        assert kept.info.training.n_clips == sum(
-            level in ("EN", "HN", "S") for level in levels
-        )
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])

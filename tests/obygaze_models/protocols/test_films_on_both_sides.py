@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from support.experiments import films, planted, quick, run_on, store_of
@@ -72,19 +71,6 @@ def test_clips_of_each_film_on_both_sides_are_named_and_their_interval_says_what
     assert said in text
     assert "of the same experiment with other films on both sides" in said
     assert "have no interval" not in text
-
-
-def test_films_of_clips_without_scene_or_time_are_named_too(tmp_path: Path) -> None:
-    """Nothing was said where the place of a clip in its film is unknown."""
-    manifest = divided(films(8, 40, seed=2), by_film=False)
-    manifest = manifest.with_clips(
-        replace(clip, scene=None, start_s=None, end_s=None) for clip in manifest
-    )
-    store = store_of(tmp_path / "store", manifest, planted(manifest, strength=0.4))
-    run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"s": store})
-    (cell,) = models(run)
-    assert cell.same_film == cell.n_clips > 30
-    assert [w for w in limits_of(run) if w.name == BOTH_SIDES]
 
 
 def test_whole_films_in_the_test_part_have_their_interval(tmp_path: Path) -> None:

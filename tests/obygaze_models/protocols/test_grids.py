@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, store_of
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import find_part, trust
-from obygaze_models.models.registry import build, default_settings
+from obygaze_models.models.registry import default_settings
 from obygaze_models.protocols.kinds import candidates, offered_values
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.inputs import gather
@@ -45,14 +45,6 @@ class Layers(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 """
-ONE_CELL = (
-    *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
-    *(
-        "report.concepts=false",
-        "report.compare=false",
-        'grid.baselines=["all_positive"]',
-    ),
-)
 PLAIN = {
     **{"layers": (64, 32), "names": [], "empty": (), "shrink": 0.0, "none": None},
     "options": {"a": 1},
@@ -129,28 +121,6 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
             read(f"models.l.{not_plain}")
 
 
-def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
-    layers: str, tmp_path: Path
-) -> None:
-    manifest = films(4, 20)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = [
-        "report.replicates=20",
-        "model.shrink.grid=[0.9, 0.1]",
-        "report.compare=false",
-    ]
-    protocol = training_protocol(layers, "ENHN_S", manifest, changes)
-    inputs = gather(protocol, manifest, "made-up", {"s": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    assert {fold["chosen"]["shrink"] for fold in run.folds_of(models(run)[0])} == {0.1}
-    assert (
-        load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings[
-            "shrink"
-        ]
-        == 0.1
-    )
-
-
 def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
     assert offered_values({"grid": [{"by_task": {"other": 0.1}}, 5.0]}) == [
         {"by_task": {"other": 0.1}},
@@ -193,40 +163,3 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     assert chosen.count(0.01) > len(chosen) / 2
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert (kept.learning_rate, tuple(kept.hidden)) == (0.01, (4, 4))
-
-
-def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
-    manifest = films(4, 30)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
-    by_task = "{ by_task = { EN_S = 0.1, other = 0.7 } }"
-    changes += [f"model.C.grid=[{by_task}, 5.0]", "model.tolerance=0.1"]
-    changes += ["model.cross_fit=0"]
-    protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
-    inputs = gather(protocol, manifest, "made-up", {"s": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["C"] for fold in run.folds_of(models(run)[0])]
-    assert set(chosen) <= {0.1, 5.0}  # that of this task is .1
-    kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
-    assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C
-
-
-def test_a_parameter_of_an_own_class_may_have_the_name_of_a_setting_of_vectors(
-    layers: str, tmp_path: Path
-) -> None:
-    source = OWN_CLASS.replace("shrink=0.0", "tolerance=0.5, shrink=0.0")
-    source = source.replace("self.none,", "self.tolerance = tolerance; self.none,")
-    (tmp_path / "layers.py").write_text(source)
-    manifest = films(3, 16)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes = (
-        f"models.l.kind={layers}",
-        'grid.models=["l"]',
-        *ONE_CELL,
-        "report.concepts=true",
-    )
-    run = run_on(
-        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
-    )
-    assert models(run)[0].model == "l"
-    assert build(layers, {"tolerance": 2.0}).settings["tolerance"] == 2.0

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 from support.tables import (
-    differences,
     models,
-    of_films,
     predictions_of,
-    result_of,
-    rows_of,
     the_cell,
 )
 
@@ -60,14 +56,6 @@ def abouts(run: Run) -> list[str]:
     return [limit.name for limit in limits_of(run)]
 
 
-@pytest.mark.check("several runs")
-def test_where_there_is_a_signal_it_is_found(on_signal: Run) -> None:
-    for cell in models(on_signal, train="ENHN_S"):
-        assert cell.ends("auc")[0] > 0.6, cell.model
-        assert cell.value("ap") > cell.value("prevalence") + 0.2
-    assert "chance" not in abouts(on_signal)
-
-
 def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     tmp_path: Path,
 ) -> None:
@@ -87,93 +75,6 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     assert found["film"].value("auc") == 0.5
     assert found["random"].same_film == found["random"].n_clips
     assert found["film"].same_film == 0
-
-
-@pytest.mark.check("several runs")
-def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
-    on_signal: Run,
-) -> None:
-    """From predictions.csv with scikit-learn: nothing of the runner's arithmetic."""
-    from sklearn.metrics import f1_score, roc_auc_score
-
-    rows = [
-        r
-        for r in rows_of(on_signal.predictions)
-        if (r["model"], r["train"], r["test"]) == ("mlp", "EN_S", "ENHN_S")
-    ]
-    cell = the_cell(on_signal, model="mlp", train="EN_S", test="ENHN_S")
-    y, said = ([int(r[key]) for r in rows] for key in ("y", "decision"))
-    assert len({r["clip_id"] for r in rows}) == len(rows) == cell.n_clips
-    assert cell.value("f1_binary") == pytest.approx(f1_score(y, said))
-    weighted = f1_score(y, said, average="weighted")
-    assert cell.value("f1_weighted") == pytest.approx(weighted)
-    # One fold a film: what a fold says is what its film says.
-    of_folds = []
-    auc_of_film = of_films(on_signal, "auc", model="mlp", train="EN_S", test="ENHN_S")
-    for fold in on_signal.folds_of(cell):
-        own = [r for r in rows if r["fold"] == fold["fold"]]
-        (film,) = {r["movie_id"] for r in own}
-        expected = roc_auc_score([r["y"] for r in own], [r["score"] for r in own])
-        row = auc_of_film[film]
-        assert row["value"] == pytest.approx(expected)
-        assert row["clips"] == len(own)
-        of_folds.append(f1_score([r["y"] for r in own], [r["decision"] for r in own]))
-    sd = np.std(of_folds, ddof=1)
-    assert cell.sd("f1_binary") == pytest.approx(sd)
-    assert len(auc_of_film) == cell.n_films == 8
-
-
-@pytest.mark.check("several runs")
-def test_models_are_compared_on_the_same_clips(on_signal: Run) -> None:
-    pairs = {
-        (row["model"], row["against_model"])
-        for row in differences(on_signal, train="EN_S", test="EN_S")
-    }
-    assert ("ridge", "mlp") in pairs
-    assert ("mlp", "neighbour") in pairs
-    for row in differences(on_signal):
-        assert np.isnan(row["p"])  # the films train each other's models
-        assert row["low"] <= row["value"] <= row["high"]
-        first, second = (
-            the_cell(on_signal, model=row[side], train=row["train"], test=row["test"])
-            for side in ("model", "against_model")
-        )
-        gap = first.value("ap") - second.value("ap")
-        assert row["value"] == pytest.approx(gap)
-
-
-def test_seeds_are_averaged(tmp_path: Path) -> None:
-    manifest = films(4, 30)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick(
-        "honest", 'grid.models=["mlp"]', "fit.seeds=3", "grid.baselines=[]"
-    )
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    cell = the_cell(run, train="EN_S", test="EN_S")
-    assert result_of(run, cell, "auc")["fits"] == len(cell.fits) == 12
-    by_seed: dict[int, list[bool]] = {}
-    for row in predictions_of(run, cell):
-        by_seed.setdefault(row["seed"], []).append(row["y"] == row["decision"])
-    accuracies = [np.mean(right) for right in by_seed.values()]
-    assert len(set(accuracies)) > 1
-    assert cell.value("accuracy") == pytest.approx(np.mean(accuracies))
-
-
-def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> None:
-    manifest = films(5, 40)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick(
-        "honest",
-        "models.ridge.kind=logistic",
-        "models.ridge.C.grid=[1e-9, 0.05]",
-        'grid.models=["ridge"]',
-        'grid.train=["EN_S"]',
-        'grid.test=["EN_S"]',
-    )
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    cell = the_cell(run, model="ridge", train="EN_S", test="EN_S")
-    assert {fold["chosen"]["C"] for fold in run.folds_of(cell)} <= {1e-9, 0.05}
-    assert cell.value("auc") > 0.7
 
 
 def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(

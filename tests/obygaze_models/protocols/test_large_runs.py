@@ -15,8 +15,6 @@ from support.tables import cell_of
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_models.evaluation import logistic
-from obygaze_models.evaluation.grouped_stats import GroupedStats
-from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols import schedule
 from obygaze_models.runner import limits
@@ -64,54 +62,6 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
     expected = cell.statistics(cell.groups, metrics)(np.eye(12))
     for name in metrics:
         np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
-
-
-def test_ten_times_the_films_are_ten_times_the_rows_ranked_within_films(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With weights that draw each film alone it was a hundred times the numbers."""
-    unique = np.unique
-    numbers = []
-    for n_films in (20, 200):
-        rng = np.random.default_rng(5)
-        codes = np.repeat(np.arange(n_films), 4)
-        truth = rng.random(len(codes)) < 0.5
-        n_rows = 0
-
-        def count_rows(values: np.ndarray, **options: bool) -> tuple[np.ndarray, ...]:
-            nonlocal n_rows
-            n_rows += len(values)
-            return unique(values, **options)
-
-        stats = GroupedStats(Predictions.of(truth, rng.random(len(codes))), codes)
-        with monkeypatch.context() as patched:
-            patched.setattr(np, "unique", count_rows)
-            stats.orders_within_units()
-        numbers.append(n_rows)
-    assert numbers[0] >= 80
-    assert numbers[1] <= 11 * numbers[0]
-
-
-def test_leaving_out_films_solves_many_of_them_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One call for each strength and block of films; it was one for each strength and film."""
-    n_calls = []
-    solve = np.linalg.solve
-
-    def count_call(*equations: np.ndarray) -> np.ndarray:
-        n_calls[-1] += 1
-        return np.asarray(solve(*equations))
-
-    monkeypatch.setattr(np.linalg, "solve", count_call)
-    for n_films in (10, 100, 400):
-        rng = np.random.default_rng(6)
-        X = rng.normal(size=(5 * n_films, 6))
-        films_of_rows = np.repeat(np.arange(n_films), 5)
-        path = linear.RidgePath(X, rng.normal(size=(len(X), 1)))
-        n_calls.append(0)
-        path.left_out([1.0, 10.0, 100.0], films_of_rows)
-    assert n_calls == [3, 3, 3]
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 2000])

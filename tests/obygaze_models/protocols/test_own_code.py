@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +19,7 @@ import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.own import packages_that_read
-from obygaze_models.models.registry import trainable
-from obygaze_models.runner.experiments import train
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.text import result_text
 from obygaze_models.zoo.sharing import show_model
 
 FILE = """
@@ -130,12 +126,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_help_of_training_lists_every_kind() -> None:
-    words = " ".join((train.__doc__ or "").split())
-    listed = words.partition("MODEL is ")[2].partition(", sklearn.MODULE")[0]
-    assert listed.replace(" or ", ", ").split(", ") == trainable()
-
-
 def test_classes_of_an_own_model_may_have_any_order(here: Path) -> None:
     plain, _ = og.train(
         "own.py:NearestMean", "sig", "films", changes=QUICK, output="plain"
@@ -223,22 +213,6 @@ def test_a_metric_of_a_file(here: Path) -> None:
     og.report("a")
 
 
-def test_a_primary_metric_of_a_file_is_the_first_everywhere(here: Path) -> None:
-    primary = "report.primary=own.py:specificity"
-    run, model = og.train(
-        "ridge", "sig", "films", changes=[*QUICK, primary], output="k"
-    )
-    assert re.search(r"\nspecificity +clips +positive", result_text(run))
-    assert next(iter(model.info.metrics)) == "own.py:specificity"
-    card = (here / "models/k/README.md").read_text("utf-8")
-    assert card.index("| own.py:specificity |") < card.index("| ap |")
-    og.report("k")
-    page = (here / "runs/k/report.html").read_text("utf-8")
-    assert "specificity" in page
-    compared = og.compare("k", "k")
-    assert compared.metric == "ap"
-
-
 def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     later = 'grid.baselines=["own.py:later"]'
     run = og.run("honest", "sig", "films", changes=[*RIDGE, later], output="a")
@@ -315,13 +289,6 @@ def test_a_defect_of_own_code_has_its_line(here: Path) -> None:
     assert failed.code == 1
     assert f"(own.py, line {line})" in failed.stderr
     assert "OBYGAZE_DEBUG=1 shows the traceback" in failed.stderr
-
-
-def test_a_class_of_scikit_learn_that_is_misspelt_is_suggested(here: Path) -> None:
-    words = ("train", "sklearn.linear_model.LogisticRegresion", "sig", "films")
-    refused = call_obygaze("-C", here, *words)
-    assert refused.code == 1
-    assert "did you mean 'LogisticRegression'?" in refused.stderr
 
 
 def test_a_data_set_of_a_file(here: Path) -> None:

@@ -126,16 +126,6 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     assert cell.ends("auc") == pytest.approx((expected.low, expected.high))
 
 
-def test_films_that_train_each_other_are_not_flipped(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    _, found = compared(tmp_path, manifest)
-    assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
-    run, found = compared(tmp_path / "each", manifest, *TABLE_4)
-    assert len(run.folds_of(models(run)[0])) == 6 * 5
-    assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
-
-
 def test_folds_that_divide_films_have_what_folds_of_films_have(
     manifest: Manifest, tmp_path: Path
 ) -> None:

@@ -16,7 +16,6 @@ from support.seeds import amount
 from support.tables import (
     models,
     of_films,
-    predictions_of,
     result_of,
     the_cell,
 )
@@ -168,26 +167,6 @@ def test_table_2_as_released_cell_by_cell(
             assert gap < spread, (train, test, row["value"], np.mean(values))
             assert spread < 0.08
             assert row["value"] > 0.7
-
-
-def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
-    manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
-) -> None:
-    protocol = quick(
-        "paper-table2",
-        "models.mlp.max_epochs=1",
-        "models.mlp.min_epochs=1",
-        "grid.baselines=[]",
-    )
-    run = run_on(
-        tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
-    )
-    for train in ("EN_S", "HN_S"):
-        table = split_file(f"02_{train}.csv")
-        sizes = [len(training_clips(table, number)) for number in range(8)]
-        cell = the_cell(run, model="mlp", train=train, test="ENHN_S")
-        assert [fold["n_train"] for fold in run.folds_of(cell)] == sizes
-        assert len(predictions_of(run, cell)) == 8 * 103
 
 
 @pytest.mark.check("fits with torch")

@@ -195,15 +195,3 @@ def test_a_run_of_one_model_asks_nothing_of_others() -> None:
         assert list(protocol.models) == [kind]
     own = training_protocol("mlp", "HN_S", manifest).report
     assert own.title == "mlp: hard negatives against sure" and not own.questions
-
-
-@pytest.mark.parametrize("name", ["mine.toml", "honest"])
-def test_a_protocol_in_the_place_of_a_model_is_told_where_it_goes(name: str) -> None:
-    with pytest.raises(FixUsage, match="unknown model") as refused:
-        training_protocol(name, "EN_S", films(3, 20))
-    assert f"obygaze train MODEL STORE MANIFEST --task {name}:NAME" in str(
-        refused.value.hint
-    )
-    with pytest.raises(FixUsage, match="did you mean 'ridge'") as refused:
-        training_protocol("rigde", "EN_S", films(3, 20))
-    assert "--task" not in str(refused.value.hint)

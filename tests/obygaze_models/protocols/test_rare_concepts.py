@@ -1,6 +1,5 @@
 """A concept that too few training clips have leaves a bottleneck with a warning."""
 
-import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from support.tables import models
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import limits_of
@@ -117,26 +115,6 @@ def test_training_concept_vectors_names_those_without_a_task(
         assert "of other levels" in note
 
 
-def test_training_concept_vectors_names_only_concepts_that_clips_have(
-    manifest: Manifest,
-) -> None:
-    """One that can only be heard has no vector; of one that no clip has, nothing is said."""
-    clips = []
-    for number, clip in enumerate(manifest):
-        names = tuple(name for name in clip.concepts if name != "Look")
-        if number < 5:
-            names = (*names, "Voice")
-        clips.append(replace(clip, concepts=names))
-    has_voice = sum("Voice" in clip.concepts for clip in clips)
-    with pytest.warns(ObygazeWarning, match="Voice") as caught:
-        protocol = training_protocol("cav", "EN_S", manifest.with_clips(clips))
-    said = [str(one.message) for one in caught]
-    (about_voice,) = [text for text in said if "No vector" in text]
-    assert f"Voice ({has_voice} clips, not visual)" in about_voice
-    assert "Look" not in about_voice
-    assert not {"Voice", "Look"} & set(protocol.tasks)
-
-
 @pytest.mark.parametrize("asked", [("data.view=raw",), ("data.view=visual",)])
 def test_a_run_names_concepts_of_which_no_vector_is_found(
     asked: tuple[str, ...], manifest: Manifest, tmp_path: Path
@@ -157,34 +135,6 @@ def test_a_run_names_concepts_of_which_no_vector_is_found(
         if is_named:
             assert f"not visual: Voice ({n_clips} clips)." in remarks["no vector"]
             assert "--task 'Voice in concept'" in remarks["no vector"]
-
-
-@pytest.mark.parametrize("kind", ["nested", "kfold", "fixed", "published"])
-def test_a_run_takes_the_task_that_its_remark_offers(
-    kind: str, manifest: Manifest, tmp_path: Path
-) -> None:
-    """Published splits refused it: they have no folds for the task."""
-    clips = []
-    for number, clip in enumerate(manifest):
-        names = (*clip.concepts, "Voice") if number % 4 == 0 else clip.concepts
-        extra = {"fold:P": str(number % 5), "part": "ab"[number % 2]}
-        clips.append(replace(clip, concepts=names, extra=extra))
-    own = replace(manifest.with_clips(clips), columns=("fold:P", "part"))
-    splits = {
-        "nested": (),
-        "kfold": ("splits.folds=3",),
-        "fixed": ("splits.column=part", 'splits.test=["b"]'),
-        "published": ("tasks.EN_S.folds=P",),
-    }
-    tasks = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]")
-    changes = (f"splits.kind={kind}", *splits[kind], "data.view=raw", *tasks)
-    protocol = quick("honest", *changes, 'grid.models=["pcbm-lr"]')
-    stores = {"s": store_of(tmp_path / "s", own, planted(own))}
-    words = shlex.split(gather(protocol, own, "x", stores).table.remarks["no vector"])
-    assert ("--task" in words) == (kind != "published")
-    if "--task" in words:
-        task = words[words.index("--task") + 1]
-        assert with_tasks(protocol, [task], own).used_tasks == {task}
 
 
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
@@ -217,16 +167,3 @@ def test_a_run_of_rare_concepts_says_which_models_need_none(tmp_path: Path) -> N
         tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
     )
     assert {cell.model for cell in models(run)} == {"ridge", "mlp"}
-
-
-def test_a_concept_that_the_manifest_never_uses_is_no_warning(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    """Of a table of one's own, the other concepts of the vocabulary were named at every run."""
-    clips = [
-        replace(clip, concepts=tuple(name for name in clip.concepts if name != "Body"))
-        for clip in manifest
-    ]
-    without = replace(manifest, clips=tuple(clips))
-    store = store_of(tmp_path / "without", without, planted(without))
-    assert list(rare_on(store, without, ONLY)) == ["Look"]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-import tomllib
-from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +10,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.folds import SplitReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.models.registry import KINDS, default_settings, find_kind
-from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import (
     candidates,
     for_task,
@@ -28,6 +23,7 @@ from obygaze_models.protocols.reading import (
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.tasks import with_tasks
 
+CODE = "obygaze_models.protocols.paper_splits:code_splits"
 PART = ("splits.column=part", 'splits.test=["a"]')
 MINIMAL = """\
 schema = "obygaze-protocol/1"
@@ -51,96 +47,12 @@ def violations(text: str, *changes: str) -> list[str]:
 
 
 class TestShipped:
-    def test_those_that_were_promised(self) -> None:
-        assert set(protocol_names()) == {
-            *(
-                "paper-table2",
-                "paper-table4",
-                "paper-table5",
-                "paper-fig6",
-                "paper-fig3",
-                "paper-pcbm",
-                "paper-table2-text",
-                "paper-pcbm-text",
-                "paper-baselines",
-                "obygaze12-subconstructs",
-            ),
-            *("honest", "honest-frames", "honest-fusion"),
-            *("mobygaze-visual", "mobygaze-words"),
-            *(
-                "mediaeval2015-valence",
-                "mediaeval2015-arousal",
-                "mediaeval2015-violence",
-            ),
-        }
-
     @pytest.mark.parametrize("name", protocol_names())
     def test_each_of_them_loads_and_keeps_its_hash(self, name: str) -> None:
         found = load_protocol(name)
         assert (found.name, len(found.sha256)) == (name, 64)
         assert found.sha256 == load_protocol(name).sha256
         assert found.report.title
-
-    def test_table_2_is_two_by_two_with_the_printed_numbers(self) -> None:
-        table = load_protocol("paper-table2")
-        assert table.pairs == [
-            *(("EN_S", "EN_S"), ("HN_S", "EN_S")),
-            *(("EN_S", "ENHN_S"), ("HN_S", "ENHN_S")),
-        ]
-        printed = {(p.backbone, p.test, p.train): (p.mean, p.sd) for p in table.paper}
-        of_stores = [key for key in printed if key[0]]
-        assert len(of_stores) == 12
-        assert printed["xclip-b16-k*", "ENHN_S", "HN_S"] == (0.82, 0.03)
-        assert printed["vivit-*", "ENHN_S", "EN_S"] == (0.54, 0.24)
-
-    def test_table_4_tests_ten_films_whose_printed_mean_is_that_of_the_table(
-        self,
-    ) -> None:
-        table = load_protocol("paper-table4")
-        assert table.splits.never == ("tt0212338", "tt1142988")
-        films = [p.mean for p in table.paper if p.film]
-        (mean,) = [p.mean for p in table.paper if not p.film]
-        assert len(films) == 10
-        deviations = {p.source: p.sd for p in table.paper if p.film}
-        assert deviations == {
-            "As Good as It Gets": 0.09,
-            "Crazy, Stupid, Love": 0.05,
-            "Gone Girl": 0.10,
-            "Juno": 0.09,
-            "Marley and Me": 0.07,
-            "Pulp Fiction": 0.13,
-            "Silver Linings Playbook": 0.03,
-            "Sleepless in Seattle": 0.06,
-            "The Help": 0.05,
-            "Up in the Air": 0.05,
-        }
-        assert sum(films) / 10 == pytest.approx(mean, abs=0.005)
-
-    def test_the_two_readings_differ_in_training_sets_and_in_settings(self) -> None:
-        functions = {"": "code_splits", "-text": "text_splits"}
-        for ending, function in functions.items():
-            for name in ("paper-table2", "paper-pcbm"):
-                scheme = load_protocol(name + ending).splits.scheme
-                assert scheme == f"obygaze_models.protocols.paper_splits:{function}"
-        by_code = load_protocol("paper-table2").models["mlp"].settings
-        by_text = load_protocol("paper-table2-text").models["mlp"].settings
-        assert (by_code["double_softmax"], by_code["keep"]) == (True, "last")
-        assert (by_text["double_softmax"], by_text["keep"]) == (False, "best")
-        keys = ("balance", "unit_norm", "against", "tolerance", "best_of_folds")
-        for kind in ("pcbm-lr", "pcbm-dt"):
-            by_code = load_protocol("paper-pcbm").models[kind].settings
-            by_text = load_protocol("paper-pcbm-text").models[kind].settings
-            of_code = ["weights", False, "absent", "published", True]
-            assert [by_code[key] for key in keys] == of_code
-            of_text = ["subsample", True, "EN", "folds", False]
-            assert [by_text[key] for key in keys] == of_text
-            # Heads of both take margins in sample.
-            assert by_code["cross_fit"] == by_text["cross_fit"] == 0
-        trees = [
-            load_protocol(name).models["pcbm-dt"].settings["random_state"]
-            for name in ("paper-pcbm", "paper-pcbm-text")
-        ]
-        assert trees == [42, 42]
 
 
 class TestRefused:
@@ -162,7 +74,7 @@ class TestRefused:
             ('[tasks.X]\npositive = "open(level)"', "expected a column or a value"),
             (
                 '[splits]\nscheme = "obygaze12-cod"',
-                "unknown scheme 'obygaze12-cod'; known: none, FILE.py:NAME",
+                "unknown scheme 'obygaze12-cod'; known: none, obygaze_models.protocols.paper",
             ),
             (
                 '[grid]\ntrain = ["EN_S", "EN_S"]',
@@ -225,34 +137,6 @@ class TestRefused:
     def test_what_is_wrong_is_named(self, more: str, said: str) -> None:
         (line,) = violations(f"{MINIMAL}\n{more}\n")
         assert said in line
-
-    @pytest.mark.parametrize(
-        ("name", "hint"),
-        [
-            (
-                "sklearn.ensemble:RandomForestClassifier",
-                "--set models.RandomForestClassifier.kind="
-                "sklearn.ensemble.RandomForestClassifier,",
-            ),
-            (
-                "sklearn.ensemble.RandomForestClassifier",
-                "--set models.RandomForestClassifier.kind="
-                "sklearn.ensemble.RandomForestClassifier,",
-            ),
-            ("my model.py:Mean", "--set 'models.Mean.kind=my model.py:Mean',"),
-        ],
-    )
-    def test_a_class_among_the_names_of_models(self, name: str, hint: str) -> None:
-        change = f'grid.models=["ridge", "{name}"]'
-        with pytest.raises(FixUsage, match="got the class") as error:
-            load_protocol("honest", [change])
-        assert str(error.value.hint).startswith(hint)
-        # What it says works.
-        if "sklearn" in name:
-            changes = [hint.removeprefix("--set ").rstrip(",")]
-            changes.append('grid.models=["ridge", "RandomForestClassifier"]')
-            protocol = load_protocol("honest", changes)
-            assert protocol.grid.models == ("ridge", "RandomForestClassifier")
 
     def test_a_later_schema_asks_for_an_upgrade(self) -> None:
         with pytest.raises(Mismatch, match="obygaze-protocol/2"):
@@ -337,15 +221,6 @@ class TestSettings:
                 assert setting_problem(setting, value) is None, f"{kind}.{name}"
 
 
-def test_shipped_files_are_plain_toml() -> None:
-    protocols = files("obygaze_models.protocols").joinpath("shipped")
-    shipped = [*protocols.iterdir()]
-    assert {Path(str(path)).stem for path in shipped} == set(protocol_names())
-    for path in shipped:
-        document = tomllib.loads(path.read_text("utf-8"))
-        assert document["schema"] == "obygaze-protocol/1"
-
-
 @pytest.mark.parametrize("kind", ["{ a = 1 }", "[1]", "3"])
 def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
     """A table as the kind of a model was a TypeError."""
@@ -391,17 +266,6 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
     assert "tasks.EN_S.series" in problem and "row" in problem
 
 
-def test_folds_of_a_manifest_are_named_by_tasks():
-    with pytest.raises(FixUsage, match="number of folds to make") as error:
-        load_protocol("honest", ["splits.folds=by-film"])
-    hint = str(error.value.hint)
-    assert "--set splits.kind=published --set tasks.EN_S.folds=by-film" in hint
-    changes = hint.partition("task: --set ")[2].split(" --set ")
-    protocol = load_protocol("honest", changes)
-    assert {task.folds for task in protocol.tasks.values()} == {"by-film"}
-    assert protocol.splits.kind == "published"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -421,7 +285,7 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        (("splits.scheme=own.py:f",), "splits.scheme: has no meaning in nested splits"),
+        ((f"splits.scheme={CODE}",), "splits.scheme: has no meaning in nested splits"),
         (
             ("splits.kind=kfold", "splits.folds=2", "splits.column=part"),
             "splits.column: has no meaning in kfold splits",
@@ -482,18 +346,8 @@ def test_only_tasks_that_are_run_need_published_folds() -> None:
     columns = ("mood", "fold:director")
     manifest = Manifest("m", Header("m"), tuple(clips), columns)
     asked = ["mood=joy"]
-    with pytest.raises(FixUsage, match="no folds for the task mood=joy") as refused:
+    with pytest.raises(FixUsage, match="no folds for the task mood=joy"):
         with_tasks(load_protocol("honest", changes, asked), asked, manifest)
-    # What the hint names is a protocol with these folds.
-    *settings, option, task = shlex.split(refused.value.hint.partition(", for")[0])
-    assert (settings[::2], option) == (["--set", "--set"], "--task")
-    named = [word.replace("=NAME", "=director") for word in settings[1::2]]
-    found = load_protocol("honest", [*changes, *named], [task])
-    found = with_tasks(found, [task], manifest)
-    assert found.pairs == [(task, task)]
-    assert found.tasks[task].folds == "director"
-    table = clip_table(manifest, found.data)
-    assert task_labels(task, found.tasks[task], table).tolist() == [1] * 4 + [0] * 4
 
 
 @pytest.mark.parametrize("n_folds", [0, 5])

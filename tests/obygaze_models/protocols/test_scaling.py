@@ -44,21 +44,6 @@ def test_each_fold_is_a_pipeline_of_scikit_learn(
     assert scores_of(run) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.check("several runs")
-def test_scales_that_features_have_do_not_matter(
-    tmp_path: Path, manifest: Manifest
-) -> None:
-    X = planted(manifest)
-    wide = X * np.float32(2) ** np.arange(24, dtype=np.float32) + np.float32(3)
-    for model in ("pcbm-h", "mlp"):
-        kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
-        plain = scores_of(
-            run_one_pair(tmp_path, manifest, X, *kind, "data.scale=standard")
-        )
-        of_wide = run_one_pair(tmp_path, manifest, wide, *kind, "data.scale=standard")
-        assert scores_of(of_wide) == pytest.approx(plain, abs=2e-3)
-
-
 def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
@@ -78,21 +63,3 @@ def test_a_constant_feature_keeps_its_scale() -> None:
     X = np.array([[1.0, 5.0], [3.0, 5.0]])
     scaled = Scaling.of(X).scaled([[1.0, 7.0]])
     assert scaled.tolist() == [[-1.0, 2.0]]
-
-
-@pytest.mark.check("several runs")
-def test_the_analysis_of_concepts_is_that_of_scaled_features(
-    tmp_path: Path, manifest: Manifest
-) -> None:
-    """Scales that differ by powers of two change nothing but rounding."""
-    X = planted(manifest)
-    wide = X * np.float32(2) ** (np.arange(24, dtype=np.float32) % 5)
-    concepts = ("report.concepts=true", 'grid.models=["ridge", "pcbm-lr"]')
-    qualities = []
-    for features in (X, wide):
-        run = run_one_pair(
-            tmp_path, manifest, features, *concepts, "data.scale=standard"
-        )
-        qualities.append(run.table("concepts.csv")["auc"].tolist())
-    assert len(qualities[0]) == 8
-    assert qualities[0] == pytest.approx(qualities[1], abs=1e-3)

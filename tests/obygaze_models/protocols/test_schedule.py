@@ -19,7 +19,7 @@ from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips, seen_of
+from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import StoreRun
 
@@ -89,30 +89,6 @@ class TestOneFoldAClip:
             folds = found["EN_S", "EN_S"]
             tested.append([held.test.tolist() for held in folds])
         assert tested[0] == tested[1] != tested[2]
-
-
-class TestFilmByFilm:
-    def test_ten_films_and_nine_others_are_ninety_fits_of_forty_five_trainings(
-        self,
-    ) -> None:
-        protocol = quick(
-            "honest",
-            "splits.kind=nested",
-            "splits.validation=each",
-            'splits.never=["tt0000001", "tt0000002"]',
-        )
-        found, table = plan(protocol, films(12, 20))
-        splits = found["HN_S", "ENHN_S"]
-        assert len(splits) == 90
-        assert len({split.train.tobytes() for split in splits}) == 45
-        tested = {str(table.films[split.test[0]]) for split in splits}
-        assert not tested & {"tt0000001", "tt0000002"}
-        assert repeats_clips(splits)
-
-    def test_a_film_that_is_not_there_cannot_be_left_out(self) -> None:
-        protocol = quick("honest", "splits.kind=nested", 'splits.never=["tt9"]')
-        with pytest.raises(FixInput, match="'tt9'"):
-            plan(protocol, films())
 
 
 class TestFixed:
@@ -228,18 +204,6 @@ class TestTasks:
         tasks = '["EN_S", "ENHN_S"]'
         settings = (f"grid.train={tasks}", f"grid.test={tasks}")
         gather(quick("honest", *settings), manifest, "", stores)
-
-    def test_clips_without_any_level_are_named(self) -> None:
-        bare = [replace(clip, level="", concepts=()) for clip in films()]
-        with pytest.raises(FixInput) as caught:
-            plan(quick("honest"), films().with_clips(bare))
-        assert "no clip has a level" in (caught.value.hint or "")
-
-    def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
-        manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})
-        protocol = quick("mediaeval2015-violence")
-        with pytest.raises(FixInput, match="no class for '2' of the column violence"):
-            plan(protocol, manifest)
 
 
 def without_ns(manifest: Manifest) -> Manifest:

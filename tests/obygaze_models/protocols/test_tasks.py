@@ -11,7 +11,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, UnknownName
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import limit_of, own_tasks
-from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.protocols.clips import (
     ClipTable,
     class_names,
@@ -192,25 +191,6 @@ def test_each_word_has_a_task_also_where_words_have_signs_of_expressions() -> No
     assert set(found) == {"rule===z", "rule=x==y", "rule=x=y", "rule=z"}
 
 
-@pytest.mark.parametrize(
-    ("cells", "limit"),
-    [
-        (["1000000", "1234567", "2345678", "3000000"], "2345678"),
-        (["0", "0", "1e+06", "2E6"], "1e+06"),
-        (["0.0", "-1", "-2.50", "3"], "0"),
-    ],
-)
-def test_the_limit_that_is_named_can_be_typed(cells: list[str], limit: str) -> None:
-    with pytest.raises(FixUsage) as error:
-        asked("views", cells, "views")
-    assert error.value.hint == f"--task 'views>={limit}'"
-    (found,) = asked("views", cells, f"views>={limit}").tasks.values()
-    holds = parse(found.positive).holds
-    clips = manifest_of("views", cells)
-    n_positive = sum(holds(clip.values) is True for clip in clips)
-    assert n_positive == len(cells) // 2
-
-
 @pytest.mark.parametrize("text", ["violent", "not violent", "level and violent"])
 def test_a_column_alone_is_no_label(text: str) -> None:
     """Whether a cell is filled in is not what it says."""
@@ -280,15 +260,6 @@ def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:
     assert f"write {shlex.quote(written)}, with" in str(error.value.hint)
 
 
-def test_the_error_of_data_where_shows_a_value_in_quotes() -> None:
-    with pytest.raises(FixInput) as error:
-        load_protocol("honest", ["data.where=own == ja?"])
-    (line,) = error.value.details
-    written = 'own == "ja?"'
-    assert f"write {shlex.quote(written)}, with" in line
-    assert load_protocol("honest", [f"data.where={written}"]).data.where == written
-
-
 @pytest.mark.parametrize(
     ("cells", "task", "names"),
     [
@@ -323,32 +294,6 @@ def test_a_number_in_two_spellings_is_no_bug() -> None:
     with pytest.raises(FixInput, match="the column own has one value, '1'"):
         asked("own", ["1", "01", "1"], "own")
     assert asked("own", ["1", "01", "2"], "own>=2")
-
-
-def test_what_a_model_says_is_no_label() -> None:
-    """The columns that a table of predictions has beside a person's own."""
-    scores = {"basis": "unseen", "p:S": "0.5", "margin:Look": "1"}
-    clips = []
-    for number in range(6):
-        mood = ("joy", "fear", "no")[number % 3]
-        decision, score = ("S", "1") if number % 2 else ("EN", "-1")
-        extra = {**scores, "decision": decision, "score": score, "mood": mood}
-        clips.append(Clip(f"c{number}", "m", extra=extra))
-    assert own_tasks(clips) == ["mood"]
-    # A person's own column may have one of these names.
-    own = [
-        Clip(clip.clip_id, "m", extra={"score": clip.extra["score"]}) for clip in clips
-    ]
-    assert own_tasks(own) == ["score>=1"]
-
-
-def test_ids_are_not_numbers() -> None:
-    rating = Spelling().cell("1.10", "rating")
-    film = Clip("1.1", "1.10", extra={"rating": rating})
-    for text in ("movie_id == 1.1", 'clip_id == "1.10"', 'movie_id in {"1.1", 2}'):
-        assert not parse(text).holds(film.values)
-    for text in ("movie_id == 1.10", "clip_id == 1.1", "rating == 1.1"):
-        assert parse(text).holds(film.values)
 
 
 def test_a_limit_that_no_clip_reaches_is_not_a_matter_of_levels() -> None:

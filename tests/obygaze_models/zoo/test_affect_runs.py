@@ -116,11 +116,3 @@ def test_a_clip_under_two_names_is_refused_as_the_audit_refuses_it(
     with pytest.raises(FixInput, match=r"'ACCEDE00001\.mp4' under two ids"):
         predict(affect=table).write(mediaeval=tmp_path / "affect.txt")
     assert not (tmp_path / "affect.txt").exists()
-
-
-def test_a_folder_is_no_run(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "v.qrels", "violence 0 ACCEDE00001.mp4 1\n")
-    words = ("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path)
-    done = call_obygaze(*words)
-    assert done.code == 2
-    assert "is a directory" in done.stderr

@@ -311,11 +311,6 @@ def test_a_pipeline_of_a_file_is_trained_saved_and_used(
     call_obygaze("-C", here, "models", "show", "own").ok()
 
 
-def test_a_regressor_is_refused(here: Path) -> None:
-    with pytest.raises(FixInput, match="must be the class of a classifier"):
-        og.train("sklearn.linear_model.Lasso", "sig", "films")
-
-
 def in_words(y: Any) -> Any:
     return np.array(["EN", "S"])[y]
 

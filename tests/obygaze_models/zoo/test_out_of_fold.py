@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from support.cli import call_obygaze
-from support.experiments import VISUAL, films, planted, store_of, write_workspace
+from support.experiments import VISUAL, films, planted, store_of
 from support.run_tables import table_of
 from support.saved_models import write_model_json
 from support.stores import made_store
@@ -27,10 +26,8 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
-from obygaze_models.evaluation import results
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner import limits
 from obygaze_models.runner.files import Run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -435,50 +432,6 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     np.testing.assert_array_equal(found.scores["p:positive"], expected)
 
 
-def test_as_a_person_types_it(workspace: Path) -> None:
-    write_workspace(workspace, TRAINED, X[[clip.movie_id != LAST for clip in MANIFEST]])
-    store_of(workspace / "stores" / "all", MANIFEST, X)
-    here = ("-C", workspace)
-    words = ("train", "pcbm-lr", "sig", "made-up", "--task", "EN_S", "-o", "mine")
-    settings = ("report.replicates=20", "model.tolerance=0.01")
-    call_obygaze(*here, *words, *(w for s in settings for w in ("--set", s))).ok()
-    done = call_obygaze(*here, "models", "predict", "mine", "all").ok()
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert {row["basis"] for row in rows} == {"out-of-fold", "film-seen", "unseen"}
-    assert (
-        "Try: --in-sample, which gives all clips that the model was trained on the score of the"
-        " model itself, not only these; --clips with it chooses the clips"
-    ) in done.stderr
-    n = sum(row["basis"] == "out-of-fold" for row in rows)
-    assert f"{n} out-of-fold" in done.stderr
-    as_json = (
-        call_obygaze(*here, "models", "predict", "mine", "all", "--json").ok().json()
-    )
-    assert [row["basis"] for row in as_json["rows"]] == [row["basis"] for row in rows]
-    hard = [clip for clip in as_json["refused"] if LEVEL[clip] == "HN"]
-    assert len(hard) == len(as_json["refused"]) > 0
-    refused = call_obygaze(
-        *here, "models", "predict", "mine", "all", "--clips", ",".join(hard)
-    )
-    assert (refused.code, refused.stdout) == (1, "")
-    assert f"no prediction for {hard[0]} and {len(hard) - 1} more" in refused.stderr
-    listed = "--clips", f" {rows[0]['clip_id']} , {rows[1]['clip_id']},"
-    two = call_obygaze(*here, "models", "predict", "mine", "all", *listed).ok()
-    assert two.stdout.splitlines() == done.stdout.splitlines()[:3]
-    none = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", "")
-    assert none.code == 2 and "must be ids" in none.stderr
-    out = workspace / "explained.csv"
-    asked = call_obygaze(
-        *here, "models", "predict", "mine", "all", "--in-sample", "-o", out
-    ).ok()
-    assert "not predictions" in asked.stderr
-    written = list(csv.DictReader(out.open(encoding="utf-8")))
-    assert len(written) == len(MANIFEST)
-    assert {row["basis"] for row in written} == {"in-sample", "film-seen", "unseen"}
-    shown: str = call_obygaze(*here, "models", "show", "mine").ok().stdout
-    assert f"out-of-fold scores for {n} of them" in shown
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -533,24 +486,6 @@ def test_the_card_says_what_guessing_has_and_whether_the_model_is_better(
         assert float(found[1]) == pytest.approx(value, abs=0.0051)
         assert float(found[2]) == pytest.approx(guess, abs=0.0051)
         assert line.startswith("- On films it has not seen, ") == better[test, found[3]]
-
-
-@pytest.mark.parametrize("least_clips", [5, 1000])
-def test_the_card_says_that_few_clips_have_no_interval(
-    tmp_path: Path,
-    store: Store,
-    least_clips: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for module in (results, limits):
-        monkeypatch.setattr(module, "LEAST_CLIPS", least_clips)
-    model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
-    notes: Any = model.info.notes
-    interval: Any = model.info.metrics["ap"]["ci"] or [None]
-    has_interval = interval[0] is not None
-    assert has_interval == (least_clips == 5)
-    says_why = any("and 1000 of each are needed" in note for note in notes)
-    assert says_why == (not has_interval)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import pytrec_eval
+from sklearn.linear_model import LogisticRegression
 from support.cli import call_obygaze
 from support.experiments import (
     films,
@@ -21,9 +20,8 @@ from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store, open_store
-from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 from obygaze_models.zoo import (
@@ -190,111 +188,11 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
     assert [row["clip_id"] for row in done["rows"]] == [one]
 
 
-def test_a_manifest_chooses_the_clips_of_a_store_of_clips(workspace: Path) -> None:
-    store = store_of(workspace / "stores" / "sig", CLIPS, planted(CLIPS, 60))
-    write_manifest(TRAINED, workspace / "manifests" / "some.toml")
-    call = ("train", "ridge", "sig", "some", "--task", "EN_S", "-o", "kept", *QUICK)
-    call_obygaze("-C", workspace, *call).ok()
-    found = predict(load_model(workspace / "models" / "kept"), store, TRAINED)
-    assert set(found.clip_ids) == {clip.clip_id for clip in TRAINED}
-    facts = json.loads(
-        (workspace / "models" / "kept" / "model.json").read_text("utf-8")
-    )
-    assert {"rule", "reduce"}.isdisjoint(facts["features"])
-
-
-@pytest.mark.parametrize("model", ["ridge", "cav"])
-def test_no_saved_model_reads_scaled_features(model: str) -> None:
-    with pytest.raises(FixUsage, match="its features as they are"):
-        training_protocol(model, "EN_S", TRAINED, ["data.scale=unit"])
-
-
-def test_a_run_of_mediaeval_is_scored_as_trec_eval_scores_it(workspace: Path) -> None:
-    """From training on the development films to the official metric of the test films."""
-    names = [clip.clip_id for clip in CLIPS]
-    violent = {clip.clip_id: int(clip.level == "S") for clip in CLIPS}
-    header = Header("accede", {})
-    rows = [
-        Clip(
-            clip.clip_id,
-            clip.movie_id,
-            extra={
-                "violence": str(violent[clip.clip_id]),
-                "fold:mediaeval2015": str(
-                    int(clip.movie_id not in ("tt0000004", LAST))
-                ),
-            },
-        )
-        for clip in CLIPS
-    ]
-    manifest = Manifest(
-        "accede", header, tuple(rows), ("violence", "fold:mediaeval2015")
-    )
-    write_manifest(manifest, workspace / "manifests" / "accede.toml")
-    store_of(workspace / "stores" / "sig", manifest, planted(CLIPS, 60, 1))
-    task = ("column=violence", 'values={ "0" = 0, "1" = 1 }')
-    splits = ("kind=fixed", "column=fold:mediaeval2015", 'test=["0"]')
-    changes = [
-        *(f"tasks.violence.{one}" for one in task),
-        *(f"splits.{one}" for one in splits),
-    ]
-    words = [word for change in changes for word in ("--set", change)]
-    here = ("-C", workspace)
-    call = (
-        "train",
-        "ridge",
-        "sig",
-        "accede",
-        "--task",
-        "violence",
-        "-o",
-        "kept",
-        *words,
-        *QUICK,
-    )
-    call_obygaze(*here, *call).ok()
-    run = workspace / "run1.txt"
-    predicting = ("models", "predict", "kept", "sig", "--mediaeval", run)
-    done = call_obygaze(*here, *predicting).ok()
-    assert (done.stdout, f"wrote {run}" in done.stderr) == ("", True)
-    beside = json.loads(run.with_suffix(".json").read_text("utf-8"))
-    assert (beside["subtask"], beside["external_data"], beside["tag"]) == (
-        "violence",
-        True,
-        "kept",
-    )
-    # Only test clips have an out-of-fold score; training clips are refused.
-    test = {name for name in names if name.startswith(("tt0000004", LAST))}
-    scores = {
-        line.split()[2]: float(line.split()[4]) for line in run.read_text().splitlines()
-    }
-    assert set(scores) == test
-    qrels = workspace / "qrels"
-    qrels.write_text(
-        "".join(f"violence 0 {name} {violent[name]}\n" for name in sorted(test))
-    )
-    audit = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-    found = call_obygaze(*here, *audit).ok().json()["violence"]
-    judged = {"violence": {name: violent[name] for name in test}}
-    expected = pytrec_eval.RelevanceEvaluator(judged, {"map"}).evaluate(
-        {"violence": scores}
-    )
-    assert found["ap_trec"] == pytest.approx(expected["violence"]["map"], abs=1e-12)
-    assert 0.5 < found["ap_trec"] < 1
-    # The same file again, with other words about data: only with --force.
-    assert call_obygaze(*here, *predicting, "--no-external-data").code == 1
-    call_obygaze(*here, *predicting, "--no-external-data", "--force").ok()
-    assert (
-        json.loads(run.with_suffix(".json").read_text("utf-8"))["external_data"]
-        is False
-    )
-
-
 def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     X = planted(CLIPS, 60)
     store = store_of(workspace / "stores" / "sig", CLIPS, X)
     levels = [clip.level for clip in CLIPS]
-    probe = LogisticProbe().fit(X, levels)
+    probe = LogisticRegression().fit(X, levels)
     info = ModelInfo(
         name="kept",
         kind="logistic",

@@ -11,7 +11,6 @@ import pickle
 import shutil
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,22 +169,6 @@ def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
     assert asked.clip_ids == ["c-09", "c-02"]
 
 
-def test_predictions_have_the_ids_of_the_clips_as_they_are(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    ids = ["-3kZ", "+b", "=1+2", "@c", "'d"]
-    first = predict(load_model(saved), open_store(tmp_path / "store"), ["c-00"])
-    found = replace(
-        first,
-        clip_ids=ids,
-        basis=["unseen"] * len(ids),
-        decisions=["S"] * len(ids),
-        scores=np.repeat(first.scores, len(ids), axis=0),
-    )
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert [row["clip_id"] for row in rows] == ids
-
-
 def test_a_concept_bank_has_margins_and_decides_nothing(
     tmp_path: Path, data: tuple[np.ndarray, ...]
 ) -> None:
@@ -200,26 +183,6 @@ def test_a_concept_bank_has_margins_and_decides_nothing(
     np.testing.assert_allclose(
         found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12
     )
-
-
-def test_objects_are_one_line_in_a_notebook_and_predictions_become_a_data_frame(
-    saved: Path, tmp_path: Path
-) -> None:
-    model = load_model(saved)
-    assert repr(model) == "SavedModel('toy', logistic, HN_S, toy clip)"
-    found = predict(model, open_store(tmp_path / "store"))
-    assert repr(found) == "Predicted(39 clips: 39 unseen)"
-    long = structs.replace(
-        model.info,
-        name="n" * 300,
-        features=structs.replace(model.info.features, backbone="b" * 300),
-    )
-    for one in (long, long.features, long.training, replace(model, info=long), found):
-        assert len(repr(one)) <= 120 and "\n" not in repr(one)
-    frame = found.to_frame()
-    assert frame.index.tolist() == found.clip_ids
-    assert list(frame.columns) == found.columns()[1:]
-    np.testing.assert_array_equal(frame["p:S"].to_numpy(), found.scores[:, 1])
 
 
 @pytest.mark.parametrize(
@@ -357,14 +320,6 @@ def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None
     load_model(saved)
 
 
-def test_an_edited_card_loads(saved: Path) -> None:
-    card = saved / "README.md"
-    card.write_text(
-        card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8"
-    )
-    assert load_model(saved).info.classes == ("HN", "S")
-
-
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     """A header that lies about lengths, promised with its right hash."""
     header = json.dumps(
@@ -419,16 +374,6 @@ def test_the_card_says_what_matters(saved: Path, tmp_path: Path) -> None:
     ):
         assert words in text
     assert (saved / "README.md").read_text("utf-8") == text
-
-
-def test_a_metric_that_is_no_number_is_a_hyphen_in_the_card(saved: Path) -> None:
-    info = load_model(saved).info
-    odd = {
-        "f1": {"value": 10**400, "ci": [-(10**400), float("nan")]},
-        "ap": {"value": "x"},
-    }
-    text = model_card_text(structs.replace(info, metrics=odd))
-    assert "| f1 | - | - |" in text and "| ap | - | - |" in text
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
@@ -555,26 +500,6 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
         pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "none")
 
 
-def test_the_commands(saved: Path, tmp_path: Path) -> None:
-    assert (
-        "HN against S"
-        in call_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
-    )
-    store = tmp_path / "store"
-    asked = (
-        call_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json")
-        .ok()
-        .json()
-    )
-    assert len(asked["rows"]) == N - 1
-    assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
-    assert asked["absent"] == {"c-07": "failed: unreadable: x"}
-    _tamper(saved, "flipped")
-    done = call_obygaze("-C", tmp_path, "models", "show", "toy")
-    assert done.code == 4
-    assert "model.safetensors" in done.stderr
-
-
 def test_a_card_is_escaped_for_the_place_in_which_it_is_shown(
     saved: Path, tmp_path: Path
 ) -> None:
@@ -586,21 +511,6 @@ def test_a_card_is_escaped_for_the_place_in_which_it_is_shown(
     assert in_markdown in model_card_text(info)
     hostile = structs.replace(info, task="a\x1b[2J\n# b")
     assert "**a\\x1b[2J # b**" in str(ModelCard(saved, hostile, None))
-
-
-def test_functions_take_names_folders_and_loaded_models(
-    saved: Path, tmp_path: Path
-) -> None:
-    model = load_model("toy", workspace=tmp_path)
-    assert load_model(model) is model
-    assert load_model(saved).info == model.info
-    card = show_model(model)
-    assert card.to_json() == json.loads((saved / "model.json").read_text("utf-8"))
-    pushed = push_model("toy", str(tmp_path / "there"), workspace=tmp_path)
-    assert str(pushed).startswith(f"toy is at {tmp_path / 'there'} (")
-    theirs = pull_model(str(tmp_path / "there"), workspace=tmp_path)
-    assert theirs.folder == tmp_path / "models" / "there"
-    assert theirs.to_json()["kind"] == model.info.kind
 
 
 @pytest.fixture
@@ -743,20 +653,6 @@ def _another(saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     return save_model(
         other, load_model(saved).info, tmp_path / "another" / "toy", data[0]
     )
-
-
-def test_push_to_a_folder_replaces_another_model_only_with_force(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    there, other = tmp_path / "there", _another(saved, tmp_path, data)
-    push_model(saved, str(there))
-    done = call_obygaze("models", "push", f"./{other.name}", there, cwd=other.parent)
-    assert (done.code, "another model has this name" in done.stderr) == (1, True)
-    assert _tree(there) == _tree(saved)
-    call_obygaze(
-        "models", "push", f"./{other.name}", there, "--force", cwd=other.parent
-    ).ok()
-    assert _tree(there) == _tree(other)
 
 
 @pytest.fixture
