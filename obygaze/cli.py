@@ -19,7 +19,6 @@ from obygaze_features.core.commands import Session
 from obygaze_features.core.console import (
     JSON_VERSION,
     Console,
-    few,
     json_text,
     printable,
 )
@@ -237,21 +236,6 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
-        has_output = any("--output" in param.opts for param in error.ctx.command.params)
-        if has_output and message.startswith("Got unexpected extra argument"):
-            message = f"{message}: what is written is named with -o"
-        session = error.ctx.find_object(Session)
-        missing = error.param if isinstance(error, click.MissingParameter) else None
-        if missing is not None and missing.param_type_name == "option":
-            for line in getattr(error.ctx.command, "examples", "").splitlines():
-                # The names before it in the example are not those of the user.
-                _, option, value = line.partition(f" {missing.opts[0]} ")
-                if option and not line.endswith("\\"):
-                    hint = f"{option.lstrip()}{value} ({hint})"
-                    break
-        if missing is not None and missing.name == "runs" and session is not None:
-            names = session.workspace.names("runs")
-            hint = f"one of {few(names)}" if names else hint
     explained = ObygazeError(message, hint=hint)
     explained.exit_code = error.exit_code
     return explained

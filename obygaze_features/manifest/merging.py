@@ -12,6 +12,7 @@ from msgspec import structs
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
@@ -35,7 +36,6 @@ from obygaze_features.manifest.model import (
     SourceFile,
     Windows,
 )
-from obygaze_features.manifest.own_labels import words_alike
 from obygaze_features.manifest.spans import named_file
 from obygaze_features.manifest.spelling import Spelling
 
@@ -204,7 +204,6 @@ def merged_manifest(
             annotations=_annotations(rows, said, spelling),
         )
         merged = labelled(merged, rule, orders_of(orders or {}))
-    warnings += words_alike(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
     return ImportedManifest(merged, tuple(warnings), (sentence, *by_ids))
 
@@ -312,19 +311,19 @@ def _require_same_clips(clips_of: Mapping[str, Sequence[Clip]]) -> list[str]:
 
 def _require_one_spelling(rows: Iterable[tuple[Clip, Manifest]], column: str) -> None:
     """Raise an error for ids that differ by capitals alone: one thing, written in two ways."""
-    first_of: dict[str, tuple[str, str]] = {}
+    first_of: dict[str, str] = {}
     problems: dict[str, None] = {}
-    for clip, manifest in rows:
+    for clip, _ in rows:
         (name,) = clip.values(column) or ("",)
-        first, where = first_of.setdefault(name.casefold(), (name, manifest.name))
+        first = first_of.setdefault(name.casefold(), name)
         if name != first:
-            problems[f"{first!r} in {where} and {name!r} in {manifest.name}"] = None
-    if problems:
-        raise FixInput(
-            f"{count(len(problems), column)} that differ by capitals alone:"
-            f" {few([*problems], 3)}",
-            hint="write each in one way in all tables, and import them again",
-        )
+            problems[f"{first}/{name}"] = None
+    refuse_if(
+        problems,
+        FixInput,
+        f"{column}s that differ by capitals alone",
+        hint="write each in one way in all tables, and import them again",
+    )
 
 
 def _require_equal(

@@ -582,14 +582,6 @@ class Manifest:
         stored = self.header.view
         return "visual" if stored == "raw" and self._visible_concepts() else stored
 
-    @property
-    def has_honest_tasks(self) -> bool:
-        """Whether the usual view has clips of each level that the protocol `honest` names."""
-        if self.without_modality:
-            return False
-        levels = {clip.level for clip in self.view()}
-        return levels.issuperset(("EN", "HN", "S"))
-
     def view(self, name: str | None = None) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 

@@ -461,6 +461,4 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
         )
 
 
-stats_command = command_of(
-    compute_stats, "stats", then=draw_stats, then_group="Options"
-)
+stats_command = command_of(compute_stats, "stats", then=draw_stats)

@@ -264,14 +264,10 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
 @cache
 def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
     """Return the function that reads each file, in the order in which they are read."""
-    tables = published("liris-accede")["tables"]
-    return {
-        **{
-            name: partial(_values, table) for table in tables for name in table["files"]
-        },
-        **{f"shots-{part}-nl.txt": _shots for part in ("devset", "testset")},
-        **{
-            f"{family}description.xml": _description
-            for family in ("ACCEDE", "MEDIAEVAL")
-        },
-    }
+    readers: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {}
+    for table in published("liris-accede")["tables"]:
+        readers |= dict.fromkeys(table["files"], partial(_values, table))
+    readers |= dict.fromkeys(("shots-devset-nl.txt", "shots-testset-nl.txt"), _shots)
+    return readers | dict.fromkeys(
+        ("ACCEDEdescription.xml", "MEDIAEVALdescription.xml"), _description
+    )

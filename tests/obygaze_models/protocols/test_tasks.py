@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage, UnknownName
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import limit_of, own_tasks
+from obygaze_features.manifest.own_labels import limit_of
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.protocols.clips import (
     ClipTable,
@@ -310,10 +310,6 @@ def test_the_words_of_two_classes_are_their_names(
 
 @given(st.lists(st.integers(-2, 5).map(str), min_size=2))
 def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
-    clips = [Clip(f"c{n}", "m", extra={"own": cell}) for n, cell in enumerate(cells)]
-    for task in own_tasks(clips):
-        holds = parse(asked("own", cells, task).tasks[task].positive).holds
-        assert len({holds(clip.values) for clip in clips}) == 2
     if len(set(cells)) > 1:
         limit = float(limit_of(cells))
         assert min(map(float, cells)) < limit <= max(map(float, cells))
@@ -323,23 +319,6 @@ def test_a_number_in_two_spellings_is_no_bug() -> None:
     with pytest.raises(FixInput, match="the column own has one value, '1'"):
         asked("own", ["1", "01", "1"], "own")
     assert asked("own", ["1", "01", "2"], "own>=2")
-
-
-def test_what_a_model_says_is_no_label() -> None:
-    """The columns that a table of predictions has beside a person's own."""
-    scores = {"basis": "unseen", "p:S": "0.5", "margin:Look": "1"}
-    clips = []
-    for number in range(6):
-        mood = ("joy", "fear", "no")[number % 3]
-        decision, score = ("S", "1") if number % 2 else ("EN", "-1")
-        extra = {**scores, "decision": decision, "score": score, "mood": mood}
-        clips.append(Clip(f"c{number}", "m", extra=extra))
-    assert own_tasks(clips) == ["mood"]
-    # A person's own column may have one of these names.
-    own = [
-        Clip(clip.clip_id, "m", extra={"score": clip.extra["score"]}) for clip in clips
-    ]
-    assert own_tasks(own) == ["score>=1"]
 
 
 def test_ids_are_not_numbers() -> None:
