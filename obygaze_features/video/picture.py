@@ -93,7 +93,7 @@ class PictureConverter:
             frame = _filtered(frame, "setfield", "prog")
         height, width = self.upright
         if self.geometry.rotation % 180:
-            width, height = self.upright
+            height, width = width, height
         is_plain = (frame.width, frame.height) == (width, height)
         flags = self.plain_flags if is_plain else self.scaling_flags
         try:
