@@ -148,7 +148,8 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` is what separates its cells; it is empty for a spreadsheet.
+    `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
+    taken for the delimiter and the header, where the first lines have different numbers of cells.
     `maybe_thousands` has a number of each column, as it was written, if all commas in it were read
     as decimal ones and may be those of thousands.
     """
@@ -156,6 +157,7 @@ class CsvTable:
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
+    doubt: str = ""
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -252,6 +254,7 @@ def read_table(
             n_titles = header_place(cells_of_lines, required)
             del head[:n_titles]
             first_line += n_titles
+        doubt = "" if named else _doubt(head, delimiter, first_line)
         text = chain(filter(None, head), lines)
         records = _records(text, delimiter, collected, first_line)
         line, header = next(records, (0, []))
@@ -283,7 +286,7 @@ def read_table(
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter, thousands)
+    return CsvTable(tuple(header), rows, delimiter, doubt, thousands)
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -316,6 +319,17 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
         for size, n_equal in n_cells.items():
             found.append((n_required, n_equal / n_lines, size, delimiter))
     return max(found, key=itemgetter(0, 1, 2), default=(DELIMITERS[0],))[-1]
+
+
+def _doubt(head: Sequence[str], delimiter: str, first_line: int) -> str:
+    """Return what was taken for the delimiter and the header; "" if all lines have equal cells."""
+    sizes = set(map(len, _records_of_head(head, delimiter)))
+    if len(sizes) < 2:
+        return ""
+    return (
+        f"the table was read with {delimiter!r} between cells and the names of the columns on line"
+        f" {first_line}; where these are on another line, header_row = N in a file for --mapping"
+    )
 
 
 def _records_of_head(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:

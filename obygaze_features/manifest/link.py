@@ -320,8 +320,8 @@ def link_manifest(
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
     the file that is named as its film, by its times. Blanks and other characters that ids have not
     are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
-    film Les_Yeux. No video is opened. Clips without a video are counted by film, and files without
-    a clip; -v lists them all.
+    film Les_Yeux. No video is opened. Clips without a video are counted, and files without a clip;
+    -v lists them all.
 
     Args:
         manifest: The manifest, which is written anew with the videos.

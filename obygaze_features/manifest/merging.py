@@ -36,6 +36,7 @@ from obygaze_features.manifest.model import (
     SourceFile,
     Windows,
 )
+from obygaze_features.manifest.own_labels import words_alike
 from obygaze_features.manifest.spans import named_file
 from obygaze_features.manifest.spelling import Spelling
 
@@ -204,6 +205,7 @@ def merged_manifest(
             annotations=_annotations(rows, said, spelling),
         )
         merged = labelled(merged, rule, orders_of(orders or {}))
+    warnings += words_alike(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
     return ImportedManifest(merged, tuple(warnings), (sentence, *by_ids))
 
@@ -311,13 +313,13 @@ def _require_same_clips(clips_of: Mapping[str, Sequence[Clip]]) -> list[str]:
 
 def _require_one_spelling(rows: Iterable[tuple[Clip, Manifest]], column: str) -> None:
     """Raise an error for ids that differ by capitals alone: one thing, written in two ways."""
-    first_of: dict[str, str] = {}
+    first_of: dict[str, tuple[str, str]] = {}
     problems: dict[str, None] = {}
-    for clip, _ in rows:
+    for clip, manifest in rows:
         (name,) = clip.values(column) or ("",)
-        first = first_of.setdefault(name.casefold(), name)
+        first, where = first_of.setdefault(name.casefold(), (name, manifest.name))
         if name != first:
-            problems[f"{first}/{name}"] = None
+            problems[f"{first} in {where} and {name} in {manifest.name}"] = None
     refuse_if(
         problems,
         FixInput,

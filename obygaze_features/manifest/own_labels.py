@@ -2,13 +2,13 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from obygaze_features.core.console import count
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, ascii_id, own_columns
 
 # What `manifest project` writes of the mark that made a level: how much of the clip it covers.
 COVERED = "covered"
@@ -51,6 +51,26 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     if cells and all(map(NUMBER.fullmatch, cells)):
         return f"numbers from {min(cells, key=float)} to {max(cells, key=float)}{empty}"
     return f"{count(len(set(cells)), 'text')}{empty}"
+
+
+def words_alike(clips: Sequence[Clip]) -> list[str]:
+    """Return a sentence on words of a column that differ by accents, blanks or such alone."""
+    sentences = []
+    columns = own_columns(clips[0].extra) if clips else ()
+    for column in columns:
+        words = {word for clip in clips for word in clip.values(column)}
+        if len(words) > MOST_WORDS:
+            continue
+        alike: dict[str, list[str]] = defaultdict(list)
+        for word in sorted(words):
+            alike[ascii_id(word).casefold()].append(word)
+        for group in alike.values():
+            if len(group) > 1:
+                sentences.append(
+                    f"the column {column} has {' and '.join(map(repr, group))}, which count as"
+                    " different words: write them alike if they mean the same"
+                )
+    return sentences
 
 
 def has_numbers(cells: Sequence[str]) -> bool:

@@ -393,22 +393,6 @@ RED = "\x1b[31m"
 
 
 @pytest.mark.parametrize(
-    "words, env, coloured",
-    [
-        ([], {"NO_COLOR": None}, False),
-        (["--color", "always"], {}, True),
-        (["--color=always"], {"NO_COLOR": "1"}, True),
-        (["--color", "never"], {"NO_COLOR": None}, False),
-    ],
-)
-def test_colour_only_where_it_was_asked_for(words, env, coloured):
-    result = call_obygaze(*words, "no-such-command", env=env)
-    assert result.code == 2
-    assert (RED in result.stderr) is coloured
-    assert ("\x1b" in call_obygaze(*words, "doctor", env=env).stdout) is coloured
-
-
-@pytest.mark.parametrize(
     "env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)]
 )
 def test_a_terminal_gets_colour_unless_no_color_is_set(env, coloured):

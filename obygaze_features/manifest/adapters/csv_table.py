@@ -11,6 +11,7 @@ from typing import Literal
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     SAVE_AS,
@@ -91,7 +92,9 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
+    own_columns,
 )
+from obygaze_features.manifest.own_labels import column_words, words_alike
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -286,23 +289,28 @@ def _read(
         if column != rates:
             warnings.append(thousands_text(column, number))
     warnings += changed_ids(cells, given_ids)
+    used = used_mapping(chosen, table.rows)
+    warnings += _words_read_as_others(used, chosen)
+    warnings += words_alike(clips)
     manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
     taken = set() if said else {*columns_of_each(manifest)}.intersection(extra)
-    if taken:
-        raise FixInput(
-            f"the rule each makes columns of the names {few(sorted(taken))} of this table",
-            where=str(path),
-            hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
-        )
+    refuse_if(
+        sorted(taken),
+        FixInput,
+        "the rule each makes columns of these names of this table",
+        where=path,
+        hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
+    )
     # The clips of a table with what annotators say beside it have labels.
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))
     facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
-    notes = _notes(manifest.clips)
+    in_ids = columns_of_form(chosen.id)
+    kept = [name for name in own_columns(manifest.columns) if name not in in_ids]
+    notes = _notes(manifest.clips, kept)
     if is_workbook(path) and chosen.times:
         notes += _notes_of_times(written_times, chosen.times)
-    imported = ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)
-    return imported, used_mapping(chosen, table.rows)
+    return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts), used
 
 
 def _read_beside(
@@ -335,14 +343,18 @@ def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
     return [f"with times = {toml_string(short)}: {', '.join(read_as)}"]
 
 
-def _notes(clips: Sequence[Clip]) -> list[str]:
-    """Return where the times of clips are, where that is not in the film."""
-    if not any(span_in_file(clip) and not clip.video for clip in clips):
-        return []
-    return [
-        f"start_s and end_s are times in the file that {NAME_COLUMN} names; times in the film"
-        " are film_start_s and film_end_s"
-    ]
+def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> list[str]:
+    """Return where times are, and what the columns have that keep their name."""
+    notes = []
+    if any(span_in_file(clip) and not clip.video for clip in clips):
+        notes.append(
+            f"start_s and end_s are times in the file that {NAME_COLUMN} names; times in the film"
+            " are film_start_s and film_end_s"
+        )
+    named = [f"{column} ({column_words(clips, column)})" for column in kept]
+    if named:
+        notes.append(f"columns kept under their own name: {few(named, 12)}")
+    return notes
 
 
 def _texts(chosen: TableMapping) -> list[str]:
@@ -474,8 +486,8 @@ def _hint(table: CsvTable, required: Sequence[str], draft: str) -> str:
         ways.append(WAYS_OF_FILMS)
     if "clip_id" in missing:
         ways.append(WAYS_OF_IDS)
-    columns = few([*filter(None, table.columns)])
-    return "; ".join([*ways, f"the columns of the table: {columns}"])
+    columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
+    return "; ".join(filter(None, [*ways, table.doubt, columns]))
 
 
 def _with_seconds(
@@ -587,6 +599,15 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     film, _, text = clip_id.rpartition("-")
     number = whole_number(text)
     return "" if not film or film != movie_id or number is None else str(number)
+
+
+def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:
+    """Return a sentence on concepts that have another name in the vocabulary, if there are any."""
+    others = []
+    for word, name in used.concepts.items():
+        if word not in chosen.concepts and word.casefold() != name.casefold():
+            others.append(f"{word!r} is {name!r} in the vocabulary")
+    return [f"concepts: {few(others, 3)}"] if others else []
 
 
 def _add_titles(

@@ -17,6 +17,7 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.options import Option
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     CsvTable,
@@ -184,9 +185,11 @@ def join(
     of_manifest = (*CLIP_COLUMNS, NAME_COLUMN, DIFFERS)
     added = {name: column for name, column in plan.items() if name not in of_manifest}
     taken = [name for name in added if name in manifest.columns]
-    if taken and not force:
-        raise AlreadyThere(
-            f"the manifest has these columns already: {few(taken)}",
+    if not force:
+        refuse_if(
+            taken,
+            AlreadyThere,
+            "the manifest has these columns already",
             where=manifest.name,
             hint="--force, or --map OTHER=COLUMN",
         )

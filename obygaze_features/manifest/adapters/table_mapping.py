@@ -339,6 +339,8 @@ def draft_of(table: CsvTable, mapping: TableMapping) -> str:
         "# Write something in place of each ? behind a =. Then import the table again, with this",
         "# file as --mapping.",
     ]
+    if table.doubt:
+        lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
     options = ("sheet", "header_row", "films", "rule", "dataset", "licence", "citation")
     for name in options:
         value = getattr(mapping, name)

@@ -495,6 +495,14 @@ def test_a_column_that_no_manifest_has_is_no_target(
     assert not (tmp_path / "manifests").exists()
 
 
+def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
+    """Times under other names were kept without a word, and clips had none."""
+    data = b"clip_id,movie_id,fold:a,level,start,end\na,lake,0,S,0,2\n"
+    lines = imported(tmp_path, data)
+    kept = "start (numbers from 0 to 0), end (numbers from 2 to 2)"
+    assert lines[1] == f"columns kept under their own name: {kept}"
+
+
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
