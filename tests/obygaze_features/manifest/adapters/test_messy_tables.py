@@ -109,14 +109,6 @@ def test_text_in_utf_16_without_a_mark_and_bytes_that_are_no_text_are_refused(
     assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]
 
 
-def test_several_people_have_rows_of_the_same_clips(tmp_path: Path) -> None:
-    rows = "name,film,codeur,note\na,noir,ana,1\na,noir,ben,2\n"
-    options = ("--map", "movie_id=film")
-    options += ("--map", "clip_id=name", "--map", "annotator=codeur")
-    options += ("--rule", "mean")
-    assert imported(tmp_path, rows.encode(), *options)[0].startswith("manifests/t.toml")
-
-
 def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:
     form = ("--map", "movie_id=film", "--id", "{film}-{n:03d}")
     lines = imported(tmp_path, RESTARTED.encode(), *form)
