@@ -459,7 +459,7 @@ def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
     assert f"next: obygaze {line} COLUMN" in done.err
     ws(f"{line} 'Bewertung Ben>=2' --set 'grid.models=[\"ridge\"]' --jobs 1 -o ben")
     failed = ws("run honest --manifest own --store own", code=1)
-    mine = "column of your own: Nr, Bewertung Anna, Bewertung Ben, comment"
+    mine = "column of your own: Nr, Bewertung Anna, Bewertung Ben\n"
     assert mine in failed.err
     failed = ws("run honest --manifest own --store own --task Anna", code=2)
     assert "of the columns Nr, Bewertung Anna, Bewertung Ben, comment" in failed.text
