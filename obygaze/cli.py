@@ -19,7 +19,6 @@ from obygaze_features.core.commands import Session
 from obygaze_features.core.console import (
     JSON_VERSION,
     Console,
-    few,
     json_text,
     printable,
 )
@@ -33,14 +32,11 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.signals import on_signals
-from obygaze_features.core.value_types import OneOf, TypedPath
+from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import Workspace
 
 # How many lines below an error are printed without -v.
 SHOWN_DETAILS = 10
-
-# What click is given: None lets the stream decide.
-COLORS = {"auto": None, "always": True, "never": False}
 
 # Hints for errors of the operating system, where "check the path" is not enough.
 SYSTEM_HINTS = {
@@ -73,13 +69,6 @@ SYSTEM_HINTS = {
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
-@click.option(
-    "--color",
-    type=OneOf([*COLORS]),
-    default="auto",
-    expose_value=False,
-    help="Use colour. [default: on a terminal]",
-)
 @click.version_option(
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
@@ -114,7 +103,8 @@ def run_line(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words
-    color = _color_of(options)
+    # None lets the stream decide.
+    color = False if os.environ.get("NO_COLOR") else None
     try:
         with (
             on_signals(("SIGTERM", *system.HANGUP_SIGNALS), _terminate),
@@ -138,18 +128,6 @@ def run_line(argv: Sequence[str] | None = None) -> int:
         with suppress(OSError):  # the terminal may be closed
             _print(explained, color, options)
         return explained.exit_code
-
-
-def _color_of(options: Sequence[str]) -> bool | None:
-    """Return the choice of --color, which errors before and after the command follow too."""
-    chosen = [
-        word.removeprefix("--color=")
-        for before, word in zip(["", *options], options, strict=False)
-        if before == "--color" or word.startswith("--color=")
-    ]
-    if chosen and COLORS.get(chosen[-1]) is not None:
-        return COLORS[chosen[-1]]
-    return False if os.environ.get("NO_COLOR") else None
 
 
 def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> None:
@@ -237,21 +215,6 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
-        has_output = any("--output" in param.opts for param in error.ctx.command.params)
-        if has_output and message.startswith("Got unexpected extra argument"):
-            message = f"{message}: what is written is named with -o"
-        session = error.ctx.find_object(Session)
-        missing = error.param if isinstance(error, click.MissingParameter) else None
-        if missing is not None and missing.param_type_name == "option":
-            for line in getattr(error.ctx.command, "examples", "").splitlines():
-                # The names before it in the example are not those of the user.
-                _, option, value = line.partition(f" {missing.opts[0]} ")
-                if option and not line.endswith("\\"):
-                    hint = f"{option.lstrip()}{value} ({hint})"
-                    break
-        if missing is not None and missing.name == "runs" and session is not None:
-            names = session.workspace.names("runs")
-            hint = f"one of {few(names)}" if names else hint
     explained = ObygazeError(message, hint=hint)
     explained.exit_code = error.exit_code
     return explained

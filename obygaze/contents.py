@@ -11,9 +11,6 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import of_films, view_words
 from obygaze_features.store.layout import BEFORE, NEXT
-from obygaze_features.store.reading import being_filled_at, open_store
-from obygaze_models.runner.files import read_folder
-from obygaze_models.zoo.saving import read_document
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,9 @@ def _in_manifest(here: Workspace, name: str) -> str:
 
 
 def _in_store(here: Workspace, name: str) -> str:
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.store.reading import being_filled_at, open_store
+
     path = here.folder("stores") / name
     # One that waits for its name was interrupted; opening it finishes that.
     filling = being_filled_at(path) if name.endswith(NEXT) else None
@@ -97,12 +97,16 @@ def _in_store(here: Workspace, name: str) -> str:
 
 
 def _in_run(here: Workspace, name: str) -> str:
+    from obygaze_models.runner.files import read_folder
+
     about = read_folder(here.folder("runs") / name).about
     stores = ", ".join(about["stores"])
     return f"{about['protocol']['name']} on {stores}"
 
 
 def _in_model(here: Workspace, name: str) -> str:
+    from obygaze_models.zoo.saving import read_document
+
     info = read_document(here.folder("models") / name).info
     return f"{info.kind} of {info.task} on {info.features.backbone}"
 

@@ -4,15 +4,12 @@ import json
 import math
 import numbers
 import re
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import click
@@ -23,7 +20,6 @@ from obygaze_features.core.outside import one_line
 # It changes when a key of a document that --json prints is removed or changes its meaning.
 JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
-LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 MOST_DIGITS = 9  # of two numbers that are nearly equal
 MISSING = "–"  # in place of a number that there is not
 
@@ -238,16 +234,12 @@ def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
     return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)
 
 
-def table(
-    headers: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None
-) -> str:
-    """Return rows as an aligned text table, numbers to the right.
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as an aligned text table, one line each, numbers to the right.
 
     Args:
         headers: The names of the columns.
         rows: The cells of each row.
-        width: The number of letters in a line, in which longer cells are wrapped; by default that
-            of the terminal. Without a terminal there is no limit: each row is one line.
     """
     lines = [[_cell(header) for header in headers]]
     for row in rows:
@@ -255,15 +247,9 @@ def table(
     columns = list(zip(*lines, strict=True))
     is_numeric = [_is_numeric(column) for column in columns]
     widths = [max(map(_visible_length, column)) for column in columns]
-    if width is None and sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-    if width:
-        widths = _shrunk(columns, widths, width)
     text = []
     for line in lines:
-        wrapped = map(_wrapped, line, widths)
-        for cells in zip_longest(*wrapped, fillvalue=""):
-            text.append("  ".join(map(_padded, cells, widths, is_numeric)).rstrip())
+        text.append("  ".join(map(_padded, line, widths, is_numeric)).rstrip())
     return "\n".join(text)
 
 
@@ -276,31 +262,6 @@ def _is_numeric(column: Sequence[str]) -> bool:
 def _visible_length(text: str) -> int:
     """Return the number of letters without the codes of colours."""
     return len(click.unstyle(text))
-
-
-def _shrunk(
-    columns: Sequence[Sequence[str]], widths: Sequence[int], total: int
-) -> list[int]:
-    """Return widths of columns that fit a line: first cells are cut at blanks, then in words."""
-    shrunk = list(widths)
-    longest_words = []
-    for column in columns:
-        words = click.unstyle(" ".join(column)).split()
-        longest_words.append(max(map(len, words), default=0))
-    for least in (longest_words, [min(n, LEAST_WIDTH) for n in longest_words]):
-        while sum(shrunk) + 2 * (len(shrunk) - 1) > total:
-            wide = [i for i, width in enumerate(shrunk) if width > least[i]]
-            if not wide:
-                break
-            shrunk[max(wide, key=shrunk.__getitem__)] -= 1
-    return shrunk
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a cell; a cell in colour is not wrapped."""
-    if len(text) <= width or click.unstyle(text) != text:
-        return [text]
-    return textwrap.wrap(text, width) or [""]
 
 
 def digits_of(low: float, high: float) -> int:

@@ -34,7 +34,6 @@ VIDEO_SUFFIXES = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
-ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z")
 # Of files that have features and nothing else; `store/formats.py` says how they are read.
 FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
 QUICK_BYTES = 65_536
@@ -157,14 +156,8 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        files = [entry for entry in path.glob("[!.]*.*") if entry.is_file()]
-        # The table of a data set is larger than the lists beside it.
-        largest_first = sorted(
-            files, key=lambda entry: (-entry.stat().st_size, entry.name)
-        )
-        inside = ", ".join(entry.name for entry in largest_first[:3])
-        hint = "name a file in it" + (f", such as {inside}" if inside else "")
-        raise FixInput("expected a file, got a folder", where=str(path), hint=hint)
+        problem = "expected a file, got a folder"
+        raise FixInput(problem, where=str(path), hint="name a file in it")
 
 
 def import_of_features(path: Path) -> str:
@@ -172,13 +165,6 @@ def import_of_features(path: Path) -> str:
     if path.suffix.lower() not in FEATURE_SUFFIXES:
         return ""
     return f"obygaze store import {shell_word(path)} -o NAME"
-
-
-def store_of_file(path: Path) -> str:
-    """Return how a file becomes a store, by its ending; "" for other files."""
-    if path.suffix.lower() in ARCHIVES:
-        return "unpack it, then give the folder in it that has store.json"
-    return import_of_features(path)
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -47,6 +47,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -66,13 +67,11 @@ from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 from obygaze_features.core.value_types import (
     ClipWords,
-    FiniteNumber,
     Items,
     NameOrPath,
+    Number,
     OneOf,
     TypedPath,
-    WholeNumber,
-    range_in_words,
 )
 from obygaze_features.core.written_tables import Listing
 
@@ -106,7 +105,6 @@ def command_of(
     name: str,
     *,
     then: Callable[..., Any] | None = None,
-    then_group: str = "Results",
     check: Callable[..., None] | None = None,
     text: Callable[[Any], str] = str,
     kind: type[SessionCommand] = SessionCommand,
@@ -121,7 +119,6 @@ def command_of(
         then: A method of the result, whose parameters are further options. It is called after the
             function. If it returns the paths of files, these are named; what else it returns is
             printed in place of the result.
-        then_group: The title of its options in the help.
         check: Is called with these options before the function, and raises an error for values
             that would fail after its work.
         text: Returns the text of a result.
@@ -135,7 +132,6 @@ def command_of(
                 raise TypeError(
                     f"{function.__qualname__} and {then.__qualname__} both take {param.name!r}"
                 )
-            vars(param)["group"] = then_group
             params.append(param)
 
     def run(session: Session, /, **values: Any) -> None:
@@ -324,12 +320,11 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        limits: Any = (option.least, option.most)
-        return {"type": WholeNumber(*limits)}
+        return {"type": Number(int, option.least, option.most)}
     if choices == [float]:
         least = option.least if option.above is None else option.above
         is_open = option.above is not None
-        return {"type": FiniteNumber(least, option.most, min_open=is_open)}
+        return {"type": Number(float, least, option.most, is_above=is_open)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
@@ -394,7 +389,7 @@ def _joined(
     ctx: click.Context, param: click.Parameter, lists: Sequence[Sequence[str]]
 ) -> Sequence[str]:
     """Return the items of all words of a repeatable option; () if it was not typed."""
-    return tuple(item for items in lists for item in items)
+    return tuple(chain.from_iterable(lists))
 
 
 def _existing_path(kind: str) -> click.ParamType[Any]:
@@ -424,10 +419,8 @@ class _FunctionOption(click.Option):
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, WholeNumber | FiniteNumber):
-            extra["range"] = range_in_words(self.type)
-            if not extra["range"]:
-                del extra["range"]
+        if isinstance(self.type, Number) and self.type.range:
+            extra["range"] = self.type.range
         if self.shown_default:
             extra["default"] = self.shown_default
         return extra

@@ -275,25 +275,13 @@ class Document:
         else:
             problem = problem_with(value, hint)
             if problem:
-                form = _form_of_table(value) if origin in (dict, Mapping) else ""
-                self.add(key_path, f"{problem}{form}, got {value!r}")
+                self.add(key_path, f"{problem}, got {value!r}")
 
     def _line_of(self, key_path: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
         while key_path and key_path not in self.lines:
             key_path = key_path[: max(key_path.rfind("."), key_path.rfind("["), 0)]
         return self.lines.get(key_path)
-
-
-def _form_of_table(value: Any) -> str:
-    """Return how a list of texts would be a table with a number for each; "" for other values."""
-    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-        return ""
-    numbered = [
-        f"{json.dumps(key, ensure_ascii=False)} = {number}"
-        for number, key in enumerate(value)
-    ]
-    return f" such as {{ {', '.join(numbered)} }}" if numbered else ""
 
 
 def refuse_newer(tree: Any, kind: type, where: str) -> None:

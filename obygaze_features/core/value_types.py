@@ -16,68 +16,57 @@ from obygaze_features.core.clip_ids import clip_ids, ids_of_word, is_file_name
 from obygaze_features.core.errors import near
 
 
-class WholeNumber(click.IntRange):
-    """A whole number within a range."""
+class Number(click.ParamType[float]):
+    """A finite number within a range, whole if its kind is `int`."""
 
     name = "number"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the number; the error says which numbers are allowed."""
-        expected = _expected("a whole number", self)
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail(f"{expected}, got {value!r}", param, ctx)
-        try:
-            return super().convert(number, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{expected}, got {number}", param, ctx)
+    def __init__(
+        self,
+        kind: type[int] | type[float],
+        least: float | None = None,
+        most: float | None = None,
+        *,
+        is_above: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.least = -math.inf if least is None else least
+        self.most = math.inf if most is None else most
+        self.is_above = is_above
 
-
-class FiniteNumber(click.FloatRange):
-    """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
-
-    name = "number"
+    @property
+    def range(self) -> str:
+        """The range in words: `from 0 to 1`, `more than 0`, or "" for every number."""
+        has_least = self.least > -math.inf
+        has_most = self.most < math.inf
+        if has_least and has_most and not self.is_above:
+            return f"from {self.least:g} to {self.most:g}"
+        limits = []
+        if has_least:
+            than = "more than" if self.is_above else "at least"
+            limits.append(f"{than} {self.least:g}")
+        if has_most:
+            limits.append(f"at most {self.most:g}")
+        return ", ".join(limits)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number; the error says which numbers are allowed."""
-        expected = _expected("a number", self)
         try:
-            number = float(value)
+            number = self.kind(value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            self.fail(f"{expected}, got {value!r}", param, ctx)
-        try:
-            return super().convert(number, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{expected}, got {number:g}", param, ctx)
-
-
-def range_in_words(kind: click.IntRange | click.FloatRange) -> str:
-    """Return `from 0 to 1`, `more than 0`, or nothing where every number is allowed."""
-    least = kind.min
-    most = kind.max
-    if least is not None and most is not None and not kind.min_open:
-        return f"from {least:g} to {most:g}"
-    limits = []
-    if least is not None:
-        limits.append(f"{'more than' if kind.min_open else 'at least'} {least:g}")
-    if most is not None:
-        limits.append(f"at most {most:g}")
-    return ", ".join(limits)
-
-
-def _expected(noun: str, kind: click.IntRange | click.FloatRange) -> str:
-    """Return what a number must be, with its range."""
-    words = range_in_words(kind)
-    if words.startswith("from "):
-        return f"must be {noun} {words}"
-    return f"must be {noun}, {words}" if words else f"must be {noun}"
+        is_too_small = number == self.least and self.is_above
+        is_within = self.least <= number <= self.most and not is_too_small
+        if is_within and math.isfinite(number):
+            return number
+        noun = "a whole number" if self.kind is int else "a number"
+        form = f" {self.range}" if self.range.startswith("from") else ""
+        if self.range and not form:
+            form = f", {self.range}"
+        shown = repr(value) if math.isnan(number) else value
+        self.fail(f"must be {noun}{form}, got {shown}", param, ctx)
 
 
 class OneOf(click.Choice[Any]):
@@ -122,7 +111,9 @@ class ClipWords(Items):
         if isinstance(value, str) and is_file_name(value):
             return tuple(clip_ids(value))
         words = super().convert(value, param, ctx)
-        ids = [clip for word in words for clip in ids_of_word(word)]
+        ids: list[str] = []
+        for word in words:
+            ids += ids_of_word(word)
         if not ids:
             self.fail("must be ids with commas between, or a file", param, ctx)
         return tuple(ids)

@@ -10,12 +10,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
-from obygaze_features.core.files import (
-    TABLE_ENDINGS,
-    VIDEO_SUFFIXES,
-    import_of_features,
-    store_of_file,
-)
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.shell import shell_word
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -30,15 +25,8 @@ KINDS = (
     "indexes",
     "segments",
 )
-MAKERS = {
-    "manifests": "obygaze manifest import --help",
-    "stores": "obygaze extract run --help, or obygaze store import --help",
-    "runs": "obygaze run --help",
-    "models": "obygaze train --help",
-}
 # What a folder has that is a store.
 STORE = "store.json"
-FOLDERS_ONLY = ("runs", "models")
 # File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
 # At the end of a location, before the sha256 that the seal of the store must have.
@@ -60,12 +48,6 @@ def last_part(location: str) -> str:
     if url.startswith("hf://"):  # a revision may have a slash in it
         url = url.partition("@")[0]
     return url.rstrip("/").rpartition("/")[2]
-
-
-def stores_inside(folder: Path) -> list[str]:
-    """Return the stores in a folder and in its folders, such as in an archive that was unpacked."""
-    records = [*folder.glob(f"[!.]*/{STORE}"), *folder.glob(f"[!.]*/[!.]*/{STORE}")]
-    return sorted(str(record.parent) for record in records)
 
 
 def toml_of(path: Path) -> Path:
@@ -240,39 +222,21 @@ class Workspace:
         raise self._missing(kind, text, path)
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
-        """Return the error that there is no such name; it suggests a similar one or lists all."""
-        folder = self.folder(kind)
+        """Return the error that there is no such name, with names that there are."""
         names = self.names(kind)
-        named = Path(name)
-        of_file = ""
-        inside: list[str] = []
-        if kind == "stores":
-            names = [store for store in names if (folder / store / STORE).exists()]
-            # A store that another one replaced is found by its path only.
-            names = [store for store in names if ".before-" not in store]
-            of_file = store_of_file(named) if named.is_file() else ""
-            inside = stores_inside(named)
-        is_manifest = kind == "manifests"
-        message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
-        if kind in FOLDERS_ONLY and named.is_file():
-            message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
-            hint = f"{named.parent}, the folder that it is in"
-        elif of_file:
-            what = "a file of features" if import_of_features(named) else "an archive"
-            message = f"{name} is {what}, not a store"
-            hint = of_file
-        elif inside:
-            hint = f"a store in the folder {name}: {few(inside)}"
-        elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
-            message = f"{name} is a film, not a manifest of films"
-            films = shell_word(named.parent)
-            hint = f"obygaze manifest import {films}"
-        elif is_manifest and (named.is_dir() or _is_table(named)):
-            hint = f"obygaze manifest import {shell_word(name)}"
+        noun = kind.removesuffix("s")
+        message = f"no {noun} called {name!r}{near(name, names)}"
+        hint = "obygaze ls, or -C WORKSPACE"
+        given = Path(name)
+        if kind == "manifests" and given.exists():
+            is_video = given.suffix.lower() in VIDEO_SUFFIXES
+            place = given.parent if is_video else given
+            hint = f"obygaze manifest import {shell_word(place)}"
+        elif kind == "stores" and given.is_file():
+            message = f"{name} is a file, not a store"
+            hint = f"obygaze store import {shell_word(name)} -o NAME"
         elif names:
             hint = f"one of {few(names)}"
-        else:
-            hint = f"{MAKERS[kind]}, or -C WORKSPACE"
         return NotFound(message, where=str(path), hint=hint)
 
     @staticmethod
@@ -286,10 +250,6 @@ class Workspace:
             )
         _check_bare(name)
         return True
-
-
-def _is_table(path: Path) -> bool:
-    return path.suffix in TABLE_ENDINGS and path.exists()
 
 
 def _check_bare(name: str) -> None:

@@ -21,6 +21,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import plain_value
@@ -242,13 +243,13 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 + (", ".join(columns) or "none"),
             )
         words = {_sorted_words(one.own[column]) for one in manifest.annotations}
-        others = sorted(words.difference(order, [""]))
-        if others:
-            raise FixInput(
-                f"the order of {column} does not have {few([*map(repr, others)], 3)}",
-                where=manifest.name,
-                hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
-            )
+        refuse_if(
+            sorted(words.difference(order, [""])),
+            FixInput,
+            f"the order of {column} does not have these words",
+            where=manifest.name,
+            hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
+        )
 
 
 @dataclass(frozen=True)

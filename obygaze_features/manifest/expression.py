@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import single_line
-from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -56,14 +55,6 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
-# What is between two tests, and a test of which names may lack quotes.
-_BETWEEN_TESTS = re.compile(r"(\s+(?:and|or)\s+)", re.IGNORECASE)
-_TEST = re.compile(
-    r"(\s*(?:(?:not\s|\()\s*)*)(.+?)"
-    r"\s*((?<=\s)(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])\s*"
-    r"(\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)|[^{}()=<>]+?)([\s)]*)"
-)
-_VALUE = re.compile(rf"{QUOTED.pattern}|[^,]+")
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
     " signs than letters and _, or begins with a digit:"
@@ -335,61 +326,9 @@ class _Parser:
         return BadExpression(
             f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
-            hint=hint or self.way_to_write(),
+            hint=hint or HINT,
             details=[self.text, " " * column + "^"],
         )
-
-    def way_to_write(self) -> str:
-        """Return the expression with quotes where it needs some, for a hint; else the rules."""
-        written = with_quotes(self.text)
-        if "".join(written.split()) in ("", "".join(self.text.split())):
-            return HINT
-        return (
-            f"write {shell_word(written)}, with == for equal, and with quotes (inside those of"
-            " the shell) around what has other signs than letters, digits and _, or begins with a"
-            " digit"
-        )
-
-
-def with_quotes(text: str) -> str:
-    """Return an expression with quotes around its names and values that need some.
-
-    Returns "" if that does not make it valid.
-    """
-    parts = []
-    for part in _BETWEEN_TESTS.split(text):
-        test = _TEST.fullmatch(part)
-        if test is not None:
-            before, name, sign, value, after = test.groups()
-            sign = "==" if sign == "=" else sign
-            values = _if_needed(value)
-            # Several values are in braces; other languages have other brackets.
-            words = list(filter(str.strip, _VALUE.findall(value[1:-1])))
-            is_list = value[0] + value[-1] in ("{}", "[]", "()")
-            if is_list and words:
-                sign = {"==": "in", "!=": "not in"}.get(sign, sign)
-                values = f"{{{', '.join(map(_if_needed, words))}}}"
-            part = f"{before}{_if_needed(name)} {sign} {values}{after}"
-        parts.append(part)
-    written = "".join(parts)
-    try:
-        ast.parse(written.strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return ""
-    return written
-
-
-def compared_names(text: str) -> list[str]:
-    """Return what is before the sign of each test: a column, if it is one."""
-    tests = map(_TEST.fullmatch, _BETWEEN_TESTS.split(text))
-    return [test[2] for test in tests if test is not None]
-
-
-def _if_needed(word: str) -> str:
-    word = word.strip()
-    # Python has no number such as 09.
-    is_number = NUMBER.fullmatch(word) and not re.match(r"-?0\d", word)
-    return word if is_number or QUOTED.fullmatch(word) else quoted_word(word)
 
 
 def quoted_word(word: str) -> str:

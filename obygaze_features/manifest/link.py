@@ -10,8 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -28,8 +27,8 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
@@ -48,11 +47,8 @@ from obygaze_features.manifest.spans import (
 
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
-SHOWN_FILMS = 20
 # The columns of a table of films and their files.
 FILM_TABLE = ("movie_id", "video")
-# How alike the names of a film and of a file are that may be one, from 0 to 1.
-LIKE = 0.7
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
@@ -62,8 +58,7 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unmatched` are videos that match no clip. `nearest` has the file whose name is most
-    like that of a film of which clips have no video. `path` is the file of the manifest.
+    `unmatched` are videos that match no clip.
     """
 
     manifest: Manifest
@@ -72,8 +67,6 @@ class LinkReport:
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
     unmatched: tuple[str, ...] = ()
-    nearest: Mapping[str, str] = field(default_factory=dict)
-    path: Path | None = None
 
     def __repr__(self) -> str:
         linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
@@ -82,7 +75,7 @@ class LinkReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
         clips = dict(vars(self))
-        del clips["manifest"], clips["path"]
+        del clips["manifest"]
         return {"video_root": self.manifest.header.video_root, **clips}
 
     def __str__(self) -> str:
@@ -94,41 +87,25 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """Files without a clip, the next command, and last the clips that have no video."""
+        """Files without a clip, the next command, and last how many clips have no video."""
         notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
         ]
-        clips_of_film = self._without_by_film()
-        for film, clip_ids in list(clips_of_film.items())[:SHOWN_FILMS]:
-            n_clips = count(len(clip_ids), "clip")
-            names = few(clip_ids, SHOWN_CLIPS)
-            of_film = f"{film}: " if film else ""
-            nearest = self.nearest.get(film, "")
-            like = f"; the nearest file name is {nearest}" if nearest else ""
-            notes.append(f"{of_film}{n_clips} without a video: {names}{like}")
-        n_more = len(clips_of_film) - SHOWN_FILMS
-        if n_more > 0:
-            notes.append(f"and clips of {count(n_more, 'more film')} without a video")
+        if self.without:
+            n_clips = count(len(self.without), "clip")
+            notes.append(f"{n_clips} without a video: {few(self.without, SHOWN_CLIPS)}")
         if self.unmatched:
             n_files = count(len(self.unmatched), "video file")
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
-        name = self.manifest.name
-        if self.path is not None and self.path.parent.name != "manifests":
-            name = str(self.path)
         if self.by_name or self.by_time:
-            notes.append(
-                f"next: obygaze extract plan {shell_word(name)} -b descriptors"
-            )
+            notes.append("next: obygaze extract plan MANIFEST -b descriptors")
         n_without = len(self.without) + len(self.ambiguous)
         if n_without:
             n_clips = count(len(self.manifest), "clip")
-            way = ""
-            if (self.unmatched or self.ambiguous) and self.manifest.has_films:
-                way = "; --table FILE, with columns movie_id and video, says the files of films"
-            notes.append(f"Warning: {n_without} of {n_clips} without a video{way}")
+            notes.append(f"Warning: {n_without} of {n_clips} without a video")
         return notes
 
     @property
@@ -136,14 +113,6 @@ class LinkReport:
         """Every clip that has no video, and every video file that matches no clip."""
         clips = [f"{clip_id}: no video" for clip_id in self.without]
         return clips + [f"{name}: no clip" for name in self.unmatched]
-
-    def _without_by_film(self) -> dict[str, list[str]]:
-        """Return the clips without a video, by their film."""
-        film_of_clip = {clip.clip_id: clip.movie_id for clip in self.manifest}
-        clips_of_film: dict[str, list[str]] = {}
-        for clip_id in self.without:
-            clips_of_film.setdefault(film_of_clip[clip_id], []).append(clip_id)
-        return clips_of_film
 
 
 def find_videos(folder: Path) -> tuple[str, ...]:
@@ -165,13 +134,13 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     unusable = [
         name for name in chosen if leads_out(name) or not is_printable_name(name)
     ]
-    if unusable:
-        raise FixInput(
-            "these names cannot be in a manifest",
-            where=str(folder),
-            hint="rename these files",
-            details=[ascii(name) for name in unusable],
-        )
+    refuse_if(
+        [ascii(name)[1:-1] for name in unusable],
+        FixInput,
+        "these names cannot be in a manifest",
+        where=folder,
+        hint="rename these files",
+    )
     return chosen
 
 
@@ -263,10 +232,6 @@ def link(
             clips.append(_in_own_file(clip, span, candidates[0]))
     linked = _with_links(manifest, clips, folder.resolve().as_posix())
     require_one_film_a_video(linked)
-    # The file of a film may be there, and its clips lack times.
-    films_without = {
-        clip.movie_id for clip in linked if not clip.video and not files.of_film(clip)
-    }
     unmatched = tuple(name for name in videos if name not in matched)
     return LinkReport(
         manifest=linked,
@@ -275,7 +240,6 @@ def link(
         ambiguous=ambiguous,
         without=tuple(without),
         unmatched=unmatched,
-        nearest=_nearest_files(films_without, unmatched),
     )
 
 
@@ -294,42 +258,6 @@ def _with_links(manifest: Manifest, clips: Iterable[Clip], video_root: str) -> M
     )
 
 
-def with_links_of(manifest: Manifest, before: Manifest) -> tuple[Manifest, int]:
-    """Return a manifest with the links of an earlier one, and how many clips have one.
-
-    A clip keeps its link if its id, its film, its scene, its times and the file that the table
-    names are as before. The times in the film are those of the earlier manifest, since a clip in a
-    file of its own has moved them.
-    """
-    clips = []
-    n_kept = 0
-    for clip in map(original, manifest):
-        linked = before.by_id.get(clip.clip_id)
-        if linked is not None and is_linked(linked) and _place(linked) == _place(clip):
-            n_kept += 1
-            names = (NAME_COLUMN, *FILM_TIMES)
-            of_link = {n: linked.extra[n] for n in names if n in linked.extra}
-            clip = replace(
-                clip,
-                video=linked.video,
-                start_s=linked.start_s,
-                end_s=linked.end_s,
-                extra={**clip.extra, **of_link},
-            )
-        clips.append(clip)
-    if not n_kept:
-        return manifest, 0
-    return _with_links(manifest, clips, before.header.video_root), n_kept
-
-
-def _place(clip: Clip) -> tuple[Any, ...]:
-    """Return what decides to which file a clip is linked, and its times."""
-    first = original(clip)
-    film_times = [first.extra.get(column, "") for column in FILM_TIMES]
-    times = first.start_s, first.end_s, *film_times
-    return first.movie_id, first.scene, named_file(first), *times
-
-
 def require_one_film_a_video(manifest: Manifest) -> None:
     """Raise an error if clips of two films are in one video file."""
     films_of_video: dict[str, set[str]] = defaultdict(set)
@@ -339,14 +267,14 @@ def require_one_film_a_video(manifest: Manifest) -> None:
     problems = []
     for video, films in films_of_video.items():
         if len(films) > 1:
-            problems.append(f"{video} has clips of {few(sorted(films))}")
-    if problems:
-        raise FixInput(
-            f"{count(len(problems), 'video file')} with clips of several films:"
-            f" {few(problems, SHOWN_CLIPS)}",
-            where=manifest.name,
-            hint="one movie_id for all clips of a film, or a file for each film",
-        )
+            problems.append(f"{video} ({', '.join(sorted(films))})")
+    refuse_if(
+        problems,
+        FixInput,
+        "video files with clips of several films",
+        where=manifest.name,
+        hint="one movie_id for all clips of a film, or a file for each film",
+    )
 
 
 def _read_films(
@@ -380,17 +308,6 @@ def _read_films(
     return file_of_film
 
 
-def _nearest_files(films: Iterable[str], names: Iterable[str]) -> dict[str, str]:
-    """Return for films the file whose name is most like theirs, where one is like it."""
-    name_of_stem = {PurePosixPath(name).stem.casefold(): name for name in names}
-    nearest = {}
-    for film in sorted({*films} - {""}):
-        stems = get_close_matches(film.casefold(), name_of_stem, 1, LIKE)
-        if stems:
-            nearest[film] = name_of_stem[stems[0]]
-    return nearest
-
-
 def link_manifest(
     manifest: str | os.PathLike[str],
     folder: Annotated[str | Path, Option(exists="folder")],
@@ -403,8 +320,8 @@ def link_manifest(
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
     the file that is named as its film, by its times. Blanks and other characters that ids have not
     are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
-    film Les_Yeux. No video is opened. Clips without a video are counted by film, and files without
-    a clip; -v lists them all.
+    film Les_Yeux. No video is opened. Clips without a video are counted, and files without a clip;
+    -v lists them all.
 
     Args:
         manifest: The manifest, which is written anew with the videos.
@@ -431,11 +348,10 @@ def link_manifest(
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
-                *(f"{film} may be {file}" for film, file in report.nearest.items()),
             ],
         )
     update_manifest(before, report.manifest, path)
-    return replace(report, path=path)
+    return report
 
 
 def original(clip: Clip) -> Clip:

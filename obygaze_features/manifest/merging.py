@@ -12,6 +12,7 @@ from msgspec import structs
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
@@ -318,13 +319,13 @@ def _require_one_spelling(rows: Iterable[tuple[Clip, Manifest]], column: str) ->
         (name,) = clip.values(column) or ("",)
         first, where = first_of.setdefault(name.casefold(), (name, manifest.name))
         if name != first:
-            problems[f"{first!r} in {where} and {name!r} in {manifest.name}"] = None
-    if problems:
-        raise FixInput(
-            f"{count(len(problems), column)} that differ by capitals alone:"
-            f" {few([*problems], 3)}",
-            hint="write each in one way in all tables, and import them again",
-        )
+            problems[f"{first} in {where} and {name} in {manifest.name}"] = None
+    refuse_if(
+        problems,
+        FixInput,
+        f"{column}s that differ by capitals alone",
+        hint="write each in one way in all tables, and import them again",
+    )
 
 
 def _require_equal(

@@ -32,6 +32,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
@@ -560,16 +561,14 @@ class Manifest:
 
     def _visible_concepts(self) -> frozenset[str]:
         """Return the concepts of clips that can be seen; an error if that is not known of one."""
-        unknown = self.without_modality
-        if unknown:
-            name = unknown[0]
-            raise FixInput(
-                f"without a modality, so that levels in the visual view are not known:"
-                f" {few([repr(concept) for concept in unknown])}",
-                where=self.name,
-                hint=f'under [concepts] in {self.name}.toml write "{name}" = "visual", or in place'
-                f" of visual one of {', '.join(MODALITIES[1:])}; the view raw needs none",
-            )
+        refuse_if(
+            self.without_modality,
+            FixInput,
+            "without a modality, so that levels in the visual view are not known",
+            where=self.name,
+            hint=f'under [concepts] in {self.name}.toml write CONCEPT = "visual", or in place of'
+            f" visual one of {', '.join(MODALITIES[1:])}; the view raw needs none",
+        )
         return self._concepts_of_clips.intersection(self.header.of_modality("visual"))
 
     @property
@@ -581,14 +580,6 @@ class Manifest:
         """
         stored = self.header.view
         return "visual" if stored == "raw" and self._visible_concepts() else stored
-
-    @property
-    def has_honest_tasks(self) -> bool:
-        """Whether the usual view has clips of each level that the protocol `honest` names."""
-        if self.without_modality:
-            return False
-        levels = {clip.level for clip in self.view()}
-        return levels.issuperset(("EN", "HN", "S"))
 
     def view(self, name: str | None = None) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.

@@ -251,6 +251,4 @@ def _describe(manifest: Manifest) -> str:
     return "\n".join([*lines, ""])
 
 
-show_command = command_of(
-    show_manifest, "show", then=ManifestPage.write, then_group="Options"
-)
+show_command = command_of(show_manifest, "show", then=ManifestPage.write)

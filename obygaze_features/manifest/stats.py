@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import count, few, table
+from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import (
     COLORS,
@@ -360,20 +360,11 @@ def draw_stats(
     if figure is None:
         return ()
     if not stats._has_levels:
-        problem = (
-            "no clip has a level; the figure draws levels and the concepts of each"
+        raise FixUsage(
+            "no clip has a level; the figure draws levels and the concepts of each",
+            where=stats.title,
+            hint="leave out --figure, or import the table with --map level=COLUMN",
         )
-        hint = (
-            "leave out --figure; if a column of the table has EN, HN, NS and S, import it with"
-            " --map level=COLUMN"
-        )
-        if stats.own_columns:
-            hint = (
-                "leave out --figure, and a table has the words of"
-                f" {few([*stats.own_columns], 3)}; the report of a run has figures of a question:"
-                " obygaze run honest --manifest MANIFEST --store STORE --task COLUMN"
-            )
-        raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
     rows = {"nrows": 2, "height_ratios": [1.4, n_rows]}
@@ -461,6 +452,4 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
         )
 
 
-stats_command = command_of(
-    compute_stats, "stats", then=draw_stats, then_group="Options"
-)
+stats_command = command_of(compute_stats, "stats", then=draw_stats)

@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeVar, overload
 
 from msgspec import Meta
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.refusal import refuse_if
 
 CUT_COLUMNS = (
     "movie_id",
@@ -141,11 +141,11 @@ class FilmRows(Sequence[Row]):
 
     def __post_init__(self) -> None:
         """Refuse windows without a span, and windows whose spans their ids do not tell apart."""
-        varying = [film.movie_id for film in self.films if not film.fps]
-        if self.grid.window and varying:
-            raise FixInput(
-                "windows of so many pictures have no times where the frame rate varies:"
-                f" {few(sorted(varying), 5)}",
+        if self.grid.window:
+            refuse_if(
+                sorted(film.movie_id for film in self.films if not film.fps),
+                FixInput,
+                "windows of so many pictures have no times where the frame rate varies",
                 hint="obygaze manifest windows --seconds cuts films by time",
             )
         for film in self.films:

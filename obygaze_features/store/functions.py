@@ -61,9 +61,7 @@ def describe_store(
     """
 
 
-info_command = command_of(
-    describe_store, "info", then=Listing.write, then_group="Options"
-)
+info_command = command_of(describe_store, "info", then=Listing.write)
 
 
 @done_in("obygaze_features.store.verifying")

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -28,7 +28,6 @@ from obygaze_features.core.errors import (
     ObygazeError,
     ObygazeWarning,
 )
-from obygaze_features.core.files import store_of_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
@@ -39,7 +38,6 @@ from obygaze_features.core.workspace import (
     EXPECTED,
     Workspace,
     is_url,
-    stores_inside,
 )
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
@@ -356,7 +354,7 @@ def open_files(location: str) -> Files:
         raise FixInput(
             "a store is a folder, got a file",
             where=location,
-            hint=store_of_file(path) or "obygaze store import --help",
+            hint="obygaze store import --help",
         )
     being_filled = being_filled_at(path)
     if being_filled is not None:
@@ -382,8 +380,7 @@ def _no_store(files: Files) -> ObygazeError:
         )
     hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
-        inside = stores_inside(Path(files.address))
-        hint = f"a store in it: {few(inside)}" if inside else "obygaze ls"
+        hint = "obygaze ls"
     return NotFound("no store here: no store.json", where=files.location, hint=hint)
 
 

@@ -40,9 +40,10 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     disputed,
+    own_columns,
     require_numbers,
 )
-from obygaze_features.manifest.own_labels import column_words, own_tasks
+from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.evaluation.leakage import numbers_of
@@ -354,8 +355,8 @@ def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
 def _levels_are(table: ClipTable) -> str:
     """Return how many clips have each level, and what else can be asked."""
     if not any(table.levels):
-        tasks = few([*map(shell_word, own_tasks(table.clips))]) or "the table has none"
-        return f"no clip has a level; --task with a label of your own: {tasks}"
+        own = few(own_columns(table.clips[0].extra)) or "there is none"
+        return f"no clip has a level; --task with a column of your own: {own}"
     n_of_level = Counter(table.levels.tolist()).items()
     counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
     if table.view == "visual":

@@ -17,9 +17,7 @@ from obygaze_features.core.parts import is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
-    HINT,
     BadExpression,
-    compared_names,
     parse,
     plain_value,
 )
@@ -330,12 +328,10 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
-        # What else is a column is known beside the manifest.
-        parse(text, columns=compared_names(text))
+        parse(text)
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
-        hint = "" if error.hint == HINT else f"; {error.hint}"
-        document.add(key_path, f"{reason}: {text}{hint}")
+        document.add(key_path, f"{reason}: {text}")
 
 
 def _check_bars(document: Document, protocol: Protocol) -> None:

@@ -111,6 +111,4 @@ def compare(
 
 
 report_command = command_of(report, "report")
-compare_command = command_of(
-    compare, "compare", then=Listing.write, then_group="Options", check=check_output
-)
+compare_command = command_of(compare, "compare", then=Listing.write, check=check_output)

@@ -132,7 +132,7 @@ def write_predicted(
 
 
 predict_command = command_of(
-    predict, "predict", then=write_predicted, then_group="Options", check=check_output
+    predict, "predict", then=write_predicted, check=check_output
 )
 
 

@@ -20,7 +20,6 @@ import obygaze as og
 from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_models.protocols.clips import (
     clip_table,
     differing_annotators,
@@ -128,7 +127,6 @@ def test_a_limit_says_how_many_clips_have_no_class() -> None:
 
 def test_what_annotators_differ_on_is_no_task() -> None:
     manifest = manifest_of([*CERTAIN, ("S", set(), "joy", "1", {"mood"})])
-    assert not any("differs" in task for task in own_tasks(manifest.clips))
     for asked in ("differs", "differs=mood"):
         with pytest.raises(FixUsage, match="unknown task or column 'differs'"):
             with_tasks(load_protocol("honest"), [asked], manifest)

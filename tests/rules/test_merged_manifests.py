@@ -360,8 +360,8 @@ def test_ids_that_differ_by_capitals_alone_are_refused() -> None:
     paris, nice = (with_header(name) for name in LABS[:2])
     paris = paris.with_clips([Clip("c-1", "alba"), Clip("c-3", "alba")])
     for other, names in (
-        (Clip("c-2", "Alba"), "1 movie_id .*: 'alba' in paris and 'Alba' in nice"),
-        (Clip("C-1", "alba"), "1 clip_id .*: 'c-1' in paris and 'C-1' in nice"),
+        (Clip("c-2", "Alba"), "movie_ids .*: 'alba in paris and Alba in nice'"),
+        (Clip("C-1", "alba"), "clip_ids .*: 'c-1 in paris and C-1 in nice'"),
     ):
         with pytest.raises(FixInput, match=names):
             merged_manifest([paris, nice.with_clips([other])], "all")

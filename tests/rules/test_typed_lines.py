@@ -105,27 +105,6 @@ def tried(folder: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("written", "clips"),
-    [
-        ('clip_id in ["a","b"]', ["a", "b"]),
-        ("clip_id in ('a', 'c')", ["a", "c"]),
-        ('mood in ["it\'s", "sad"]', ["a", "c"]),
-        ("mood not in [sad]", ["b", "c"]),
-        ('mood = "it\'s"', ["c"]),
-        ('not (clip_id in [a, b]) and mood = "it\'s"', ["c"]),
-    ],
-)
-def test_an_expression_of_another_language_is_shown_as_it_is_typed(
-    folder: Path, written: str, clips: list[str]
-) -> None:
-    line = tried(folder, "manifest", "show", NAME, "--where", written)
-    words = shlex.split(line.removeprefix("write ").rpartition(", with == ")[0])
-    show = ("manifest", "show", NAME, "--where", *words, "--json")
-    document = call_obygaze(*show, cwd=folder).ok().json()
-    assert [clip["clip_id"] for clip in document["clips"]] == clips
-
-
-@pytest.mark.parametrize(
     "words",
     [
         ("manifest", "show", NAME, "--where", "mood == none"),

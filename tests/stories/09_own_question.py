@@ -246,7 +246,7 @@ kind = "ridge"
         (
             "",
             "no clip of class 0 (EN)",
-            "label of your own: violent, 'Rating Ben>=2', mood",
+            "column of your own: violent, Rating Ben, mood",
         ),
         ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
         ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),

@@ -387,7 +387,6 @@ def _read_book(files: Tree, folder: Path) -> None:
 
 def _read_tasks(files: Tree, folder: Path) -> None:
     from obygaze_features.manifest.adapters.csv_table import read
-    from obygaze_features.manifest.own_labels import own_tasks
     from obygaze_models.protocols.clips import clip_table, task_labels
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import with_tasks
@@ -403,9 +402,6 @@ def _read_tasks(files: Tree, folder: Path) -> None:
         for name in protocol.tasks:
             task_labels(name, protocol.tasks[name], table)
 
-    offered = own_tasks(manifest.clips)
-    for task in offered:
-        ask(task)
     _all(*(lambda task=task: ask(task) for task in text.split("\n")))
 
 

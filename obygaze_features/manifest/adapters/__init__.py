@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,26 +13,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, ObygazeError
+from obygaze_features.core.errors import AlreadyThere as AlreadyThere
 from obygaze_features.core.errors import FixInput as FixInput
-from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import require_file, sha256_file, taken
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.annotators import notes_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
-from obygaze_features.manifest.link import (
-    is_linked,
-    require_one_film_a_video,
-    with_links_of,
-)
+from obygaze_features.manifest.link import is_linked, require_one_film_a_video
 from obygaze_features.manifest.model import (
     NO_LEVEL,
     Header,
     Manifest,
     SourceFile,
 )
-from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
@@ -86,26 +83,18 @@ class ImportedManifest(NamedTuple):
         new = self.manifest.name if name is None else name
         path = Workspace.of(workspace).new_manifest(new)
         manifest = replace(self.manifest, name=path.stem)
-        before = _linked_before(path)
-        n_links = 0 if before is None else sum(map(is_linked, before))
+        n_links = _n_links(path)
         if n_links and not force:
-            raise AlreadyThere(
-                f"this manifest has links of {count(n_links, 'clip')} to videos",
-                where=str(path),
-                hint="choose another name, or replace it with --force, which keeps the links of"
-                " clips whose film, times and file are as before",
+            raise taken(
+                f"this manifest has links of {count(n_links, 'clip')} to videos", path
             )
-        n_kept = 0
-        # A table that names files which are there has its own.
-        if before is not None and not manifest.header.video_root:
-            manifest, n_kept = with_links_of(manifest, before)
         if manifest.header.video_root:
             require_one_film_a_video(manifest)
         # Rows that contradict each other are refused before anything is written.
         long = long_clips(manifest)
         write_manifest(manifest, path, force=force)
         warnings = [*self.warnings, long] if long else [*self.warnings]
-        return SavedManifest(path, manifest, warnings, self, n_links - n_kept, n_kept)
+        return SavedManifest(path, manifest, warnings, self, n_links)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,8 +102,7 @@ class SavedManifest:
     """A manifest that was written.
 
     `warnings` are what should be known of the files and of the clips, `imported` what was read.
-    `n_lost_links` is how many clips of the manifest that it replaced have lost their links to
-    videos, and `n_kept_links` how many keep them.
+    `n_lost_links` is how many clips of the manifest that it replaced had links to videos.
     """
 
     path: Path
@@ -122,7 +110,6 @@ class SavedManifest:
     warnings: list[str]
     imported: ImportedManifest
     n_lost_links: int
-    n_kept_links: int = 0
 
     @cached_property
     def _stats(self) -> Stats:
@@ -149,54 +136,41 @@ class SavedManifest:
     def notes(self) -> list[str]:
         """Return what became of links, how to name the manifest, and the next command."""
         notes = list(self.imported.notes)
-        if self.n_kept_links:
-            n_clips = count(self.n_kept_links, "clip")
-            notes.append(f"kept the links of {n_clips} to videos")
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
             notes.append(
                 f"dropped the links of {n_clips} to videos; obygaze manifest link finds them again"
             )
         if not any(clip.level for clip in self.manifest):
-            task = next(iter(own_tasks(self.manifest.clips)), "COLUMN")
             notes.append(
-                f"no clip has a level; obygaze run --task {shell_word(task)} takes a label of your"
-                f" own, and --map level=COLUMN is for a column of {', '.join(LEVELS)}"
+                "no clip has a level; obygaze run --task COLUMN takes a label of your own, and"
+                f" --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += notes_of(self.manifest)
         quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):
-            labels = shell_word(f"{self.path.stem}-levels.csv")
             notes.append(
-                f"next: obygaze manifest project {quoted} --every SECONDS -o {labels} for labels of"
-                f" clips, or obygaze manifest link {quoted} FOLDER"
+                f"next: obygaze manifest project {quoted} --every SECONDS -o LABELS.csv"
             )
         elif stats.is_linked and stats.without_video < stats.clips:
             notes.append(f"next: obygaze extract plan {quoted} -b descriptors")
         else:
-            notes.append(
-                f"next: obygaze manifest link {quoted} FOLDER, or with features alone"
-                f" obygaze store import FILE --manifest {quoted} -o STORE, or with subtitles"
-                f" alone obygaze extract words {quoted} -b minilm --subtitles FOLDER"
-            )
+            notes.append(f"next: obygaze manifest link {quoted} FOLDER")
         return notes
 
 
-def _linked_before(path: Path) -> Manifest | None:
-    """Return the manifest that is replaced, if it has a folder of videos that link clips.
+def _n_links(path: Path) -> int:
+    """Return how many clips of the manifest that is replaced `link` has found the video of.
 
     One that is not there or cannot be read has none.
     """
-    if not path.is_file():
-        return None
-    try:
+    with suppress(ObygazeError):
         manifest = read_manifest(path)
-    except ObygazeError:
-        return None
-    has_links = manifest.header.video_root and manifest.header.unit != "window"
-    return manifest if has_links else None
+        if manifest.header.video_root and manifest.header.unit != "window":
+            return sum(map(is_linked, manifest))
+    return 0
 
 
 def n_with_value(manifest: Manifest, column: str) -> int:

@@ -11,8 +11,8 @@ from typing import Literal
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import (
     SAVE_AS,
     CsvTable,
@@ -94,11 +94,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import (
-    COVERED,
-    column_words,
-    words_alike,
-)
+from obygaze_features.manifest.own_labels import column_words, words_alike
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -106,11 +102,15 @@ from obygaze_features.manifest.spans import (
     span_in_file,
 )
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_features.manifest.vocabulary import LEVELS, concepts
+from obygaze_features.manifest.vocabulary import concepts
 
 WAYS_OF_FILMS = (
     "--map movie_id=COLUMN names the column of the films, and --films none says that the table"
     " states none"
+)
+WAYS_OF_IDS = (
+    "--map clip_id=COLUMN names the column of ids, and --id '{movie_id}-{count:03d}' counts the"
+    " clips of each film"
 )
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # How the last row of a table is called if it is a row of totals.
@@ -247,7 +247,7 @@ def _read(
         clips, annotations = clips_and_annotations(rows, clips, extra, chosen.coders)
     if violations:
         draft = draft_hint(f"{path.stem}-mapping.toml", given)
-        hint = _hint(table, path, required, chosen, draft)
+        hint = _hint(table, required, draft)
         violations.raise_if_any("the table cannot be imported", hint)
     said = _read_beside(path, clips, modality_of, spelling)
     if said and is_of_people:
@@ -294,19 +294,20 @@ def _read(
     warnings += words_alike(clips)
     manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
     taken = set() if said else {*columns_of_each(manifest)}.intersection(extra)
-    if taken:
-        raise FixInput(
-            f"the rule each makes columns of the names {few(sorted(taken))} of this table",
-            where=str(path),
-            hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
-        )
+    refuse_if(
+        sorted(taken),
+        FixInput,
+        "the rule each makes columns of these names of this table",
+        where=path,
+        hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
+    )
     # The clips of a table with what annotators say beside it have labels.
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))
+    facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
     in_ids = columns_of_form(chosen.id)
     kept = [name for name in own_columns(manifest.columns) if name not in in_ids]
-    facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
-    notes = list(_notes(manifest.clips, kept))
+    notes = _notes(manifest.clips, kept)
     if is_workbook(path) and chosen.times:
         notes += _notes_of_times(written_times, chosen.times)
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts), used
@@ -342,24 +343,18 @@ def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
     return [f"with times = {toml_string(short)}: {', '.join(read_as)}"]
 
 
-def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
-    """Return where times are, and which columns keep their name."""
+def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> list[str]:
+    """Return where times are, and what the columns have that keep their name."""
     notes = []
     if any(span_in_file(clip) and not clip.video for clip in clips):
         notes.append(
             f"start_s and end_s are times in the file that {NAME_COLUMN} names; times in the film"
             " are film_start_s and film_end_s"
         )
-    if not kept:
-        return tuple(notes)
-    named = []
-    for column in kept:
-        words = column_words(clips, column)
-        if column == COVERED:
-            words = "how the level was found, no label"
-        named.append(f"{column} ({words})")
-    notes.append(f"columns kept under their own name: {few(named, 12)}")
-    return tuple(notes)
+    named = [f"{column} ({column_words(clips, column)})" for column in kept]
+    if named:
+        notes.append(f"columns kept under their own name: {few(named, 12)}")
+    return notes
 
 
 def _texts(chosen: TableMapping) -> list[str]:
@@ -479,55 +474,20 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
     return cells
 
 
-def _hint(
-    table: CsvTable,
-    path: Path,
-    required: Sequence[str],
-    mapping: TableMapping,
-    draft: str,
-) -> str:
+def _hint(table: CsvTable, required: Sequence[str], draft: str) -> str:
     """Return what to do about a table that cannot be imported; `draft` is about its mapping."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
-    column = mapping.columns.get("level", "level")
-    words = {row.cells.get(column, "") for row in table.rows} - {""}
-    if words and not mapping.coders and not any(map(mapping.level, words)):
-        none = f"as its words are none of {', '.join(LEVELS)}"
-        if column == "level":
-            return (
-                f"--map label=level, {none}, and obygaze run --task label asks for them;"
-                f" or, if they mean levels, {draft}"
-            )
-        return (
-            f"leave out level={column}, {none}: the column stays, and"
-            f" obygaze run --task {shell_word(column)} asks for words of your own;"
-            f" or, if they mean levels, {draft}"
-        )
     missing = [name for name in required if name not in table.columns]
     if not missing:
         return f"correct the table, as the lines above say; or {draft}"
-    ways = []
-    for target, source in mapping.columns.items():
-        if source in missing and target not in NEEDED:
-            ways.append(
-                f"leave out {target} = {toml_string(source)} if the table has no such column"
-            )
+    ways = [draft]
     if "movie_id" in missing:
         ways.append(WAYS_OF_FILMS)
     if "clip_id" in missing:
-        counted = "--id '{movie_id}-{count:03d}' counts the clips of each film"
-        if mapping.films:
-            counted = "--id 'clip-{count:03d}' counts the clips"
-        ways.append(f"--map clip_id=COLUMN names the column of ids, and {counted}")
-        if "annotator" in table.columns:
-            ways.append("--as marks, if the rows are marks in films")
-        elif "annotator" not in mapping.columns:
-            ways.append(
-                "--map annotator=COLUMN, if people have rows of the same clips, or"
-                " --map coder:NAME=COLUMN, if they have columns"
-            )
+        ways.append(WAYS_OF_IDS)
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
-    return "; ".join(filter(None, [draft, *ways, table.doubt, columns]))
+    return "; ".join(filter(None, [*ways, table.doubt, columns]))
 
 
 def _with_seconds(

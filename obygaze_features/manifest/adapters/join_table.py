@@ -17,6 +17,7 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.options import Option
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     CsvTable,
@@ -30,10 +31,7 @@ from obygaze_features.manifest.adapters.table_ids import (
     hidden_columns,
     id_of_form,
 )
-from obygaze_features.manifest.adapters.table_mapping import (
-    TableMapping,
-    chosen_mapping,
-)
+from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.adapters.table_times import (
     SPAN_COLUMNS,
     add_unclear,
@@ -103,7 +101,6 @@ def join_columns(
         Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
     ] = None,
     *,
-    mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
@@ -121,8 +118,6 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
-        mapping: The mapping with which `manifest import` read the clips; columns that this
-            table lacks do not matter.
         form: Make clip ids of columns, as `manifest import` does: '{film}-{n:03d}'.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
@@ -134,7 +129,7 @@ def join_columns(
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(before, Path(csv), columns, mapping=mapping, form=form, force=force)
+    joined = join(before, Path(csv), columns, form=form, force=force)
     update_manifest(before, joined.manifest, path)
     return joined
 
@@ -144,7 +139,6 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
-    mapping: TableMapping | str | Path | None = None,
     form: str = "",
     force: bool = False,
 ) -> JoinedColumns:
@@ -152,11 +146,8 @@ def join(
     source = source_of(csv)
     typed = dict(columns or {})
     # What 1:05 is, typed as if it were a column.
-    times = typed.pop("times", "")
-    short = {"times": times} if times else {}
-    chosen = chosen_mapping(csv, mapping, columns=short, id=form)
-    read, mapped, key = _read_table(csv, typed, chosen)
-    form = chosen.id
+    short = checked_times(typed.pop("times", ""))
+    read, mapped, key = _read_table(csv, typed, form, short)
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
@@ -179,7 +170,7 @@ def join(
     _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
     n_by_id = 0
     if key == CLIP:
-        n_by_id = _require_same(manifest, rows, targets, csv, chosen.times)
+        n_by_id = _require_same(manifest, rows, targets, csv, short)
     if rows.keys().isdisjoint(id_in_table.values()):
         known_ids = manifest.films if key == FILM else manifest.clip_ids
         shown = few(known_ids, 2) or f"no {noun}s"
@@ -194,9 +185,11 @@ def join(
     of_manifest = (*CLIP_COLUMNS, NAME_COLUMN, DIFFERS)
     added = {name: column for name, column in plan.items() if name not in of_manifest}
     taken = [name for name in added if name in manifest.columns]
-    if taken and not force:
-        raise AlreadyThere(
-            f"the manifest has these columns already: {few(taken)}",
+    if not force:
+        refuse_if(
+            taken,
+            AlreadyThere,
+            "the manifest has these columns already",
             where=manifest.name,
             hint="--force, or --map OTHER=COLUMN",
         )
@@ -227,33 +220,21 @@ def join(
 
 
 def _read_table(
-    path: Path, columns: Mapping[str, str], chosen: TableMapping
+    path: Path, columns: Mapping[str, str], form: str, short: str
 ) -> tuple[CsvTable, dict[str, str], str]:
     """Return a table, its column of each target, and whether it is of clips or films: the key."""
     violations = Violations(path, columns)
-    form = chosen.id
-    targets = {*columns, *chosen.columns}
-    of_form = [name for name in columns_of_form(form) if name not in targets]
+    of_form = [name for name in columns_of_form(form) if name not in columns]
     required = list(dict.fromkeys([*columns.values(), *of_form]))
-    read = read_table(
-        path,
-        required=required,
-        violations=violations,
-        sheet=chosen.sheet,
-        header_row=chosen.header_row,
-        content="rows",
-    )
+    read = read_table(path, required=required, violations=violations, content="rows")
     mapped = dict(columns)
-    for target, column in chosen.columns.items():
-        if column in read.columns:
-            mapped.setdefault(target, column)
     has_times = False
     for target in (*SPAN_COLUMNS, *FILM_TIMES):
         column = mapped.get(target, target)
         if column in read.columns:
             times = [row[column] for row in read.rows]
             has_times = has_times or any(times)
-            if not chosen.times:
+            if not short:
                 add_unclear(read.rows, column, times)
     if form:
         rows = tuple(_with_id(row, form, mapped) for row in read.rows)

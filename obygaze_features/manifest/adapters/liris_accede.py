@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.parsers import expat
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     TableRow,
@@ -109,10 +110,11 @@ def read(
         stem for stem in excerpts.rows if "movie_id" not in excerpts.rows[stem][1]
     ]
     has_films = len(without_film) < len(rows)
-    if has_films and without_film:
-        n_without = f"{len(without_film)} of {count(len(rows), 'excerpt')}"
-        raise FixInput(
-            f"the film of {n_without} is not stated: {few(without_film, 3)}",
+    if has_films:
+        refuse_if(
+            without_film,
+            FixInput,
+            f"the film of {len(without_film)} of {count(len(rows), 'excerpt')} is not stated",
             hint=f"give both of {WITH_FILMS}, or none of them",
         )
     clips = clips_of_table(rows, columns=columns, has_films=has_films)
@@ -264,14 +266,10 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
 @cache
 def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
     """Return the function that reads each file, in the order in which they are read."""
-    tables = published("liris-accede")["tables"]
-    return {
-        **{
-            name: partial(_values, table) for table in tables for name in table["files"]
-        },
-        **{f"shots-{part}-nl.txt": _shots for part in ("devset", "testset")},
-        **{
-            f"{family}description.xml": _description
-            for family in ("ACCEDE", "MEDIAEVAL")
-        },
-    }
+    readers: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {}
+    for table in published("liris-accede")["tables"]:
+        readers |= dict.fromkeys(table["files"], partial(_values, table))
+    readers |= dict.fromkeys(("shots-devset-nl.txt", "shots-testset-nl.txt"), _shots)
+    return readers | dict.fromkeys(
+        ("ACCEDEdescription.xml", "MEDIAEVALdescription.xml"), _description
+    )

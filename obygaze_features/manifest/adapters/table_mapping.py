@@ -203,14 +203,19 @@ def chosen_mapping(
     # No column of a manifest, but typed as one.
     times = columns.get("times", "times")
     if times != "times":
-        if times not in SHORT_TIMES:
-            raise FixUsage(
-                f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
-                hint="--map times=m:ss",
-            )
         del joined["times"]
-        given["times"] = times
+        given["times"] = checked_times(times)
     return replace(mapping, columns=joined, coders=coders, **given)
+
+
+def checked_times(times: str) -> str:
+    """Return what 1:05 is, as it was typed; an error for another word."""
+    if times not in ("", *SHORT_TIMES):
+        raise FixUsage(
+            f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
+            hint="--map times=m:ss",
+        )
+    return times
 
 
 def without_no_values(table: CsvTable, mapping: TableMapping) -> CsvTable:

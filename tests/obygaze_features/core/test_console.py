@@ -201,25 +201,6 @@ def test_one_thing_is_told_in_the_singular():
     assert [count(n, "clip") for n in (0, 1, 2)] == ["0 clips", "1 clip", "2 clips"]
 
 
-def test_a_table_fits_the_width_it_is_given():
-    rows = [
-        ["prevalence, film_prior", ".37 .25-.48", 1313],
-        ["ridge", ".55 .43-.68", 7],
-    ]
-    assert table(["model", "F1", "clips"], rows, 27).splitlines() == [
-        "model        F1       clips",
-        "prevalence,  .37       1313",
-        "film_prior   .25-.48",
-        "ridge        .55          7",
-        "             .43-.68",
-    ]
-    # Too narrow for the longest word: words are cut, but not below 8 letters, nor are numbers.
-    narrow = table(["model", "F1", "clips"], rows, 23).splitlines()
-    assert max(map(len, narrow)) == 24 and narrow[1].startswith("prevalen  ")
-    wide = table(["model", "F1", "clips"], rows, 200)
-    assert wide == table(["model", "F1", "clips"], rows) and len(wide.splitlines()) == 3
-
-
 def test_control_characters_are_shown_and_colours_kept() -> None:
     hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9b1Ad\re\u202ef"
     assert printable(hostile) == r"a\x1b]0;title\x07b\x1b[2Jc\x9b1Ad\x0de\u202ef"

@@ -176,7 +176,7 @@ def test_the_help_is_the_docstring() -> None:
     assert "--run RUN Some runs. Repeatable." in text
     assert "Examples: obygaze count s obygaze count s --tail less" in text
     assert ">>>" not in text and "workspace" not in text.lower()
-    assert text.index("Options:") < text.index("Results:") < text.index("-o")
+    assert text.index("Options:") < text.index("-o")
 
 
 def test_a_parameter_without_a_description_is_an_error() -> None:
@@ -412,7 +412,7 @@ def test_a_method_may_return_what_is_printed() -> None:
         """Show."""
         return Copied({"text": "old"})
 
-    command = command_of(show, "show", then=after, then_group="Options")
+    command = command_of(show, "show", then=after)
     session = Session(Workspace(Path("there")), Console())
     done = CliRunner().invoke(command, ["--name", "new"], obj=session)
     assert done.stdout == "old new\n"

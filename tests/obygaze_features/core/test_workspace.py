@@ -87,7 +87,7 @@ def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
     here = Workspace(workspace)
     with pytest.raises(NotFound) as nothing:
         here.existing_manifest("films")
-    assert nothing.value.hint == "obygaze manifest import --help, or -C WORKSPACE"
+    assert nothing.value.hint == "obygaze ls, or -C WORKSPACE"
     for i in range(10):
         (workspace / "manifests" / f"m{i}.toml").touch()
     with pytest.raises(NotFound) as some:
@@ -169,7 +169,7 @@ def test_a_film_is_no_manifest_and_the_import_of_its_folder_is_named(workspace):
     film.touch()
     with pytest.raises(NotFound) as no_manifest:
         Workspace(workspace).existing_manifest(str(film))
-    assert no_manifest.value.message == f"{film} is a film, not a manifest of films"
+    assert no_manifest.value.message == f"no manifest called {str(film)!r}"
     hint = f"obygaze manifest import '{folder}'"
     assert no_manifest.value.hint == hint
     call_obygaze(*shlex.split(hint)[1:], cwd=workspace).ok()

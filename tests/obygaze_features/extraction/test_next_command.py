@@ -11,7 +11,6 @@ import pytest
 from obygaze_features.extraction.planning import ExtractionPlan
 from obygaze_features.extraction.results import next_steps
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.store import Array
 
 SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -36,9 +35,14 @@ SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
             "pooled",
             ("EN", "S", "S"),
             3,
-            ["next: obygaze run honest --manifest m --store a/s --task EN_S"],
+            ["next: obygaze run honest --manifest m --store a/s"],
         ),
-        ("pooled", ("", "", ""), 3, ["next: obygaze models predict MODEL a/s"]),
+        (
+            "pooled",
+            ("", "", ""),
+            3,
+            ["next: obygaze run honest --manifest m --store a/s --task COLUMN"],
+        ),
         # The command would have nothing to read.
         ("pooled", ("EN", "HN", "S"), 0, []),
     ],
@@ -62,51 +66,3 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
     state: Any = SimpleNamespace(store="a/s", seal="1", ok=n_ok, failures={})
     plan = ExtractionPlan("m", (), None, [store])
     assert next_steps(plan, [state], manifest) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [(["non", "non", "oui", "non"], "oui"), (["non", "oui", "oui", "non"], "oui")],
-)
-def test_the_rarer_of_two_words_is_asked_for(words: list[str], expected: str) -> None:
-    clips = [
-        Clip(f"c{i}", "f", extra={"smoking": word}) for i, word in enumerate(words)
-    ]
-    assert own_tasks(clips) == [f"smoking={expected}"]
-
-
-def test_columns_of_few_words_come_before_lengths() -> None:
-    """The length of a clip came first, because it was the first column."""
-    columns = {
-        "length": ("1.2", "1.2", "2.5", "2.5", "1", "?", "1", "1", "1", "1"),
-        "seconds": ("1.2", "1.2", "2.5", "2.5", "1", "1", "1", "1", "1", "1"),
-        "shot": ("close", "far", "half", "far", "wide", "far"),
-        "desired": ("ja", "nein", "Ja", "ja", "nein", "ja"),
-        "remark": ("ask Ida", "dark", "ask Ida"),
-        "smoking": ("yes", "no", "no", "yes"),
-        "rated": ("1", "0", "0", "1"),
-    }
-    clips = []
-    for number in range(10):
-        extra = {
-            name: cells[number] if number < len(cells) else ""
-            for name, cells in columns.items()
-        }
-        clips.append(Clip(f"c{number}", "f", extra=extra))
-    expected = ["smoking", "rated", "desired", "shot", "seconds>=1.2", "length>=1.2"]
-    assert own_tasks(clips) == expected
-
-
-def test_a_rating_is_asked_for_before_remarks_though_a_cell_is_to_be_corrected() -> (
-    None
-):
-    ratings = ["0", "1", "2", "3", "2?", "0", "1", "2", "3", "3"]
-    clips = []
-    for number, rating in enumerate(ratings):
-        extra = {
-            "remark": "dark" if number < 3 else "loud",
-            "rating (0-3)": rating,
-            "age": "7" if number < 5 else "70",
-        }
-        clips.append(Clip(f"c{number}", "f", extra=extra))
-    assert own_tasks(clips) == ["age>=70", "rating (0-3)>=2", "remark=dark"]

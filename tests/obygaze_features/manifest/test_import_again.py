@@ -1,4 +1,4 @@
-"""An import that replaces a manifest keeps the links to videos of clips that did not change."""
+"""An import that replaces a manifest with links to videos is refused without --force."""
 
 from __future__ import annotations
 
@@ -39,28 +39,12 @@ def test_links_are_replaced_with_force_only(workspace: Path) -> None:
     refused = imported(workspace)
     assert refused.code == 1
     assert "this manifest has links of 3 clips to videos" in refused.stderr
-    assert "replace it with --force, which keeps the links of clips" in refused.stderr
+    assert "choose another name, or replace it with --force" in refused.stderr
     assert read_manifest("films", workspace=workspace) == before
     done = imported(workspace, "--force").ok()
-    assert "kept the links of 3 clips to videos" in done.stderr
-    assert "dropped" not in done.stderr
+    assert "dropped the links of 3 clips to videos" in done.stderr
+    call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
     assert read_manifest("films", workspace=workspace) == before
-
-
-def test_clips_of_other_times_and_films_lose_their_links(workspace: Path) -> None:
-    """Also the label of a clip that keeps its link is the new one."""
-    changed = TABLE.replace("lake-1,lake,0,4,S", "lake-1,lake,0,5,S")
-    changed = changed.replace("alba-1,alba", "alba-1,dune").replace(",8,EN", ",8,S")
-    (workspace / "films.csv").write_text(changed)
-    done = imported(workspace, "--force").ok()
-    assert "kept the links of 1 clip to videos" in done.stderr
-    assert "dropped the links of 2 clips to videos" in done.stderr
-    after = read_manifest("films", workspace=workspace)
-    assert [clip.video for clip in after] == ["", "lake.mp4", "", ""]
-    assert (after["lake-1"].end_s, after["lake-2"].level) == (5.0, "S")
-    again = call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
-    # The name of the file is that of the clip, and its film is another one.
-    assert "1 clip with a file of their own, 2 as parts of films" in again.stdout
 
 
 def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(

@@ -225,13 +225,6 @@ def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -
     with pytest.raises(FixUsage, match="no clip has a level"):
         draw_stats(stats, figure=tmp_path / "f")
     assert not [*tmp_path.iterdir()]
-    # The labels of a question of one's own are columns.
-    clip = Clip("a-1", "a", extra={"mood": "calm"})
-    stats = compute_stats(Manifest("m", Header("m"), (clip,), ("mood",)))
-    with pytest.raises(FixUsage) as caught:
-        draw_stats(stats, figure=tmp_path / "f")
-    assert "a table has the words of mood; the report" in (caught.value.hint or "")
-    assert "--task COLUMN" in (caught.value.hint or "")
 
 
 def test_the_figure_of_a_level_without_concepts_says_so(tmp_path: Path) -> None:

@@ -573,27 +573,6 @@ def test_times_in_the_film_and_rates_are_checked(
     assert problem in caught.value.details[0]
 
 
-FRENCH = "clip_id;movie_id;Début;Fin;Ambiance\n" + "".join(
-    f"lac-{n};lac;{2 * n},0;{2 * n + 2},0;{word}\n"
-    for n, word in enumerate(("gai", "triste", "trsite", "gai", "triste", "gai"))
-)
-
-
-def test_words_of_your_own_are_no_levels(tmp_path: Path) -> None:
-    """The words of a label of a person's own were 286 violations, without a way out."""
-    table = tmp_path / "t.csv"
-    table.write_text(FRENCH, "utf-8")
-    with pytest.raises(FixInput) as caught:
-        read(table, {"level": "Ambiance"})
-    assert str(caught.value.hint).startswith("leave out level=Ambiance")
-    assert "obygaze run --task Ambiance" in str(caught.value.hint)
-    # Where one of the words is a level, the others may be typing errors.
-    table.write_text(FRENCH.replace("gai", "HN"), "utf-8")
-    with pytest.raises(FixInput) as caught:
-        read(table, {"level": "Ambiance"})
-    assert "--write-mapping" in str(caught.value.hint)
-
-
 def test_a_column_called_as_expressions_call_the_concepts_is_asked_about(
     tmp_path: Path,
 ) -> None:

@@ -109,22 +109,6 @@ def test_text_in_utf_16_without_a_mark_and_bytes_that_are_no_text_are_refused(
     assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]
 
 
-def test_a_table_without_ids_is_also_asked_for_its_annotators(tmp_path: Path) -> None:
-    """The second command works where several people have rows of the same clips."""
-    rows = "name,film,codeur,note\na,noir,ana,1\na,noir,ben,2\n"
-    options = ("--map", "movie_id=film")
-    refused = imported(tmp_path, rows.encode(), *options)[-1]
-    assert (
-        "; --map annotator=COLUMN, if people have rows of the same clips, or" in refused
-    )
-    options += ("--map", "clip_id=name", "--map", "annotator=codeur")
-    options += ("--rule", "mean")
-    assert imported(tmp_path, rows.encode(), *options)[0].startswith("manifests/t.toml")
-    named = rows.replace("codeur", "annotator").encode()
-    refused = imported(tmp_path, named, "--map", "movie_id=film")[-1]
-    assert "annotator=COLUMN" not in refused
-
-
 def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:
     form = ("--map", "movie_id=film", "--id", "{film}-{n:03d}")
     lines = imported(tmp_path, RESTARTED.encode(), *form)
@@ -260,13 +244,6 @@ def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> 
     done = call_obygaze(*command, cwd=tmp_path)
     assert "levels: EN nein or weiß nicht, S ja" in done.stderr.splitlines()
     assert "easy negative" not in done.stderr
-
-
-def test_words_that_are_no_levels_are_also_offered_a_mapping(tmp_path: Path) -> None:
-    data = b"clip_id,movie_id,Urteil\nc1,m,ja\n"
-    hint = imported(tmp_path, data, "--map", "level=Urteil")[-1]
-    assert hint.startswith("  Try: leave out level=Urteil, as its words are none of EN")
-    assert hint.endswith("--write-mapping t-mapping.toml writes a mapping to fill in")
 
 
 def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
@@ -573,29 +550,19 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
     assert "manifests/t.toml: 3 clips of 1 film" in done
 
 
-def test_numbers_of_clips_are_no_label_of_several_people(tmp_path: Path) -> None:
-    """Each number was in two rows of a film, as a rating may be, and was the first question."""
-    rows = [f"{n},lake,{who},{n % 2}" for who in ("ada", "ben") for n in (1, 2, 3)]
-    data = "\n".join(["n,film,who,seen", *rows]).encode()
-    options = ("--map", "movie_id=film", "--map", "annotator=who", "--id", "{film}-{n}")
-    lines = imported(tmp_path, data, *options)
-    (line,) = [line for line in lines if line.startswith("no clip has a level")]
-    assert "obygaze run --task seen takes" in line
-
-
 def test_a_mapping_with_a_column_that_a_table_lacks_is_told_the_line(
     tmp_path: Path,
 ) -> None:
     text = '[columns]\nclip_id = "id"\nmovie_id = "film"\ncomment = "Notiz"\n'
     lines = imported(tmp_path, RATERS.encode(), *mapping(tmp_path, text))
     assert lines[0] == "t.csv:1: column 'Notiz': required column is missing"
-    assert 'leave out comment = "Notiz" if the table has no such column' in lines[-1]
+    assert lines[-1].endswith("the columns of the table: id, film, who, points")
 
 
 def test_words_that_are_no_levels_are_told_a_name_of_their_own(tmp_path: Path) -> None:
     data = b"clip_id,movie_id,level\nc1,lake,ja\nc2,lake,nein\n"
     lines = imported(tmp_path, data)
-    assert "--map label=level" in lines[-1]
+    assert "--write-mapping t-mapping.toml" in lines[-1]
     done = imported(tmp_path, data, "--map", "label=level")
     assert "manifests/t.toml: 2 clips of 1 film" in done
 
