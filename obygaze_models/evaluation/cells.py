@@ -343,7 +343,8 @@ class Cell:
     def within_films(self) -> Cell:
         """Return the cell with a fold for each film of each of its folds."""
         rows = self.rows.sort_values("movie_id", kind="stable")
-        fold = rows["fold"] + " " + rows["movie_id"]
+        # No id has this sign, which would make one fold of two.
+        fold = rows["fold"] + "\n" + rows["movie_id"]
         return replace(self, rows=rows.assign(fold=fold), intervals={}, given={})
 
     def in_random_order(self) -> Cell:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, listed, plural
+from obygaze_features.core.console import MISSING, count, few, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
@@ -206,21 +207,15 @@ class ComparedRuns(Listing):
 
     def _note(self) -> str:
         """Return what the numbers of the table are of, and the models that have no difference."""
-        first = self.runs[0]
         sentences = []
         if any(cell.differences for cell in self.cells):
             sentences.append(
                 "The numbers of a line are on the clips that all runs with this model tested with"
                 " the same class. p (all) is corrected for all differences of the comparison; the"
-                f" last column says whether the run is better than {first}. obygaze compare -o"
-                " FILE.csv writes the baselines too."
+                f" last column says whether the run is better than {self.runs[0]}."
             )
         bases = []
-        others = []
         for cell in self.cells:
-            if cell.is_model and not cell.differences:
-                runs = listed([self.runs[number] for number in cell.rows])
-                others.append(f"{cell.name} for {cell.tasks} ({runs})")
             for row in cell.differences.values():
                 if math.isfinite(row["low"]):
                     bases.append(row["basis"])
@@ -228,8 +223,6 @@ class ComparedRuns(Listing):
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
-        if others:
-            sentences.append(f"Without a difference to {first}: {few(others)}.")
         return " ".join(sentences)
 
 
@@ -248,7 +241,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             "a comparison needs two runs or more; of two models of one run, the report has the"
             " difference if the run has report.questions"
         )
-        raise FixUsage(message, hint="obygaze report RUN")
+        names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
+        raise FixUsage(message, hint=f"obygaze report {names}")
     if metric is not None and metric not in METRICS:
         raise FixUsage(
             f"unknown metric {metric!r}{near(metric, METRICS)}",

@@ -45,13 +45,11 @@ from obygaze_models.runner.answer import (
     compared_metric,
     films_with_value,
     first_question,
-    further_answers,
     gain_of,
     has_levels,
     intervals_are_of,
     short,
     size_text,
-    why_this_model,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import labels_since
@@ -104,7 +102,7 @@ class Chapter:
     title: str
     asked: str
     about: str
-    answers: Sequence[str]
+    answer: str
     figure: Figure | None
     changed: Sequence[str]
     limits: Sequence[str]
@@ -219,7 +217,7 @@ def chapter_of(run: Run) -> Chapter:
         title,
         asked,
         _data(run),
-        [answer(run), *further_answers(run)],
+        answer(run),
         figure,
         changed,
         [*changed, *_scale(run), *limits],
@@ -259,12 +257,11 @@ def _changed_stores(run: Run) -> Iterator[str]:
 
 
 def _scale(run: Run) -> Iterator[str]:
-    """Yield why this model, what a random order has, what intervals are over, and the concepts."""
+    """Yield what a random order has, what intervals are over, and the concepts."""
     cell = asked_cell(run)
     if cell is None:
         return
     metric = compared_metric(run)
-    yield from why_this_model(run)
     if cell.is_ranked(metric):
         text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
         if RANKING_METRICS[metric].chance is None:

@@ -5,22 +5,17 @@ Every number stands in a table of the run, which has more of them than a page.
 
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.console import count, few
-from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.listing import clock_or_none, titles_of
-from obygaze_features.manifest.model import Clip, own_columns
+from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.basis import (
     LEAKED,
-    no_interval_because,
     tested_on,
     weakest,
 )
@@ -52,7 +47,6 @@ from obygaze_models.report.lookup import (
     pair_name,
     shown_metrics,
     task_name,
-    task_of,
     titles_of_units,
 )
 from obygaze_models.report.tables import (
@@ -68,9 +62,7 @@ from obygaze_models.report.tables import (
 from obygaze_models.runner.answer import (
     asked_cell,
     best_guess,
-    cannot_guess,
     compared_metric,
-    compared_stores,
     difference_to_guess,
     differences_for,
     films_above,
@@ -86,13 +78,9 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels
-from obygaze_models.runner.limits import stores_lacking_clips
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
-ERROR_COLUMNS = ("film", "start", "end", "error", "score")
-MOST_MISSING = 50
-MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NO_FILMS_COMPARED = (
@@ -152,8 +140,6 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     if models:
         section.tables.append(_table_beside_guess(run))
         section.tables += _tables_of_stores(run)
-    for cells in grouped_by(models, lambda cell: cell.pair).values():
-        section.sentences += compared_stores(run, cells)
     asked = asked_cell(run)
     if asked is not None and 0 < asked.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, asked, titles))
@@ -161,48 +147,46 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 
 def _table_of_tasks(run: Run, metric: str) -> ResultTable:
-    """Return the tasks by models; what there is more of is in rows."""
-    models = models_of(run)
-    numbers: dict[tuple[str, str], NumberCell] = {}
-    names = dict.fromkeys(label(run, cell) for cell in models)
-    by_task = grouped_by(run.cells, lambda cell: pair_name(*cell.pair))
-    for task, cells in by_task.items():
-        has_other_clips = not have_same_clips(cells)
-        shown = {label(run, cell): cell for cell in cells}
-        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
-        if guess is not None:
-            shown[BEST_GUESS] = guess
-            names[BEST_GUESS] = None
-        for name, cell in shown.items():
-            n_clips = cell.n_clips if has_other_clips else None
-            numbers[task, name] = _number(cell, metric, n_clips)
+    """Return a row for each pair of tasks: the models, and the best guess beside them.
+
+    Without models, these are all baselines.
+    """
+    has_models = bool(models_of(run))
+    shown = []
     for cell in run.cells:
         # Of other baselines, the best guess is enough.
-        if not models or cell.model in CEILINGS:
-            names[label(run, cell)] = None
-    has_tasks_in_columns = len(by_task) <= max(len(names), MOST_COLUMNS)
-    first, others = (names, by_task) if has_tasks_in_columns else (by_task, names)
+        if cell.is_model or not has_models or cell.model in CEILINGS:
+            shown.append(cell)
+    names = dict.fromkeys(label(run, cell) for cell in shown)
+    headers = [*names, BEST_GUESS] if has_models else [*names]
     rows = []
-    for one in first:
-        of_row = []
-        for other in others:
-            key = (other, one) if has_tasks_in_columns else (one, other)
-            of_row.append(numbers.get(key, NO_NUMBER))
-        rows.append((one, *of_row))
+    for task, cells in grouped_by(shown, lambda cell: pair_name(*cell.pair)).items():
+        has_other_clips = not have_same_clips(cells)
+        numbers = dict.fromkeys(headers, NO_NUMBER)
+        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
+        of_names = {label(run, cell): cell for cell in cells}
+        if guess is not None:
+            of_names[BEST_GUESS] = guess
+        for name, cell in of_names.items():
+            n_clips = cell.n_clips if has_other_clips else None
+            numbers[name] = _number(cell, metric, n_clips)
+        rows.append((task, *numbers.values()))
     notes = []
-    if any(number.interval for number in numbers.values()):
+    if intervals_are_of(run, run.cells):
         notes.append(
             f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
             f" {intervals_are_of(run, run.cells)}."
         )
-    if any(number.n_clips is not None for number in numbers.values()):
+    if not all(
+        map(have_same_clips, grouped_by(shown, lambda cell: cell.pair).values())
+    ):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
         )
     if any(cell.train != cell.test for cell in run.cells):
         notes.append("A → B: trained on the task A, tested on B.")
-    if BEST_GUESS in names:
+    if has_models:
         notes.append(
             "Best guess: the best baseline without video, picked by its result on the test clips,"
             " so that it has an advantage. All baselines are in results.csv."
@@ -210,9 +194,7 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     title = f"{metric_name(metric)}, models by tasks"
     is_main = metric == compared_metric(run)
     key_of_table = "results" if is_main else f"results-{slug(metric)}"
-    headers = ["model" if has_tasks_in_columns else "task", *others]
-    note = " ".join(notes)
-    return ResultTable(key_of_table, title, headers, rows, note)
+    return ResultTable(key_of_table, title, ["task", *headers], rows, " ".join(notes))
 
 
 def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
@@ -256,10 +238,10 @@ def _table_beside_guess(run: Run) -> ResultTable:
     )
     if not run.has_groups:
         better = NO_FILMS_COMPARED
-    note = f"{better} Leaked: test clips that also trained or chose. {cannot_guess(run, run.cells)}"
+    note = f"{better} Leaked: test clips that also trained or chose."
     title = "Each model beside the best guess without video"
     is_folded = len(models) > MOST_OPEN_ROWS
-    return result_table("summary", title, rows, note.rstrip(), folded=is_folded)
+    return result_table("summary", title, rows, note, folded=is_folded)
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
@@ -359,7 +341,7 @@ def section_of_questions(run: Run) -> Section:
         if row["against_train"] != row["train"]:
             contrasts.append(row)
     if contrasts:
-        section.sentences += _sentences_of_contrasts(run, contrasts)
+        section.sentences.append(_sentence_of_contrasts(run, contrasts))
         section.tables.append(_table_of_contrasts(run, contrasts))
     return section
 
@@ -410,26 +392,15 @@ def _films_above(run: Run, row: RunRow) -> str:
     return films_above(ours, theirs, row["metric"]).text()
 
 
-def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[str]:
+def _sentence_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> str:
     first, second = run.settings.contrast
     rows = [row for row in contrasts if row["basis"] != LEAKED]
-    n_leaked = len(contrasts) - len(rows)
-    if n_leaked:
-        yield (
-            f"{n_leaked} of {count(len(contrasts), 'row')} say nothing of the two training"
-            f" tasks, as {no_interval_because(LEAKED)}."
-        )
-    if not rows:
-        return
     n_higher = sum(row["value"] > 0 for row in rows)
     n_lower = sum(row["value"] < 0 for row in rows)
-    yield (
+    return (
         f"Models that were trained on {first} have the higher value in {n_higher} of "
         f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
     )
-    if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
-        count_them = f": count the {run.units}" if run.has_groups else ""
-        yield f"These differences have no interval and no p{count_them}."
 
 
 def _table_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> ResultTable:
@@ -696,23 +667,14 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     if cell is None:
         return section
     clips: dict[str, Clip] = {}
-    columns: list[str] = []
     # With other labels than those of the run, nobody knows what these were.
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
-        columns = _columns_asked_for(run, labels.manifest.columns)
-    found = errors(cell, clips, columns)
+    found = errors(cell, clips)
     if not found:
         return section
     shown = found[:MOST_ERRORS]
     titles = titles_of({row["film"] for row in shown}, labels.manifest)
-    film, n_of_film = Counter(row["film"] for row in shown).most_common(1)[0]
-    if run.has_films and len(shown) < 2 * n_of_film and n_of_film > 1:
-        n_clips = int((cell.of_clips("movie_id") == film).sum())
-        section.sentences.append(
-            f"{n_of_film} of these {len(shown)} errors are of one film,"
-            f" {titles.get(film, film)}, which has {n_clips} of {count(cell.n_clips, 'clip')}."
-        )
     rows = []
     for error in shown:
         rows.append({**error, "film": titles.get(error["film"], error["film"])})
@@ -736,15 +698,12 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     return section
 
 
-def errors(
-    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
-) -> list[RunRow]:
+def errors(cell: Cell, clips: Mapping[str, Clip]) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
     Args:
         cell: The model, with its rows of the table of tests.
         clips: What is known of the clips, by id.
-        columns: The own columns of the manifest that are shown.
     """
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
@@ -758,26 +717,10 @@ def errors(
         row: RunRow = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
-        for name in (*columns, "comment"):
-            # A person may call a column as one of this table.
-            header = f"{name} (manifest)" if name in ERROR_COLUMNS else name
-            row[header] = clip.extra.get(name, "")
+        row["comment"] = clip.extra.get("comment", "")
         row["error"] = "missed" if cell.y[number] else "false alarm"
         found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
     return found
-
-
-def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
-    """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
-    expressions = [run.protocol["data"]["where"]]
-    named = []
-    for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
-        task = task_of(run, name)
-        named.append(task.column)
-        expressions += (task.positive, task.negative)
-    for expression in filter(None, expressions):
-        named += parse(expression, columns=columns).compared
-    return [name for name in dict.fromkeys(own_columns(named)) if name in columns]
 
 
 # ---- how it was made ----
@@ -791,11 +734,10 @@ def section_of_made(run: Run) -> Section:
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
     section.sentences = [
-        f"{made_by}. run.json has every setting, and what was chosen in each fold.",
+        f"{made_by}. run.json has every setting, each input with its checksum, and what was chosen"
+        " in each fold.",
         *protocol["report"]["notes"],
     ]
-    for name, facts in stores_lacking_clips(run).items():
-        section.tables.append(_table_of_missing(run, name, facts["missing"]))
     sources = []
     manifest = run.about["manifest"]
     used = [("annotations", manifest["name"], manifest)]
@@ -808,50 +750,4 @@ def section_of_made(run: Run) -> Section:
     if sources:
         title = "Annotations and features: licence, and what to cite"
         section.tables.append(result_table("sources", title, sources))
-    headers = ("kind", "name", "checksum or value")
-    inputs: list[Any] = [*_inputs(run)]
-    title = "Inputs and versions"
-    table = ResultTable("inputs", title, headers, inputs, folded=True)
-    section.tables.append(table)
     return section
-
-
-def _table_of_missing(run: Run, store: str, missing: Mapping[str, str]) -> ResultTable:
-    note = "These clips are left out; missing features are never replaced."
-    if len(missing) > MOST_MISSING:
-        note += f" The first {MOST_MISSING} are listed; run.json has all."
-    n_clips = run.about["manifest"]["n_clips"]
-    title = f"{store}: {len(missing)} of {n_clips} clips have no features"
-    headers = ("clip_id", "reason")
-    listed: Any = [*missing.items()][:MOST_MISSING]
-    key = f"missing-{slug(store)}"
-    return ResultTable(key, title, headers, listed, note, folded=True)
-
-
-def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield what a run was made of: kind, name, and checksum or value."""
-    about = run.about
-    manifest = about["manifest"]
-    view = f" ({view_text(run)})" if view_text(run) else ""
-    yield "protocol", run.protocol["name"], about["protocol_sha256"]
-    yield "manifest", f"{manifest['path']}{view}", manifest["sha256"]
-    for name, facts in about["stores"].items():
-        array = f"array {facts['array']}, {facts['width']} wide"
-        content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
-        yield "store", content, facts["seal"]
-    for name, model in run.protocol["models"].items():
-        # Of a saved model that is tested.
-        if "sha256" in model.get("settings", {}):
-            yield "model", name, model["settings"]["sha256"]
-    of_kind = {
-        "texts": about["texts"],
-        "table": {name: about["files"][name] for name in run.tables_with_rows},
-        "version": about["versions"],
-    }
-    for kind, packages in about["parts"].items():
-        of_kind[f"own code ({kind})"] = packages
-    for kind, values in of_kind.items():
-        for name, value in values.items():
-            yield kind, name, value
-    yield "seed", "fits", str(run.settings.seed)
-    yield "created", about["created"], about["created_by"]

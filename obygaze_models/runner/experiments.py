@@ -432,7 +432,7 @@ def test_model(
     from obygaze_models.zoo.saving import load_model
 
     saved = load_model(model, trust=[*trust, *changes], workspace=workspace)
-    inputs = inputs_of_test(saved, task, changes, clips, stores, workspace)
+    inputs = inputs_of_test(saved, task, changes, clips, stores)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)
     (opened,) = stores.values()

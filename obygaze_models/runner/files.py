@@ -275,20 +275,6 @@ class Run:
                 f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
             ) from error
 
-    @property
-    def tables_with_rows(self) -> list[str]:
-        """The names of the tables that are more than a header."""
-        files = self.about["files"]
-        return [
-            name
-            for name, columns in RUN_TABLES.items()
-            if files.get(name, "") not in ("", _sha256_without_rows(columns))
-        ]
-
-
-def _sha256_without_rows(columns: Mapping[str, type]) -> str:
-    return sha256_bytes((",".join(columns) + "\n").encode())
-
 
 def _workspace_of(folder: Path) -> Path:
     """Return the folder that paths in run.json are relative to: that with the folder `runs`."""

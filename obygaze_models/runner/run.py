@@ -140,9 +140,7 @@ class CellTests:
         return {
             **self.name,
             "skipped": dict(self.skipped),
-            "skipped_films": {
-                fold: list(films) for fold, films in self.skipped_films.items() if films
-            },
+            "skipped_films": dict(self.skipped_films),
             "folds": [one.about for one in self.tests],
         }
 

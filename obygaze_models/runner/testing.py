@@ -62,7 +62,6 @@ def inputs_of_test(
     changes: Sequence[str],
     clips: tuple[Manifest, str],
     stores: dict[str, Store],
-    workspace: PathLike | None = None,
 ) -> Inputs:
     """Return the clips, the classes and the features that a saved model is tested on.
 
@@ -72,7 +71,6 @@ def inputs_of_test(
         changes: Keys of the protocol `honest` to change, of `CHANGES`.
         clips: The manifest and its path.
         stores: The store, by its name in tables.
-        workspace: The workspace, if it is not the current one.
     """
     info = model.info
     if len(info.classes) != 2:
@@ -90,7 +88,7 @@ def inputs_of_test(
         raise FixUsage(f"a saved model reads one store, got {', '.join(stores)}")
     (store,) = stores.values()
     manifest, path = clips
-    array = array_to_read(model, store, workspace)
+    array = array_to_read(model, store)
     protocol = _protocol(model, task, changes, manifest, array)
     inputs = gather(protocol, manifest, path, stores)
     (name,) = protocol.tasks
@@ -157,7 +155,7 @@ def _protocol(
         concepts=False,
     )
     return Protocol(
-        "models-test",
+        f"test-{info.name}",
         data=data,
         tasks={name: asked_task.task},
         splits=Splits("fixed", validation="none"),

@@ -65,8 +65,6 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
         f" --set models.logistic.C=0.5 {QUICK}"
     )
     assert "400 clips of 20 films" in run.text
-    # Whole films are left out: nothing is known of the clips around a clip.
-    assert "film_prior and neighbour cannot guess here" in run.text
 
     # Ridge is better than the best baseline that sees no video, and its interval says so.
     ridge = the_result(ws, "honest", model="ridge")
@@ -156,7 +154,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     stores = " ".join(
         f"--store {name}=noise --set features.{name}.array={name}" for name in names
     )
-    run = ws(
+    ws(
         f"run honest --manifest films {stores} -o noise {QUICK} --set data.view=raw"
         """ --set 'grid.models=["ridge"]' --set report.compare=false"""
     )
@@ -167,9 +165,6 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     assert len(claims) <= 4
     # The intervals are no wider than 12 films make them: most do not hold all values.
     assert np.median([row["auc_high"] - row["auc_low"] for row in results]) < 0.4
-    reaching = re.search(r"In (\d+) of 40 cells the interval of AUC", run.text)
-    assert reaching is not None
-    assert int(reaching[1]) == 40 - len(claims)
 
 
 def clips_of_unequal_films() -> list[Row]:

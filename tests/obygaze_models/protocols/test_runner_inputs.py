@@ -85,7 +85,7 @@ class TestMissing:
         store = store_of(tmp_path / "s", manifest, X, failed=[failed], without=[absent])
         run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         facts = run.about["stores"]["x"]
-        assert (run.about["manifest"]["n_clips"], facts["n_present"]) == (120, 118)
+        assert run.about["manifest"]["n_clips"] == 120
         listed = facts["missing"]
         assert listed.keys() == {failed, absent}
         assert "OSError" in listed[failed]
@@ -346,38 +346,8 @@ class TestFolds:
                 f" {unlabelled}); {untested}: none has features"
                 f" (fold {names.index(without)} with {without})."
             )
-            labelled = [clip.clip_id for clip in manifest if cells[clip.clip_id]]
             n_tested = sum(bool(cells[clip.clip_id]) for clip in kept)
             assert models(run)[0].n_clips == n_tested
-            assert said["without label"].endswith(
-                f" Of the clips with a class, {n_tested} of {len(labelled)} in mood=joy have"
-                " features in x."
-            )
-
-    def test_clips_that_all_stores_have_are_not_said_to_be_those_of_one(
-        self, tmp_path: Path
-    ) -> None:
-        """Where a store is chosen, it was said of each that it has those that all have."""
-        base = films()
-        words = {clip.clip_id: "joy" if n % 2 else "" for n, clip in enumerate(base)}
-        words[base.clip_ids[0]] = "fear"
-        manifest = base.with_column("mood", words)
-        X = planted(manifest)
-        rng = random.Random(SEED)
-        stores = {}
-        shared = {clip for clip, word in words.items() if word}
-        n_labelled = len(shared)
-        for name in ("x", "y"):
-            lacking = rng.sample(list(manifest.clip_ids), 9)
-            shared -= set(lacking)
-            stores[name] = store_of(tmp_path / name, manifest, X, without=lacking)
-        protocol = quick("honest", *RIDGE, "data.view=raw", "fit.choose_store=true")
-        protocol = with_tasks(protocol, ["mood=joy"], manifest)
-        gathered = gather(protocol, manifest, "made-up", stores)
-        assert gathered.table.remarks["without label"].endswith(
-            f" Of the clips with a class, {len(shared)} of {n_labelled} in mood=joy have"
-            " features in all stores."
-        )
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
