@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, plural
+from obygaze_features.core.console import MISSING, count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
@@ -215,7 +215,11 @@ class ComparedRuns(Listing):
                 f" last column says whether the run is better than {self.runs[0]}."
             )
         bases = []
+        others = []
         for cell in self.cells:
+            if cell.is_model and not cell.differences:
+                runs = listed([self.runs[number] for number in cell.rows])
+                others.append(f"{cell.name} for {cell.tasks} ({runs})")
             for row in cell.differences.values():
                 if math.isfinite(row["low"]):
                     bases.append(row["basis"])
@@ -223,6 +227,8 @@ class ComparedRuns(Listing):
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
+        if others:
+            sentences.append(f"Without a difference to {self.runs[0]}: {few(others)}.")
         return " ".join(sentences)
 
 

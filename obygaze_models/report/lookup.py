@@ -16,7 +16,8 @@ from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import asked_cell, compared_metric
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run, read_run
+from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
+from obygaze_models.runner.text import read_run
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}

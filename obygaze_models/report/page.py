@@ -45,6 +45,7 @@ from obygaze_models.runner.answer import (
     compared_metric,
     films_with_value,
     first_question,
+    further_answers,
     gain_of,
     has_levels,
     intervals_are_of,
@@ -102,7 +103,7 @@ class Chapter:
     title: str
     asked: str
     about: str
-    answer: str
+    answers: Sequence[str]
     figure: Figure | None
     changed: Sequence[str]
     limits: Sequence[str]
@@ -217,7 +218,7 @@ def chapter_of(run: Run) -> Chapter:
         title,
         asked,
         _data(run),
-        answer(run),
+        [answer(run), *further_answers(run)],
         figure,
         changed,
         [*changed, *_scale(run), *limits],

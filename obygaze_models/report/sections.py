@@ -7,15 +7,19 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.console import count, few
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.listing import clock_or_none, titles_of
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, own_columns
 from obygaze_models.evaluation.basis import (
     LEAKED,
+    no_interval_because,
     tested_on,
     weakest,
 )
@@ -47,6 +51,7 @@ from obygaze_models.report.lookup import (
     pair_name,
     shown_metrics,
     task_name,
+    task_of,
     titles_of_units,
 )
 from obygaze_models.report.tables import (
@@ -81,6 +86,7 @@ from obygaze_models.runner.labels import RunLabels
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
+ERROR_COLUMNS = ("film", "start", "end", "error", "score")
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NO_FILMS_COMPARED = (
@@ -341,7 +347,7 @@ def section_of_questions(run: Run) -> Section:
         if row["against_train"] != row["train"]:
             contrasts.append(row)
     if contrasts:
-        section.sentences.append(_sentence_of_contrasts(run, contrasts))
+        section.sentences += _sentences_of_contrasts(run, contrasts)
         section.tables.append(_table_of_contrasts(run, contrasts))
     return section
 
@@ -392,15 +398,25 @@ def _films_above(run: Run, row: RunRow) -> str:
     return films_above(ours, theirs, row["metric"]).text()
 
 
-def _sentence_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> str:
+def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[str]:
     first, second = run.settings.contrast
     rows = [row for row in contrasts if row["basis"] != LEAKED]
+    n_leaked = len(contrasts) - len(rows)
+    if n_leaked:
+        yield (
+            f"{n_leaked} of {count(len(contrasts), 'row')} say nothing of the two training"
+            f" tasks, as {no_interval_because(LEAKED)}."
+        )
+    if not rows:
+        return
     n_higher = sum(row["value"] > 0 for row in rows)
     n_lower = sum(row["value"] < 0 for row in rows)
-    return (
+    yield (
         f"Models that were trained on {first} have the higher value in {n_higher} of "
         f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
     )
+    if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
+        yield "These differences have no interval and no p."
 
 
 def _table_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> ResultTable:
@@ -667,10 +683,12 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     if cell is None:
         return section
     clips: dict[str, Clip] = {}
+    columns: list[str] = []
     # With other labels than those of the run, nobody knows what these were.
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
-    found = errors(cell, clips)
+        columns = _columns_asked_for(run, labels.manifest.columns)
+    found = errors(cell, clips, columns)
     if not found:
         return section
     shown = found[:MOST_ERRORS]
@@ -698,12 +716,15 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     return section
 
 
-def errors(cell: Cell, clips: Mapping[str, Clip]) -> list[RunRow]:
+def errors(
+    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str]
+) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
     Args:
         cell: The model, with its rows of the table of tests.
         clips: What is known of the clips, by id.
+        columns: Their own columns that are shown.
     """
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
@@ -717,10 +738,25 @@ def errors(cell: Cell, clips: Mapping[str, Clip]) -> list[RunRow]:
         row: RunRow = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
-        row["comment"] = clip.extra.get("comment", "")
+        for name in ("comment", *columns):
+            shown = f"{name} (manifest)" if name in ERROR_COLUMNS else name
+            row[shown] = clip.extra.get(name, "")
         row["error"] = "missed" if cell.y[number] else "false alarm"
         found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
     return found
+
+
+def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
+    """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
+    expressions = [run.protocol["data"]["where"]]
+    named = []
+    for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
+        task = task_of(run, name)
+        named.append(task.column)
+        expressions += (task.positive, task.negative)
+    for expression in filter(None, expressions):
+        named += parse(expression, columns=columns).compared
+    return [name for name in dict.fromkeys(own_columns(named)) if name in columns]
 
 
 # ---- how it was made ----
@@ -734,8 +770,7 @@ def section_of_made(run: Run) -> Section:
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
     section.sentences = [
-        f"{made_by}. run.json has every setting, each input with its checksum, and what was chosen"
-        " in each fold.",
+        f"{made_by}. run.json has every setting, and what was chosen in each fold.",
         *protocol["report"]["notes"],
     ]
     sources = []
@@ -750,4 +785,26 @@ def section_of_made(run: Run) -> Section:
     if sources:
         title = "Annotations and features: licence, and what to cite"
         section.tables.append(result_table("sources", title, sources))
+    headers = ("kind", "name", "checksum or version")
+    inputs: list[Any] = [*_inputs(run)]
+    table = ResultTable("inputs", "Inputs", headers, inputs, folded=True)
+    section.tables.append(table)
     return section
+
+
+def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yield what a run was made of: kind, name, and checksum or version."""
+    about = run.about
+    manifest = about["manifest"]
+    yield "protocol", run.protocol["name"], about["protocol_sha256"]
+    yield "manifest", manifest["path"], manifest["sha256"]
+    for name, facts in about["stores"].items():
+        yield "store", f"{name}={facts['location']}", facts["seal"]
+    for name, model in run.protocol["models"].items():
+        # Of a saved model that is tested.
+        if "sha256" in model.get("settings", {}):
+            yield "model", name, model["settings"]["sha256"]
+    of_kind = {"texts": about["texts"], **about["parts"]}
+    for kind, files in of_kind.items():
+        for name, checksum in files.items():
+            yield kind, name, checksum

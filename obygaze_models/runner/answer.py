@@ -323,6 +323,16 @@ def verdict(row: RunRow | None) -> str:
     return NOT_SHOWN
 
 
+def _why_not_certain(row: RunRow) -> str:
+    """Return why a difference may be chance though its interval is on one side of 0, else ""."""
+    if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
+        return ""
+    if math.isnan(row["p_all"]):
+        return ", but it has no p"
+    p = short(row["p_all"], 3)
+    return f", but p is {p} after the correction for all differences of its kind"
+
+
 class FilmsAbove(NamedTuple):
     """In how many films a value is higher than another, or equal, of those that have both."""
 
@@ -382,6 +392,25 @@ def answer(run: Run) -> str:
     return " ".join(sentences)
 
 
+def further_answers(run: Run) -> Iterator[str]:
+    """Yield how well the model of the answer ranks the clips of each further task.
+
+    A run of own labels has a question about guessing for each of its tasks.
+    """
+    asked = asked_cell(run)
+    first = first_question(run)
+    if asked is None or first is None:
+        return
+    pairs = set()
+    for question in questions_of(run):
+        if is_about_guessing(question) and not _are_one(first, question):
+            pairs.add((question["train"], question["test"]))
+    for cell in run.cells:
+        is_of_model = (cell.model, cell.store) == (asked.model, asked.store)
+        if is_of_model and cell.pair in pairs and cell is not asked:
+            yield sentence_of(run, cell)
+
+
 def _are_one(first: AskedQuestion, other: AskedQuestion) -> bool:
     """Return whether two questions are one; those without a text, as of tasks, are not."""
     return first["text"] == other["text"] != ""
@@ -410,7 +439,10 @@ def sentence_of(run: Run, cell: Cell) -> str:
     beginning, where = WORDS[found]
     beginning = beginning.format(first=model, second="guessing")
     interval = f"[{short(row['low'])}, {short(row['high'])}], {where}"
-    return f"{beginning}: o{text}; the interval of the difference over {run.units}, {interval}."
+    return (
+        f"{beginning}: o{text}; the interval of the difference over {run.units}, {interval}"
+        f"{_why_not_certain(row)}."
+    )
 
 
 def ranks_nothing(model: str, cell: Cell) -> str:
@@ -498,7 +530,7 @@ def _sentence_on_models(run: Run, compared: Compared) -> str:
         text = f"{beginning}: {text}"
     if found == LEAKED:
         text += f" on {tested_on(LEAKED, run.units)}"
-    return f"{text}."
+    return f"{text}{_why_not_certain(row)}."
 
 
 @dataclass(frozen=True)

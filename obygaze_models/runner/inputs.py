@@ -166,6 +166,7 @@ def gather(
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         "heard": _only_heard(table, manifest, stores),
+        "no vector": _without_vector(protocol, table, manifest),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
@@ -223,20 +224,37 @@ def _only_heard(
 ) -> str:
     """Return which concepts of clips can only be heard, where features are made of pictures."""
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
-    n_of_concept: Counter[str] = Counter()
-    for clip in table.clips:
-        n_of_concept.update(clip.concepts)
-    heard = []
-    for concept, modality in manifest.header.concepts.items():
-        n_clips = n_of_concept[concept]
-        if modality in ("audio", "speech") and n_clips:
-            heard.append(f"{concept} ({count(n_clips, manifest.header.unit)})")
+    heard = _counted_concepts(table, manifest, ("audio", "speech"))
     if table.view != "raw" or not of_pictures or not heard:
         return ""
     return (
         f"These concepts can only be heard: {', '.join(heard)}. The features of"
         f" {listed(of_pictures)} are made of pictures, and do not contain them."
     )
+
+
+def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) -> str:
+    """Return which concepts bottlenecks have no vector of, whatever the store; "" if none."""
+    modalities = {*manifest.header.concepts.values()} - {"visual"}
+    others = _counted_concepts(table, manifest, modalities)
+    if not others or not _models_of_concepts(protocol):
+        return ""
+    return f"No vector is found for concepts that are not visual: {', '.join(others)}."
+
+
+def _counted_concepts(
+    table: ClipTable, manifest: Manifest, modalities: Collection[str]
+) -> list[str]:
+    """Return the concepts of some modalities that clips have, each with the number of clips."""
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    counted = []
+    for concept, modality in manifest.header.concepts.items():
+        n_clips = n_of_concept[concept]
+        if modality in modalities and n_clips:
+            counted.append(f"{concept} ({count(n_clips, manifest.header.unit)})")
+    return counted
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:

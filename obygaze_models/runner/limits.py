@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
@@ -21,6 +21,7 @@ from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import (
     AP,
+    AUC,
     RANKING_METRICS,
     goodness,
     metric_name,
@@ -44,7 +45,7 @@ from obygaze_models.runner.answer import (
     number_range,
     short,
 )
-from obygaze_models.runner.features import SHOWN_MISSING
+from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
 MANY_FOLDS = 300  # of films: where a run warns
@@ -76,6 +77,8 @@ TEXTS = {
     " table that states none is imported with --films none.",
     "guessing": "Hardly or not better than guessing without video: {n_cells} of {n_models} cells."
     " {guess} has {metric} {value_of_guess}, {model} {value} ({where}).",
+    "chance": "In {n_cells} of {n_models} cells the interval of AUC does not lie above one half:"
+    " by AUC, these may be no better than chance: {cells}.",
     "few films": "In {n_cells} of {n_models} cells {known}; these may be alike or differ by"
     " chance, and say little about other {units}.",
     "no interval": "{n_cells} of {n_models} cells have no interval: {reasons}.",
@@ -91,6 +94,8 @@ TEXTS = {
     " choose.",
     "missing features": "{n_missing} of {n_clips} clips have no features in {store} and are left"
     " out ({reasons}): {clips}.",
+    "chosen stores": "Training {units} chose the store of {model} in each of {n_tests} tests:"
+    " {stores}.",
     "another model": "{model} has {metric} {value}, more than {asked}, which the protocol names for"
     " the answer whatever the results are: the highest of several values is partly luck.",
     "without words": "{n_silent} of {n_clips} clips have no words in {store}, so they all have"
@@ -210,6 +215,16 @@ def _guessing(run: Run, models: Models) -> Iterator[Values]:
         }
 
 
+def _chance(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the models whose interval of AUC does not lie above one half."""
+    names = []
+    for cell in models:
+        if cell.ends(AUC.name)[0] <= 0.5:
+            names.append(f"{label_of(cell.model)} ({cell_label(cell, run)})")
+    if names:
+        yield {"n_cells": len(names), "cells": few(names, MOST_NAMES)}
+
+
 def _few_films(run: Run, models: Models) -> Iterator[Values]:
     """Yield the numbers of films behind values, where these are so few that films may be alike."""
     counts = [cell.film_counts(compared_metric(run)) for cell in models]
@@ -244,8 +259,11 @@ def why_no_interval(cell: Cell, run: Run) -> str:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
     if n_films < LEAST_GROUPS:
-        films = f"tested {count(n_films, run.unit)}"
-        return f"{films} of {cell.tasks} with positive clips, and {LEAST_GROUPS} are needed"
+        films = (
+            count(n_films, f"tested {run.unit}") if n_films else f"no tested {run.unit}"
+        )
+        verb = "have" if n_films > 1 else "has"
+        return f"{films} of {cell.tasks} {verb} positive clips, and {LEAST_GROUPS} are needed"
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
             f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
@@ -269,7 +287,7 @@ def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
     folds_of: dict[str, dict[str, None]] = {}
     for facts in run.about["fits"]:
         for fold, reason in facts["skipped"].items():
-            films = facts["skipped_films"][fold]
+            films = facts["skipped_films"].get(fold)
             name = f"{fold} with {few(films, MOST_NAMES)}" if films else fold
             folds_of.setdefault(reason, {})[name] = None
     if folds_of:
@@ -364,6 +382,18 @@ def _without_words(run: Run, models: Models) -> Iterator[Values]:
             yield {"n_silent": n_silent, "store": store}
 
 
+def _chosen_stores(run: Run, models: Models) -> Iterator[Values]:
+    """Yield how often each store was chosen for the model of the answer."""
+    asked = asked_cell(run)
+    if asked is not None and asked.store == CHOSEN:
+        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(asked))
+        yield {
+            "model": label_of(asked.model),
+            "n_tests": n_of_store.total(),
+            "stores": listed([f"{name} {n}" for name, n in n_of_store.most_common()]),
+        }
+
+
 def _another_model(run: Run, models: Models) -> Iterator[Values]:
     """Yield the model with the highest value, if the answer is about another one."""
     asked = asked_cell(run)
@@ -385,6 +415,7 @@ FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "films on both sides": _films_on_both_sides,
     "clips as films": _clips_as_films,
     "guessing": _guessing,
+    "chance": _chance,
     "few films": _few_films,
     "no interval": _no_interval,
     "rare concepts": _rare_concepts,
@@ -393,5 +424,6 @@ FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "several stores": _several_stores,
     "missing features": _missing_features,
     "without words": _without_words,
+    "chosen stores": _chosen_stores,
     "another model": _another_model,
 }

@@ -43,6 +43,7 @@ from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.files import Run, check_run_folder, settings_of, write_run
 from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.text import printed
 from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
 from obygaze_models.zoo.saving import SavedModel, read_document
 
@@ -206,7 +207,7 @@ def run_test(
     found = results(table, settings_of(about))
     about["seconds"] = round(time.perf_counter() - started, 3)
     files = {"predictions.csv": table, "results.csv": found}
-    return write_run(folder, about, files, force=force)
+    return printed(write_run(folder, about, files, force=force))
 
 
 def _tests(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
@@ -21,10 +22,42 @@ from obygaze_models.runner.answer import (
     value_text,
     view_text,
 )
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
 
 MOST_OTHERS = 3  # lines beside what protects a number; a report has all
+
+
+class PrintedRun(Run):
+    """A finished run that prints what the terminal says of it."""
+
+    def __str__(self) -> str:
+        return result_text(self)
+
+
+def printed(run: Run) -> PrintedRun:
+    """Return a run that prints what the terminal says of it."""
+    return PrintedRun(run.folder, run.about, run.known)
+
+
+def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
+    """Read a finished run: its tables, and what run.json says of it.
+
+    `results` has a row for each value and each difference, `predictions` one for each test of each
+    clip: both are pandas tables. Printed, it is what the terminal says of it.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.results["model"][0]
+        'ridge'
+    """
+    if isinstance(run, Run):
+        return run
+    return printed(read_folder(Workspace.of(workspace).existing("runs", run)))
 
 
 def result_text(run: Run) -> str:

@@ -154,7 +154,7 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     stores = " ".join(
         f"--store {name}=noise --set features.{name}.array={name}" for name in names
     )
-    ws(
+    run = ws(
         f"run honest --manifest films {stores} -o noise {QUICK} --set data.view=raw"
         """ --set 'grid.models=["ridge"]' --set report.compare=false"""
     )
@@ -165,6 +165,9 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     assert len(claims) <= 4
     # The intervals are no wider than 12 films make them: most do not hold all values.
     assert np.median([row["auc_high"] - row["auc_low"] for row in results]) < 0.4
+    reaching = re.search(r"In (\d+) of 40 cells the interval of AUC", run.text)
+    assert reaching is not None
+    assert int(reaching[1]) == 40 - len(claims)
 
 
 def clips_of_unequal_films() -> list[Row]:

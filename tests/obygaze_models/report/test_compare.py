@@ -172,6 +172,7 @@ def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
     assert names == ["ridge / forest (x)", "ridge (y)"]
     text = str(compared)
     assert "EN_S  ridge / forest (x)" in text
+    assert "Without a difference to two: ridge (y) for EN_S (two)." in text
 
 
 def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
@@ -545,10 +546,13 @@ def test_runs_without_a_cell_in_common_say_so(
     (warning,) = compared.warnings
     assert warning.startswith("no cell is in two of these runs, so nothing is compared")
     assert "--store NAME=STORE" in warning
-    # No table without rows.
+    # What each run has stands below, and no table without rows.
     text = str(compared)
     assert "better?" not in text
     assert "The numbers of a line" not in text
+    for run, names in {"a": ours, "b": theirs}.items():
+        for task, model, store in names:
+            assert f"{model} ({store}) for {task} ({run})" in text
 
 
 def test_stores_of_one_recipe_are_compared_whatever_they_are_called(

@@ -39,6 +39,7 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.page import chapter_of, write_report
 from obygaze_models.report.sections import (
     Section,
+    errors,
     section_of_results,
     sections_of,
     sentence_of_concepts,
@@ -154,7 +155,7 @@ def test_the_sentence_under_a_question_answers_it(
     )
     chapter = chapter_of(run)
     assert chapter.asked == "Is an MLP better than ridge?"
-    assert chapter.answer.startswith(expected)
+    assert chapter.answers[0].startswith(expected)
     assert expected in result_text(run)
 
 
@@ -170,7 +171,7 @@ def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> 
     )
     chapter = chapter_of(run)
     assert chapter.asked == "Is ridge better than a guess?"
-    assert chapter.answer.startswith("On films it has not seen, ridge ranks clips")
+    assert chapter.answers[0].startswith("On films it has not seen, ridge ranks clips")
 
 
 def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
@@ -226,6 +227,7 @@ def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
         "Models that were trained on HN_S have the higher value in 0 of 1 row"
         in (section.sentences[0])
     )
+    assert "no interval and no p" in section.sentences[1]
 
 
 def with_print(
@@ -455,6 +457,35 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
     assert table.note.endswith("obygaze view --run run")
 
 
+@pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
+def test_errors_have_the_own_columns_that_a_run_asks_for(
+    tmp_path: Path, where: str
+) -> None:
+    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
+    made.protocol["data"]["where"] = where
+    (table,) = sections_by_key(made)["errors"].tables
+    own = {"light", "shot"}.intersection(table.headers)
+    assert own == ({"light"} if where else set())
+    for row in records_of(table) if where else ():
+        assert row["light"] == f"light {CLIPS.ids.index(row['clip_id'])}"
+
+
+def test_errors_of_a_cell_keep_a_column_that_is_called_as_one_of_theirs(
+    tmp_path: Path,
+) -> None:
+    (cell,) = made_run(tmp_path / "run", [RIDGE]).cells
+    clips = {}
+    for number, clip_id in enumerate(CLIPS.ids):
+        own = {"score": f"own {number}"}
+        clips[clip_id] = Clip(clip_id, CLIPS.films[number], extra=own)
+    found = errors(cell, clips, ["score"])
+    assert len(found) == ((RIDGE.scores > 0) != CLIPS.y).sum()
+    for row in found:
+        number = CLIPS.ids.index(row["clip_id"])
+        assert row["score (manifest)"] == f"own {number}"
+        assert row["score"].value == pytest.approx(RIDGE.scores[number])
+
+
 def test_the_clips_of_a_table_of_errors_can_be_chosen(tmp_path: Path) -> None:
     """A command that takes a table of clips takes one that a report has written."""
     made = made_run(tmp_path / "run", [RIDGE])
@@ -567,11 +598,23 @@ def test_how_it_was_made_has_the_protocol_and_what_to_cite(tmp_path: Path) -> No
     }
     run = made_run(tmp_path / "run", [RIDGE], stores={"x": store})
     section = sections_by_key(run)["made"]
-    (sources,) = section.tables
+    sources, inputs = section.tables
     assert rows_of(sources) == [["features", "x", "CC0-1.0", "not stated"]]
+    assert [row[0] for row in rows_of(inputs)] == ["protocol", "manifest", "store"]
+    assert ["store", "x=stores/x", "2" * 64] in rows_of(inputs)
     assert section.sentences[0].startswith(
         "Protocol honest, splits nested, 1,000 draws"
     )
+
+
+def test_a_saved_model_that_is_tested_is_an_input(tmp_path: Path) -> None:
+    settings = {"task": "EN_S", "sha256": "3" * 64}
+    models = {"ridge": {"kind": "ridge", "settings": settings}}
+    run = made_run(tmp_path / "run", [RIDGE])
+    protocol = {**run.protocol, "models": models}
+    run = replace(run, about={**run.about, "protocol": protocol})
+    inputs = sections_by_key(run)["made"].tables[-1]
+    assert ["model", "ridge", "3" * 64] in rows_of(inputs)
 
 
 def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
@@ -711,3 +754,39 @@ def test_a_table_of_groups_of_films_has_their_names_once(tmp_path: Path) -> None
     (of_films,) = [table for table in tables if table.key == "films"]
     assert of_films.headers[:2] == ["director", "clips"]
     assert [row[0] for row in rows_of(of_films)] == [*directors]
+
+
+@pytest.mark.parametrize("text", ["Of {task}?", ""])
+def test_each_question_about_guessing_has_a_sentence_in_the_order_asked(
+    tmp_path: Path, text: str
+) -> None:
+    """Of two labels of one's own, or two tasks of levels without a text, only the first had one."""
+    tasks = ("HN_S", "EN_S", "ENHN_S")
+    asked = []
+    cells = []
+    for task in tasks:
+        asked.append(
+            {
+                "text": text.format(task=task),
+                "first": "ridge",
+                "first_store": "",
+                "second": "neighbour",
+                "second_store": "",
+                "train": task,
+                "test": task,
+            }
+        )
+        cells.append(replace(RIDGE, train=task, test=task))
+        cells.append(replace(GUESS, train=task, test=task))
+        cells.append(replace(MLP, train=task, test=task))
+    run = made_run(tmp_path / "run", cells)
+    # A task has one sentence, whatever number of guesses a protocol names.
+    run.protocol["report"]["questions"] = [*asked, {**asked[-1], "second": "random"}]
+    chapter = chapter_of(run)
+    said = re.findall(
+        r"On films it has not seen, (\w+) ranks clips \((\w+)\)", str(chapter.answers)
+    )
+    assert said == [("ridge", task) for task in tasks]
+    # The terminal has the first one, and a table.
+    assert chapter.answers[0] in result_text(run)
+    assert chapter.answers[1] not in result_text(run)

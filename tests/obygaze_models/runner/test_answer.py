@@ -90,7 +90,7 @@ def difference(low: float, high: float, p_all: float, **names: Any) -> RunRow:
 def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> RunRow:
     """What run.json says of the fits of a cell."""
     names = {"train": "EN_S", "test": "EN_S", "store": store, "model": model}
-    films = {fold: ["alba"] if fold == "fold 2" else [] for fold in skipped}
+    films = {"fold 2": ["alba"]} if "fold 2" in skipped else {}
     return {**names, "skipped": skipped, "skipped_films": films, "folds": []}
 
 
@@ -297,12 +297,14 @@ def test_a_verdict_needs_an_interval_and_a_p_among_all(
         (
             difference(0.1, 0.3, 0.4),
             "ridge may be better than guessing, or better by",
-            "[.10, .30], is above 0.",
+            # Without this reason, the sentence contradicts itself.
+            "[.10, .30], is above 0, but p is .400 after the correction for all differences of its"
+            " kind.",
         ),
         (
             difference(0.1, 0.3, math.nan),
             "ridge may be better than guessing, or better by",
-            "is above 0.",
+            "is above 0, but it has no p.",
         ),
         (
             difference(-0.3, -0.1, 0.01),
@@ -410,12 +412,22 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
 def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     tests = [*cell("ridge", GUESS[:5]), *cell("neighbour", GUESS[:5])]
     found = limits(run_of(tmp_path, tests, ends(auc=(0.42, 0.6))))
-    assert set(found) == {"guessing", "few films"}
+    assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .75, ridge .75" in found["guessing"]
+    assert found["chance"] == (
+        "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
+        " better than chance: ridge (EN_S)."
+    )
     assert found["few films"] == (
         "In 1 of 1 cells tested films are few (5); these may be alike or differ by chance, and say"
         " little about other films."
     )
+
+
+def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cell("ridge", GOOD), ends(auc=(0.2, 0.4)))
+    said = limits(run)["chance"]
+    assert said.startswith("In 1 of 1 cells the interval of AUC does not lie above one")
 
 
 def test_intervals_over_different_numbers_of_films_are_not_over_the_least(

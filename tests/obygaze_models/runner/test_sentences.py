@@ -40,9 +40,11 @@ from obygaze_features.store import Store
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.registry import build
 from obygaze_models.report.comparison import compare_runs
+from obygaze_models.report.sections import sections_of
 from obygaze_models.runner.answer import answer, sentence_of
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.labels import labels_since
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import training_protocol
 
@@ -266,6 +268,10 @@ def test_runs_of_other_sentences_in_one_file_are_told_apart(
     assert list(compared.settings) == [f"texts.{path}"]
     assert "are the same" not in str(compared)
     assert list(compare_runs([runs[0], runs[0]]).settings) == []
+    for each in runs:
+        sections = sections_of(each, labels_since(each))
+        (table,) = [t for s in sections for t in s.tables if t.key == "inputs"]
+        assert ("texts", str(path), each.about["texts"][str(path)]) in table.rows
 
 
 def test_concept_vectors_of_sentences_are_the_same_in_every_fold(

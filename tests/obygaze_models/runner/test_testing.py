@@ -22,7 +22,8 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 from obygaze_models.runner.answer import sentence_of
-from obygaze_models.runner.files import Run, read_run
+from obygaze_models.runner.files import Run
+from obygaze_models.runner.text import read_run
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
