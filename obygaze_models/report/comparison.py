@@ -46,7 +46,7 @@ from obygaze_models.evaluation.results import (
     row_of_difference,
 )
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.report.lookup import explaining, models_of, pair_name
+from obygaze_models.report.lookup import explaining, pair_name
 from obygaze_models.report.tables import (
     DifferenceCell,
     NumberCell,
@@ -405,7 +405,7 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
     by_model = False
     for run in runs:
-        models = {cell.model for cell in models_of(run)}
+        models = {cell.model for cell in run.models}
         by_model = by_model or len(models) != 1
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):

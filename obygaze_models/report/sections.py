@@ -24,7 +24,12 @@ from obygaze_models.evaluation.basis import (
     weakest,
 )
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell, on_shared_clips
+from obygaze_models.evaluation.cells import (
+    Cell,
+    grouped_by,
+    have_same_clips,
+    on_shared_clips,
+)
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, metric_name
@@ -41,13 +46,10 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.lookup import (
     CEILINGS,
     chance,
-    grouped_by,
-    have_same_clips,
     knows_films,
     label,
     label_on,
     leaked_of,
-    models_of,
     pair_name,
     shown_metrics,
     task_name,
@@ -134,7 +136,7 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 def section_of_results(run: Run, titles: Titles) -> Section:
     """Return the tasks by models, beside the best guess, and a figure for each task."""
     section = Section("results", "Results")
-    models = models_of(run)
+    models = run.models
     if len({cell.pair for cell in run.cells}) > 1 or (run.cells and not models):
         for metric in shown_metrics(run):
             section.tables.append(_table_of_tasks(run, metric))
@@ -157,7 +159,7 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
 
     Without models, these are all baselines.
     """
-    has_models = bool(models_of(run))
+    has_models = bool(run.models)
     shown = []
     for cell in run.cells:
         # Of other baselines, the best guess is enough.
@@ -212,7 +214,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
     metric = compared_metric(run)
     name = metric_name(metric)
     of_guess = f"{name} of the guess"
-    models = models_of(run)
+    models = run.models
     rows: list[RunRow | str] = []
     by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
@@ -285,7 +287,7 @@ def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
 def _table_of_films(run: Run, asked: Cell, titles: Titles) -> ResultTable:
     """Return the metric that is compared of each film or group: models, then the best guess."""
     metric = compared_metric(run)
-    shown = [cell for cell in models_of(run) if cell.pair == asked.pair]
+    shown = [cell for cell in run.models if cell.pair == asked.pair]
     guess = best_guess(run, shown[0], metric)
     if guess is not None:
         shown.append(guess)
@@ -575,7 +577,7 @@ def section_of_concepts(run: Run) -> Section:
     tested = f"are tested on {run.units} that they were not found on"
     if not run.has_groups:
         tested = "are not tested, as the manifest has no films to leave out"
-    basis = weakest(cell.basis for cell in models_of(run))
+    basis = weakest(cell.basis for cell in run.models)
     section.sentences.append(
         f"Concept vectors {tested}. Weights and trees are fitted on all clips, to be looked at; how"
         f" well they do on {tested_on(basis, run.units)} is in the results."

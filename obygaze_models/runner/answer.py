@@ -242,7 +242,7 @@ def asked_cell(run: Run) -> Cell | None:
     first model. It is that on the first store (or the store that training films chose), trained and
     tested on one task if there is such a cell. It is never picked by its result.
     """
-    models = [cell for cell in run.cells if cell.is_model]
+    models = run.models
     question = first_question(run) or next(iter(questions_of(run)), None)
     if question is not None:
         firsts = [cell for cell in models if _is_asked(cell, question, "first")]

@@ -231,6 +231,11 @@ class Run:
             cells.append(replace(cell, intervals=of_cell, given=own))
         return cells
 
+    @property
+    def models(self) -> list[Cell]:
+        """Its models, without baselines."""
+        return [cell for cell in self.cells if cell.is_model]
+
     @cached_property
     def differences(self) -> list[RunRow]:
         """The rows of differences of two cells, over all films."""

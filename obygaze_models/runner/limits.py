@@ -121,7 +121,7 @@ class Limit:
 
 def limits_of(run: Run) -> list[Limit]:
     """Return the limits of a run, the gravest first."""
-    models = [cell for cell in run.cells if cell.is_model]
+    models = run.models
     of_run = {"n_models": len(models), "unit": run.unit, "units": run.units}
     of_run["n_clips"] = run.about["manifest"]["n_clips"]
     limits = []

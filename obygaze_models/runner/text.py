@@ -7,7 +7,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell
+from obygaze_models.evaluation.cells import Cell, grouped_by, have_same_clips
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
@@ -62,7 +62,7 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    shown = [cell for cell in run.cells if cell.is_model] or run.cells
+    shown = run.models or run.cells
     above = [_title(run), _clips(run), _tasks(run), answer(run)]
     below = [_about_values(run, shown), _about_clips(shown)]
     others: list[str] = []
@@ -133,7 +133,7 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     metric = run.settings.primary
     columns = dict.fromkeys(_column(cell, run) for cell in cells)
     rows = []
-    for tasks, of_tasks in _by_tasks(cells).items():
+    for tasks, of_tasks in grouped_by(cells, lambda cell: cell.tasks).items():
         first = of_tasks[0]
         values = dict.fromkeys(columns, MISSING)
         for cell in of_tasks:
@@ -143,7 +143,7 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
             values["best guess"] = MISSING
             if guess is not None:
                 values["best guess"] = f"{short(guess.value(metric))} ({guess.model})"
-        if _have_other_clips(of_tasks):
+        if not have_same_clips(of_tasks):
             for cell in of_tasks:
                 values[_column(cell, run)] += f" on {cell.n_clips}"
             if first.is_model:
@@ -155,18 +155,6 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     if any(cell.is_model for cell in cells):
         headers.append("best guess")
     return table(headers, rows)
-
-
-def _by_tasks(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    by_tasks: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_tasks.setdefault(cell.tasks, []).append(cell)
-    return by_tasks
-
-
-def _have_other_clips(cells: Iterable[Cell]) -> bool:
-    """Return whether cells of the same tasks were tested on other clips."""
-    return len({cell.clips.tobytes() for cell in cells}) > 1
 
 
 def _column(cell: Cell, run: Run) -> str:
@@ -204,7 +192,8 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
 
 def _about_clips(cells: Sequence[Cell]) -> str:
     """Return the line on rows whose numbers are of other clips; "" where there are none."""
-    if not any(map(_have_other_clips, _by_tasks(cells).values())):
+    by_tasks = grouped_by(cells, lambda cell: cell.tasks)
+    if all(map(have_same_clips, by_tasks.values())):
         return ""
     return (
         "Models of a row were tested on other clips, where each number has its clips: do not"
