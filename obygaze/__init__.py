@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from obygaze_models.runner.datasets import dataset as dataset
     from obygaze_models.runner.experiments import run as run
     from obygaze_models.runner.experiments import train as train
-    from obygaze_models.runner.files import read_run as read_run
+    from obygaze_models.runner.text import read_run as read_run
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
 else:

@@ -16,7 +16,7 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_models.runner.files import read_run
+from obygaze_models.runner.text import read_run
 
 
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:

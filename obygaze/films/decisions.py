@@ -44,7 +44,7 @@ def models_to_show(run: Run) -> list[Cell]:
     def order(cell: Cell) -> tuple[int, bool]:
         return -cell.n_clips, cell.train != cell.test
 
-    return sorted((cell for cell in run.cells if cell.is_model), key=order)
+    return sorted(run.models, key=order)
 
 
 def named_cell(run: Run) -> int | None:

@@ -9,10 +9,10 @@ Resampling draws whole films and computes the same value again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 
 TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 NO_INTERVAL = Interval(math.nan, math.nan)
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 def number_of_groups(groups: NDArray[np.str_]) -> int:
@@ -343,7 +346,8 @@ class Cell:
     def within_films(self) -> Cell:
         """Return the cell with a fold for each film of each of its folds."""
         rows = self.rows.sort_values("movie_id", kind="stable")
-        fold = rows["fold"] + " " + rows["movie_id"]
+        # No id has this sign, which would make one fold of two.
+        fold = rows["fold"] + "\n" + rows["movie_id"]
         return replace(self, rows=rows.assign(fold=fold), intervals={}, given={})
 
     def in_random_order(self) -> Cell:
@@ -621,6 +625,19 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
         problem = f"the {clips} that all of them tested are all {name}"
         return Shared((), len(shared), problem)
     return Shared([cell.only(shared) for cell in cells], len(shared))
+
+
+def have_same_clips(cells: Iterable[Cell]) -> bool:
+    """Return whether cells tested the same clips."""
+    return len({cell.clips.tobytes() for cell in cells}) == 1
+
+
+def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items under each key, keys in the order in which they first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -27,7 +27,13 @@ from obygaze_models.evaluation.bootstrap import (
     resample,
     share_variance,
 )
-from obygaze_models.evaluation.cells import NO_INTERVAL, Cell, cells_of, on_shared_clips
+from obygaze_models.evaluation.cells import (
+    NO_INTERVAL,
+    Cell,
+    cells_of,
+    grouped_by,
+    on_shared_clips,
+)
 from obygaze_models.evaluation.metrics import (
     AP,
     PREVALENCE,
@@ -122,7 +128,7 @@ def results(
     draws = Draws(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
     if settings.compares:
-        of_tasks = [*_by_pair(whole).values()]
+        of_tasks = [*grouped_by(whole, lambda cell: cell.pair).values()]
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in whole),
         *(partial(_differences_of, cells, draws) for cells in of_tasks),
@@ -139,13 +145,6 @@ def results(
     points = [cell for cell in cells if cell.train_films is not None]
     rows += _learning_rows(points, settings)
     return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
-
-
-def _by_pair(cells: Iterable[Cell]) -> dict[Pair, list[Cell]]:
-    by_pair: dict[Pair, list[Cell]] = {}
-    for cell in cells:
-        by_pair.setdefault(cell.pair, []).append(cell)
-    return by_pair
 
 
 # ---- cells ----

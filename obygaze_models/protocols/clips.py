@@ -28,10 +28,8 @@ from obygaze_features.manifest.expression import (
     is_labelled,
     parse,
     plain_value,
-    quoted_word,
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.io import toml_lines
 from obygaze_features.manifest.model import (
     FILM_COLUMN,
     FOLD_PREFIX,
@@ -336,19 +334,11 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
     """Return what clips have in the columns of a task; "" if it asks levels and concepts alone."""
-    meant: dict[str, str] = {}
-    for expression in _expressions(name, task, table):
-        for column, asked in expression.values.items():
-            of_clips = [clip.values(column) for clip in table.clips]
-            words = set(chain.from_iterable(of_clips))
-            for word in asked:
-                if plain_value(word, column) not in words:
-                    meant[column] = near(word, words)
     sentences = []
     for column in columns_of_task(name, task, table):
         if column not in ("level", *CONCEPTS):
             has = column_words(table.clips, column)
-            sentences.append(f"the column {column} has {has}{meant.get(column, '')}")
+            sentences.append(f"the column {column} has {has}")
     return "; ".join(sentences)
 
 
@@ -404,20 +394,9 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
             f"tasks.{name}.values has no class for {word!r} of the column {column}"
             f"{near(word, values)}: {count(cells.count(word), 'clip')}",
             where=table.name,
-            hint=f"add it to values, or write it in the table as a word of values; or leave out"
-            f" the clips of other words: {_as_expressions(task)} in place of column and values",
+            hint="add it to values, or write it in the table as a word of values",
         )
     return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
-
-
-def _as_expressions(task: Task) -> str:
-    """Return the lines of a protocol that ask for the words of `values`, and for no other ones."""
-    lines = []
-    for key, number in (("positive", 1), ("negative", 0)):
-        words = [quoted_word(word) for word, n in task.values.items() if n == number]
-        expression = f"{quoted_word(task.column)} in {{{', '.join(words)}}}"
-        lines.append(toml_lines({key: expression})[0])
-    return " and ".join(lines)
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
@@ -517,40 +496,26 @@ def empty_labels(
     Some are in a class whatever the empty cell would be. Where annotators differ, the cell is not
     counted as empty.
     """
-    tasks_of: dict[tuple[int, int, int, str], list[str]] = {}
+    tasks_of: dict[tuple[int, int, str], list[str]] = {}
     for name, of_task in labels.items():
         columns = columns_of_task(name, tasks[name], table)
-        left_open = _left_open(name, tasks[name], table)
-        n_empty = {LEFT_OUT: 0, 0: 0, 1: 0}
-        for clip, label, is_open in zip(
-            table.clips, of_task.tolist(), left_open, strict=True
-        ):
-            if not is_open and not all(
-                is_labelled(column, clip.values) for column in columns
-            ):
-                n_empty[label] += 1
-        if any(n_empty.values()):
-            key = (n_empty[LEFT_OUT], n_empty[0], n_empty[1], " or ".join(columns))
+        is_open = _left_open(name, tasks[name], table)
+        is_empty = np.zeros(len(table), dtype=np.bool_)
+        for row, clip in enumerate(table.clips):
+            has_all = all(is_labelled(column, clip.values) for column in columns)
+            is_empty[row] = not (is_open[row] or has_all)
+        n_left_out = int(np.sum(is_empty & (of_task == LEFT_OUT)))
+        n_kept = int(is_empty.sum()) - n_left_out
+        if is_empty.any():
+            key = (n_left_out, n_kept, " or ".join(columns))
             tasks_of.setdefault(key, []).append(name)
     sentences = []
-    for (n_left_out, n_negative, n_positive, either), names in tasks_of.items():
-        n_kept = n_negative + n_positive
-        sentence = (
-            f"{n_left_out + n_kept} of {count(len(table), 'clip')} have no value in the"
-            f" column {either}"
+    for (n_left_out, n_kept, either), names in tasks_of.items():
+        kept = f", and {n_kept} kept, as other values decide" if n_kept else ""
+        sentences.append(
+            f"{n_left_out + n_kept} of {count(len(table), 'clip')} have no value in the column"
+            f" {either}: {n_left_out} left out of {few(names)}{kept}."
         )
-        tasks_text = few(names)
-        kept = (
-            f"kept in {tasks_text}, as their other values decide: {n_negative} negative,"
-            f" {n_positive} positive."
-        )
-        if not n_kept:
-            sentence += f", and are left out of {tasks_text}."
-        elif not n_left_out:
-            sentence += f", and are {kept}"
-        else:
-            sentence += f": {n_left_out} left out, and {n_kept} {kept}"
-        sentences.append(sentence)
     return " ".join(sentences)
 
 

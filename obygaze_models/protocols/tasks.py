@@ -96,7 +96,7 @@ def with_tasks(
             raise FixUsage(
                 f"the published splits of the protocol {protocol.name} have no folds for"
                 f" the task {name}",
-                hint=_with_folds(asked_task.task),
+                hint="without splits.kind=published, honest leaves out each film",
             )
     # What the protocol asks and a paper prints is not about another task of the same name.
     kept = [name for name in names if of_name[name].task == protocol.tasks.get(name)]
@@ -112,23 +112,6 @@ def with_tasks(
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
-
-
-def _with_folds(task: Task) -> str:
-    """Return how a task gets published folds, if it has expressions; and how it needs none."""
-    without = "without splits.kind=published, honest leaves out each film"
-    if not task.positive:
-        return without
-    settings = {
-        "positive": task.positive,
-        "negative": task.negative,
-        "folds": "NAME",  # that of the column fold:NAME
-    }
-    words = []
-    for key, value in settings.items():
-        if value:
-            words.append(f"--set {shell_word(f'tasks.mine.{key}={value}')}")
-    return f"{' '.join(words)} --task mine, for the column fold:NAME; or {without}"
 
 
 def _questions(
@@ -216,6 +199,9 @@ def asked_tasks(
         )
         if text in manifest.header.concepts:
             hint = f"{option} {shell_word(f'concept={text}')}"
+        elif named and named[2] in manifest.header.concepts:
+            expression = f"{named[1]}={quoted_word(named[2])} in concept"
+            hint = f"{option} {shell_word(expression)}"
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
@@ -257,22 +243,6 @@ def _task_of_protocol(place: str, name: str) -> Task:
     return tasks[name]
 
 
-def _one_against_another(column: str, words: Sequence[str], where: str) -> str:
-    """Return how a word is compared with some of the others, where a column has three or more.
-
-    The command has one `data.where`, so that the one that was typed is part of the new one.
-    """
-    if len(words) < 3 or all(map(NUMBER.fullmatch, words)):
-        return ""
-    first, *_, last = words
-    task = shell_word(f"{column}={first}")
-    others = f"{quoted_word(column)} != {quoted_word(last)}"
-    if where:
-        others = f"({where}) and {others}"
-    change = shell_word(f"data.where={others}")
-    return f"; without the clips of {last}: --task {task} --set {change}"
-
-
 class _Labels:
     """The columns of the clips that a protocol selects, as labels."""
 
@@ -311,14 +281,8 @@ class _Labels:
                 if plain_value(word, column) not in values:
                     raise self.unknown_word(column, word)
 
-    def unknown_word(self, column: str, word: str, instead: str = "") -> FixUsage:
-        """Return the error of a word that no selected clip has in a column.
-
-        Args:
-            column: The column.
-            word: The word.
-            instead: What else can be asked, for the hint.
-        """
+    def unknown_word(self, column: str, word: str) -> FixUsage:
+        """Return the error of a word that no selected clip has in a column."""
         values = self.words(column)
         plain = plain_value(word, column)
         if any(plain in clip.values(column) for clip in self.manifest):
@@ -332,7 +296,7 @@ class _Labels:
             )
         return FixUsage(
             f"the column {column} has no {word!r}{near(word, values)}",
-            hint=f"one of its values: {few(values)}{instead}",
+            hint=f"one of its values: {few(values)}",
         )
 
     def tasks_of(self, text: str) -> dict[str, AskedTask]:
@@ -433,11 +397,7 @@ class _Labels:
         values = self.words(column)
         is_known = plain_value(value, column) in values
         if not is_known and sign[0] not in "<>":
-            against = ""
-            # A command with another option has no settings, by which a run leaves clips out.
-            if self.option == TASK_OPTION:
-                against = _one_against_another(column, values, self.data.where)
-            raise self.unknown_word(column, value, against)
+            raise self.unknown_word(column, value)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"

@@ -20,6 +20,7 @@ from obygaze_features.core.console import MISSING, count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
@@ -45,7 +46,7 @@ from obygaze_models.evaluation.results import (
     row_of_difference,
 )
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.report.lookup import explaining, models_of, pair_name
+from obygaze_models.report.lookup import explaining, pair_name
 from obygaze_models.report.tables import (
     DifferenceCell,
     NumberCell,
@@ -206,14 +207,12 @@ class ComparedRuns(Listing):
 
     def _note(self) -> str:
         """Return what the numbers of the table are of, and the models that have no difference."""
-        first = self.runs[0]
         sentences = []
         if any(cell.differences for cell in self.cells):
             sentences.append(
                 "The numbers of a line are on the clips that all runs with this model tested with"
                 " the same class. p (all) is corrected for all differences of the comparison; the"
-                f" last column says whether the run is better than {first}. obygaze compare -o"
-                " FILE.csv writes the baselines too."
+                f" last column says whether the run is better than {self.runs[0]}."
             )
         bases = []
         others = []
@@ -229,7 +228,7 @@ class ComparedRuns(Listing):
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
         if others:
-            sentences.append(f"Without a difference to {first}: {few(others)}.")
+            sentences.append(f"Without a difference to {self.runs[0]}: {few(others)}.")
         return " ".join(sentences)
 
 
@@ -248,7 +247,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             "a comparison needs two runs or more; of two models of one run, the report has the"
             " difference if the run has report.questions"
         )
-        raise FixUsage(message, hint="obygaze report RUN")
+        names = " ".join(shell_word(run.folder.name) for run in runs) or "RUN"
+        raise FixUsage(message, hint=f"obygaze report {names}")
     if metric is not None and metric not in METRICS:
         raise FixUsage(
             f"unknown metric {metric!r}{near(metric, METRICS)}",
@@ -405,7 +405,7 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
     by_model = False
     for run in runs:
-        models = {cell.model for cell in models_of(run)}
+        models = {cell.model for cell in run.models}
         by_model = by_model or len(models) != 1
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):

@@ -33,17 +33,18 @@ from obygaze_models.evaluation.bootstrap import (
     FEW_GROUPS,
     NEARLY_PERFECT,
 )
-from obygaze_models.evaluation.cells import Cell
+from obygaze_models.evaluation.cells import (
+    Cell,
+    grouped_by,
+    have_same_clips,
+)
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.evaluation.tables import Pair, RunRow
 from obygaze_models.report.lookup import (
     chance,
-    grouped_by,
-    have_same_clips,
     label,
     leaked_of,
-    models_of,
     pair_name,
     task_of,
 )
@@ -181,7 +182,7 @@ def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
 
 def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
     """Return the models of a pair of tasks and the best guess, each film as a dot."""
-    cells = [cell for cell in models_of(run) if cell.pair == pair]
+    cells = [cell for cell in run.models if cell.pair == pair]
     title = f"{_of_each_film(run)}, {pair_name(*pair)}"
     key = f"films-{slug(*dict.fromkeys(pair))}"
     metric = compared_metric(run)
@@ -209,7 +210,7 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
     The pair of tasks on the first screen has its figure there.
     """
     metric = compared_metric(run)
-    models = models_of(run)
+    models = run.models
     together = [cell for cell in models if task_of(run, cell.test).row]
     for name, cells in grouped_by(together, lambda cell: label(run, cell)).items():
         rows = _rows_side_by_side(run, cells)

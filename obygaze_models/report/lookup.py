@@ -1,9 +1,8 @@
 """What a report calls runs, models, tasks and films, and what it asks of a run more than once."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
@@ -16,15 +15,13 @@ from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import asked_cell, compared_metric
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run, read_run
+from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
+from obygaze_models.runner.text import read_run
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
 # What code raises over a run.json that was edited.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
-T = TypeVar("T")
-K = TypeVar("K")
 
 
 def opened_runs(
@@ -56,11 +53,6 @@ def explaining(*runs: Run) -> Iterator[None]:
         ) from error
 
 
-def models_of(run: Run) -> list[Cell]:
-    """Return the models of a run, without its baselines."""
-    return [cell for cell in run.cells if cell.is_model]
-
-
 def shown_metrics(run: Run) -> list[str]:
     """Return the metrics of a page: the primary one, what is compared, and own ones."""
     report = run.protocol["report"]
@@ -72,11 +64,6 @@ def knows_films(run: Run) -> bool:
     """Return whether models may know the tested films."""
     cell = asked_cell(run)
     return cell is not None and cell.knows_films
-
-
-def have_same_clips(cells: Iterable[Cell]) -> bool:
-    """Return whether cells tested the same clips."""
-    return len({cell.clips.tobytes() for cell in cells}) == 1
 
 
 def leaked_of(cell: Cell) -> int:
@@ -102,7 +89,7 @@ def label_on(run: Run, model: str, store: str) -> str:
         return f"{name} (store chosen on training {run.units})"
     if model in CEILINGS:
         return f"{name} ({CEILINGS[model]})"
-    has_several = len({cell.store for cell in models_of(run)}) > 1
+    has_several = len({cell.store for cell in run.models}) > 1
     return f"{name} ({store})" if store and has_several else name
 
 
@@ -128,11 +115,3 @@ def titles_of_units(run: Run, manifest: Manifest | None) -> Mapping[str, str]:
     if run.holds_out_groups:
         return {}
     return titles_of(set(run.film_of_clip.values()), manifest)
-
-
-def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return the items under each key, keys in the order in which they first appear."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups

@@ -51,7 +51,6 @@ from obygaze_models.runner.answer import (
     intervals_are_of,
     short,
     size_text,
-    why_this_model,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import labels_since
@@ -259,12 +258,11 @@ def _changed_stores(run: Run) -> Iterator[str]:
 
 
 def _scale(run: Run) -> Iterator[str]:
-    """Yield why this model, what a random order has, what intervals are over, and the concepts."""
+    """Yield what a random order has, what intervals are over, and the concepts."""
     cell = asked_cell(run)
     if cell is None:
         return
     metric = compared_metric(run)
-    yield from why_this_model(run)
     if cell.is_ranked(metric):
         text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
         if RANKING_METRICS[metric].chance is None:

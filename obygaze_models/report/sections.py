@@ -5,7 +5,6 @@ Every number stands in a table of the run, which has more of them than a page.
 
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,7 +24,12 @@ from obygaze_models.evaluation.basis import (
     weakest,
 )
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell, on_shared_clips
+from obygaze_models.evaluation.cells import (
+    Cell,
+    grouped_by,
+    have_same_clips,
+    on_shared_clips,
+)
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, metric_name
@@ -42,13 +46,10 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.lookup import (
     CEILINGS,
     chance,
-    grouped_by,
-    have_same_clips,
     knows_films,
     label,
     label_on,
     leaked_of,
-    models_of,
     pair_name,
     shown_metrics,
     task_name,
@@ -68,9 +69,7 @@ from obygaze_models.report.tables import (
 from obygaze_models.runner.answer import (
     asked_cell,
     best_guess,
-    cannot_guess,
     compared_metric,
-    compared_stores,
     difference_to_guess,
     differences_for,
     films_above,
@@ -86,13 +85,10 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels
-from obygaze_models.runner.limits import stores_lacking_clips
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
 ERROR_COLUMNS = ("film", "start", "end", "error", "score")
-MOST_MISSING = 50
-MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NO_FILMS_COMPARED = (
@@ -140,7 +136,7 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 def section_of_results(run: Run, titles: Titles) -> Section:
     """Return the tasks by models, beside the best guess, and a figure for each task."""
     section = Section("results", "Results")
-    models = models_of(run)
+    models = run.models
     if len({cell.pair for cell in run.cells}) > 1 or (run.cells and not models):
         for metric in shown_metrics(run):
             section.tables.append(_table_of_tasks(run, metric))
@@ -152,8 +148,6 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     if models:
         section.tables.append(_table_beside_guess(run))
         section.tables += _tables_of_stores(run)
-    for cells in grouped_by(models, lambda cell: cell.pair).values():
-        section.sentences += compared_stores(run, cells)
     asked = asked_cell(run)
     if asked is not None and 0 < asked.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, asked, titles))
@@ -161,48 +155,46 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 
 def _table_of_tasks(run: Run, metric: str) -> ResultTable:
-    """Return the tasks by models; what there is more of is in rows."""
-    models = models_of(run)
-    numbers: dict[tuple[str, str], NumberCell] = {}
-    names = dict.fromkeys(label(run, cell) for cell in models)
-    by_task = grouped_by(run.cells, lambda cell: pair_name(*cell.pair))
-    for task, cells in by_task.items():
-        has_other_clips = not have_same_clips(cells)
-        shown = {label(run, cell): cell for cell in cells}
-        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
-        if guess is not None:
-            shown[BEST_GUESS] = guess
-            names[BEST_GUESS] = None
-        for name, cell in shown.items():
-            n_clips = cell.n_clips if has_other_clips else None
-            numbers[task, name] = _number(cell, metric, n_clips)
+    """Return a row for each pair of tasks: the models, and the best guess beside them.
+
+    Without models, these are all baselines.
+    """
+    has_models = bool(run.models)
+    shown = []
     for cell in run.cells:
         # Of other baselines, the best guess is enough.
-        if not models or cell.model in CEILINGS:
-            names[label(run, cell)] = None
-    has_tasks_in_columns = len(by_task) <= max(len(names), MOST_COLUMNS)
-    first, others = (names, by_task) if has_tasks_in_columns else (by_task, names)
+        if cell.is_model or not has_models or cell.model in CEILINGS:
+            shown.append(cell)
+    names = dict.fromkeys(label(run, cell) for cell in shown)
+    headers = [*names, BEST_GUESS] if has_models else [*names]
     rows = []
-    for one in first:
-        of_row = []
-        for other in others:
-            key = (other, one) if has_tasks_in_columns else (one, other)
-            of_row.append(numbers.get(key, NO_NUMBER))
-        rows.append((one, *of_row))
+    for task, cells in grouped_by(shown, lambda cell: pair_name(*cell.pair)).items():
+        has_other_clips = not have_same_clips(cells)
+        numbers = dict.fromkeys(headers, NO_NUMBER)
+        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
+        of_names = {label(run, cell): cell for cell in cells}
+        if guess is not None:
+            of_names[BEST_GUESS] = guess
+        for name, cell in of_names.items():
+            n_clips = cell.n_clips if has_other_clips else None
+            numbers[name] = _number(cell, metric, n_clips)
+        rows.append((task, *numbers.values()))
     notes = []
-    if any(number.interval for number in numbers.values()):
+    if intervals_are_of(run, run.cells):
         notes.append(
             f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
             f" {intervals_are_of(run, run.cells)}."
         )
-    if any(number.n_clips is not None for number in numbers.values()):
+    if not all(
+        map(have_same_clips, grouped_by(shown, lambda cell: cell.pair).values())
+    ):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
         )
     if any(cell.train != cell.test for cell in run.cells):
         notes.append("A → B: trained on the task A, tested on B.")
-    if BEST_GUESS in names:
+    if has_models:
         notes.append(
             "Best guess: the best baseline without video, picked by its result on the test clips,"
             " so that it has an advantage. All baselines are in results.csv."
@@ -210,9 +202,7 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     title = f"{metric_name(metric)}, models by tasks"
     is_main = metric == compared_metric(run)
     key_of_table = "results" if is_main else f"results-{slug(metric)}"
-    headers = ["model" if has_tasks_in_columns else "task", *others]
-    note = " ".join(notes)
-    return ResultTable(key_of_table, title, headers, rows, note)
+    return ResultTable(key_of_table, title, ["task", *headers], rows, " ".join(notes))
 
 
 def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
@@ -224,7 +214,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
     metric = compared_metric(run)
     name = metric_name(metric)
     of_guess = f"{name} of the guess"
-    models = models_of(run)
+    models = run.models
     rows: list[RunRow | str] = []
     by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
@@ -256,10 +246,10 @@ def _table_beside_guess(run: Run) -> ResultTable:
     )
     if not run.has_groups:
         better = NO_FILMS_COMPARED
-    note = f"{better} Leaked: test clips that also trained or chose. {cannot_guess(run, run.cells)}"
+    note = f"{better} Leaked: test clips that also trained or chose."
     title = "Each model beside the best guess without video"
     is_folded = len(models) > MOST_OPEN_ROWS
-    return result_table("summary", title, rows, note.rstrip(), folded=is_folded)
+    return result_table("summary", title, rows, note, folded=is_folded)
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
@@ -297,7 +287,7 @@ def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
 def _table_of_films(run: Run, asked: Cell, titles: Titles) -> ResultTable:
     """Return the metric that is compared of each film or group: models, then the best guess."""
     metric = compared_metric(run)
-    shown = [cell for cell in models_of(run) if cell.pair == asked.pair]
+    shown = [cell for cell in run.models if cell.pair == asked.pair]
     guess = best_guess(run, shown[0], metric)
     if guess is not None:
         shown.append(guess)
@@ -428,8 +418,7 @@ def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[s
         f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
     )
     if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
-        count_them = f": count the {run.units}" if run.has_groups else ""
-        yield f"These differences have no interval and no p{count_them}."
+        yield "These differences have no interval and no p."
 
 
 def _table_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> ResultTable:
@@ -588,7 +577,7 @@ def section_of_concepts(run: Run) -> Section:
     tested = f"are tested on {run.units} that they were not found on"
     if not run.has_groups:
         tested = "are not tested, as the manifest has no films to leave out"
-    basis = weakest(cell.basis for cell in models_of(run))
+    basis = weakest(cell.basis for cell in run.models)
     section.sentences.append(
         f"Concept vectors {tested}. Weights and trees are fitted on all clips, to be looked at; how"
         f" well they do on {tested_on(basis, run.units)} is in the results."
@@ -706,13 +695,6 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         return section
     shown = found[:MOST_ERRORS]
     titles = titles_of({row["film"] for row in shown}, labels.manifest)
-    film, n_of_film = Counter(row["film"] for row in shown).most_common(1)[0]
-    if run.has_films and len(shown) < 2 * n_of_film and n_of_film > 1:
-        n_clips = int((cell.of_clips("movie_id") == film).sum())
-        section.sentences.append(
-            f"{n_of_film} of these {len(shown)} errors are of one film,"
-            f" {titles.get(film, film)}, which has {n_clips} of {count(cell.n_clips, 'clip')}."
-        )
     rows = []
     for error in shown:
         rows.append({**error, "film": titles.get(error["film"], error["film"])})
@@ -737,14 +719,14 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
 
 
 def errors(
-    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
+    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str]
 ) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
     Args:
         cell: The model, with its rows of the table of tests.
         clips: What is known of the clips, by id.
-        columns: The own columns of the manifest that are shown.
+        columns: Their own columns that are shown.
     """
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
@@ -758,10 +740,9 @@ def errors(
         row: RunRow = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
-        for name in (*columns, "comment"):
-            # A person may call a column as one of this table.
-            header = f"{name} (manifest)" if name in ERROR_COLUMNS else name
-            row[header] = clip.extra.get(name, "")
+        for name in ("comment", *columns):
+            shown = f"{name} (manifest)" if name in ERROR_COLUMNS else name
+            row[shown] = clip.extra.get(name, "")
         row["error"] = "missed" if cell.y[number] else "false alarm"
         found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
     return found
@@ -794,8 +775,6 @@ def section_of_made(run: Run) -> Section:
         f"{made_by}. run.json has every setting, and what was chosen in each fold.",
         *protocol["report"]["notes"],
     ]
-    for name, facts in stores_lacking_clips(run).items():
-        section.tables.append(_table_of_missing(run, name, facts["missing"]))
     sources = []
     manifest = run.about["manifest"]
     used = [("annotations", manifest["name"], manifest)]
@@ -808,50 +787,26 @@ def section_of_made(run: Run) -> Section:
     if sources:
         title = "Annotations and features: licence, and what to cite"
         section.tables.append(result_table("sources", title, sources))
-    headers = ("kind", "name", "checksum or value")
+    headers = ("kind", "name", "checksum or version")
     inputs: list[Any] = [*_inputs(run)]
-    title = "Inputs and versions"
-    table = ResultTable("inputs", title, headers, inputs, folded=True)
+    table = ResultTable("inputs", "Inputs", headers, inputs, folded=True)
     section.tables.append(table)
     return section
 
 
-def _table_of_missing(run: Run, store: str, missing: Mapping[str, str]) -> ResultTable:
-    note = "These clips are left out; missing features are never replaced."
-    if len(missing) > MOST_MISSING:
-        note += f" The first {MOST_MISSING} are listed; run.json has all."
-    n_clips = run.about["manifest"]["n_clips"]
-    title = f"{store}: {len(missing)} of {n_clips} clips have no features"
-    headers = ("clip_id", "reason")
-    listed: Any = [*missing.items()][:MOST_MISSING]
-    key = f"missing-{slug(store)}"
-    return ResultTable(key, title, headers, listed, note, folded=True)
-
-
 def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield what a run was made of: kind, name, and checksum or value."""
+    """Yield what a run was made of: kind, name, and checksum or version."""
     about = run.about
     manifest = about["manifest"]
-    view = f" ({view_text(run)})" if view_text(run) else ""
     yield "protocol", run.protocol["name"], about["protocol_sha256"]
-    yield "manifest", f"{manifest['path']}{view}", manifest["sha256"]
+    yield "manifest", manifest["path"], manifest["sha256"]
     for name, facts in about["stores"].items():
-        array = f"array {facts['array']}, {facts['width']} wide"
-        content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
-        yield "store", content, facts["seal"]
+        yield "store", f"{name}={facts['location']}", facts["seal"]
     for name, model in run.protocol["models"].items():
         # Of a saved model that is tested.
         if "sha256" in model.get("settings", {}):
             yield "model", name, model["settings"]["sha256"]
-    of_kind = {
-        "texts": about["texts"],
-        "table": {name: about["files"][name] for name in run.tables_with_rows},
-        "version": about["versions"],
-    }
-    for kind, packages in about["parts"].items():
-        of_kind[f"own code ({kind})"] = packages
-    for kind, values in of_kind.items():
-        for name, value in values.items():
-            yield kind, name, value
-    yield "seed", "fits", str(run.settings.seed)
-    yield "created", about["created"], about["created_by"]
+    of_kind = {"texts": about["texts"], **about["parts"]}
+    for kind, files in of_kind.items():
+        for name, checksum in files.items():
+            yield kind, name, checksum

@@ -69,17 +69,12 @@ def about_run(
             "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": number_of_groups(inputs.table.films),
-            "positive_films": {
-                task: number_of_groups(inputs.table.groups[labels == 1])
-                for task, labels in inputs.labels.items()
-            },
             **{key: value for key, value in terms.items() if value},
         },
         "stores": {
             store.name: {
                 **store.origin,
                 "location": stated_place(store.origin["location"], folder),
-                "n_present": len(inputs.table) - len(store.missing),
                 "missing": dict(store.missing),
             }
             for store in inputs.stores

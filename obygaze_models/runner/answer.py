@@ -7,14 +7,12 @@ and a page show the same sentences.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
 from typing import NamedTuple
 
 from obygaze_features.core.console import (
     MISSING,
     count,
     digits_of,
-    few,
     listed,
     plural,
     signed,
@@ -41,15 +39,10 @@ from obygaze_models.evaluation.tables import CELL, RunRow
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import Run
 
-# Baselines that guess from the training clips of the same film.
-OF_FILMS = ("film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 OF_TWO_CELLS = (*CELL, "against_train", "against_store", "against_model")
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MOST_ANSWERS = 3  # differences that answer the first question; a page has all
-# The families in which a difference has its p, for a sentence that names it.
-ASKED_FOR = "the differences that the protocol asks for"
-TO_GUESSES = "the differences of a model and a guess"
 # Whether the first of two is better, as far as a run can tell: a word for tables.
 BETTER = "yes"
 PERHAPS_BETTER = "not certain"
@@ -59,44 +52,21 @@ WORSE = "no, worse"
 UNKNOWN = "–"
 
 
-class DifferenceWords(NamedTuple):
-    """The words for a verdict: a beginning, where the interval is, and which of two is better."""
-
-    beginning: str
-    interval: str
-    better: str
-
-
+# The beginning of a sentence, and where the interval is.
 WORDS = {
-    BETTER: DifferenceWords(
-        "{first} is better than {second}",
-        "is above 0",
-        "which is better: {first}",
-    ),
-    PERHAPS_BETTER: DifferenceWords(
+    BETTER: ("{first} is better than {second}", "is above 0"),
+    PERHAPS_BETTER: (
         "{first} may be better than {second}, or better by chance",
         "is above 0",
-        "which is better: perhaps {first}",
     ),
-    NOT_SHOWN: DifferenceWords(
+    NOT_SHOWN: (
         "This run does not show that {first} is better than {second}",
         "holds 0",
-        "this run does not show which is better",
     ),
-    PERHAPS_WORSE: DifferenceWords(
-        "{first} may be worse than {second}",
-        "is below 0",
-        "which is better: perhaps {second}",
-    ),
-    WORSE: DifferenceWords(
-        "{first} is worse than {second}",
-        "is below 0",
-        "which is better: {second}",
-    ),
-    LEAKED: DifferenceWords(
-        "", "", "nothing says which is better, as test clips leaked"
-    ),
-    UNKNOWN: DifferenceWords("", "", "which is better was not tested"),
+    PERHAPS_WORSE: ("{first} may be worse than {second}", "is below 0"),
+    WORSE: ("{first} is worse than {second}", "is below 0"),
+    LEAKED: ("", ""),
+    UNKNOWN: ("", ""),
 }
 
 
@@ -157,6 +127,8 @@ def cell_label(cell: Cell, run: Run) -> str:
 def model_name(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store where the run has several."""
     name = label_of(cell.model)
+    if cell.store == CHOSEN:
+        return f"{name} on the store that training {run.units} choose"
     if cell.store and len(run.about["stores"]) > 1:
         return f"{name} on {cell.store}"
     return name
@@ -270,7 +242,7 @@ def asked_cell(run: Run) -> Cell | None:
     first model. It is that on the first store (or the store that training films chose), trained and
     tested on one task if there is such a cell. It is never picked by its result.
     """
-    models = [cell for cell in run.cells if cell.is_model]
+    models = run.models
     question = first_question(run) or next(iter(questions_of(run)), None)
     if question is not None:
         firsts = [cell for cell in models if _is_asked(cell, question, "first")]
@@ -351,13 +323,14 @@ def verdict(row: RunRow | None) -> str:
     return NOT_SHOWN
 
 
-def _why_not_certain(row: RunRow, family: str) -> str:
+def _why_not_certain(row: RunRow) -> str:
     """Return why a difference may be chance though its interval is on one side of 0, else ""."""
     if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
         return ""
     if math.isnan(row["p_all"]):
-        return f", but it has no p among {family}"
-    return f", but its p among {family} is {short(row['p_all'], 3)}"
+        return ", but it has no p"
+    p = short(row["p_all"], 3)
+    return f", but p is {p} after the correction for all differences of its kind"
 
 
 class FilmsAbove(NamedTuple):
@@ -397,8 +370,8 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
 def answer(run: Run) -> str:
     """Return how well the model that was asked for ranks clips, beside guessing.
 
-    Where the first question is about two models, the answer begins with their differences. Where it
-    is asked of several tasks, the values of the others follow.
+    Where the first question is about two models, the answer begins with their differences. The
+    values for other tasks are in the table.
     """
     asked = asked_cell(run)
     if asked is None:
@@ -409,18 +382,10 @@ def answer(run: Run) -> str:
         for question in questions_of(run):
             if question is first or _are_one(first, question):
                 questions.append(question)
-    tests = {question["test"] for question in questions} - {asked.test}
-    metric = compared_metric(run)
     sentences: list[str] = []
     if first is not None and not is_about_guessing(first):
         sentences += _sentences_on_models(run, asked, questions)
     sentences.append(sentence_of(run, asked))
-    values = []
-    for cell in _of_same_model(run, asked):
-        if cell.train == cell.test in tests and cell.is_ranked(metric):
-            values.append(f"{value_text(cell, metric)} for {cell.test}")
-    if values:
-        sentences.append(f"It has {metric_name(metric)} {', '.join(values)}.")
     gain = gain_of(run)
     if gain is not None:
         sentences.append(gain.sentence)
@@ -440,19 +405,15 @@ def further_answers(run: Run) -> Iterator[str]:
     for question in questions_of(run):
         if is_about_guessing(question) and not _are_one(first, question):
             pairs.add((question["train"], question["test"]))
-    for cell in _of_same_model(run, asked):
-        if cell.pair in pairs and cell is not asked:
+    for cell in run.cells:
+        is_of_model = (cell.model, cell.store) == (asked.model, asked.store)
+        if is_of_model and cell.pair in pairs and cell is not asked:
             yield sentence_of(run, cell)
 
 
 def _are_one(first: AskedQuestion, other: AskedQuestion) -> bool:
     """Return whether two questions are one; those without a text, as of tasks, are not."""
     return first["text"] == other["text"] != ""
-
-
-def _of_same_model(run: Run, asked: Cell) -> list[Cell]:
-    name = (asked.model, asked.store)
-    return [cell for cell in run.cells if (cell.model, cell.store) == name]
 
 
 def sentence_of(run: Run, cell: Cell) -> str:
@@ -475,12 +436,12 @@ def sentence_of(run: Run, cell: Cell) -> str:
     found = verdict(row)
     if row is None or found in (BETTER, UNKNOWN):
         return f"O{text}."
-    words = WORDS[found]
-    beginning = words.beginning.format(first=model, second="guessing")
-    interval = f"[{short(row['low'])}, {short(row['high'])}], {words.interval}"
+    beginning, where = WORDS[found]
+    beginning = beginning.format(first=model, second="guessing")
+    interval = f"[{short(row['low'])}, {short(row['high'])}], {where}"
     return (
         f"{beginning}: o{text}; the interval of the difference over {run.units}, {interval}"
-        f"{_why_not_certain(row, TO_GUESSES)}."
+        f"{_why_not_certain(row)}."
     )
 
 
@@ -531,7 +492,7 @@ def _compared(run: Run, row: RunRow) -> Compared:
 def _sentences_on_models(
     run: Run, asked: Cell, questions: Sequence[AskedQuestion]
 ) -> Iterator[str]:
-    """Yield how many differences questions ask for, and those of the asked cell.
+    """Yield the differences of the asked cell that questions ask for.
 
     The gain of joined features has a sentence of its own.
     """
@@ -546,24 +507,10 @@ def _sentences_on_models(
             stores = {each.first.store, each.second.store}
             is_gain = gain is not None and stores == gain.stores
             (of_gain if is_gain else of_asked).append(each)
-    shown = of_asked[:MOST_ANSWERS]
-    if len(compared) > len(of_gain) + len(shown):
-        sides = dict.fromkeys(f"{each.model} minus {each.other}" for each in compared)
-        better = [each.where for each in compared if verdict(each.row) == BETTER]
-        worse = [each.where for each in compared if verdict(each.row) == WORSE]
-        yield (
-            f"Of the {len(compared)} differences that the question asks for"
-            f" ({few([*sides], MOST_ANSWERS)}), {len(better)}"
-            f" {'shows' if len(better) == 1 else 'show'} that the first is"
-            f" better{_in_brackets(better)}, and {len(worse)} that it is"
-            f" worse{_in_brackets(worse)}; all are in the table Differences of the report."
-        )
-    for each in shown:
+    for each in of_asked[:MOST_ANSWERS]:
         yield _sentence_on_models(run, each)
-
-
-def _in_brackets(names: Sequence[str]) -> str:
-    return f" ({few(names)})" if names else ""
+    if len(compared) > len(of_gain) + MOST_ANSWERS:
+        yield f"All {len(compared)} differences are in the table Differences of the report."
 
 
 def _sentence_on_models(run: Run, compared: Compared) -> str:
@@ -578,12 +525,12 @@ def _sentence_on_models(run: Run, compared: Compared) -> str:
             of_films = films.text(count(films.n_films, run.unit))
             text += f"; {model} is higher in {of_films}"
     found = verdict(row)
-    beginning = WORDS[found].beginning.format(first=model, second=other)
+    beginning = WORDS[found][0].format(first=model, second=other)
     if beginning:
         text = f"{beginning}: {text}"
     if found == LEAKED:
         text += f" on {tested_on(LEAKED, run.units)}"
-    return f"{text}{_why_not_certain(row, ASKED_FOR)}."
+    return f"{text}{_why_not_certain(row)}."
 
 
 @dataclass(frozen=True)
@@ -596,7 +543,6 @@ class Gain:
         parts: The cells of the stores that are joined, as far as the run has them.
         row: The difference of the first two.
         units: What chooses: training films, or groups of them.
-        chosen_stores: The store that was chosen, of each fit.
     """
 
     joined: Cell
@@ -604,7 +550,6 @@ class Gain:
     parts: Sequence[Cell]
     row: RunRow
     units: str
-    chosen_stores: Sequence[str]
 
     @property
     def stores(self) -> set[str]:
@@ -615,27 +560,14 @@ class Gain:
     def sentence(self) -> str:
         """Return the gain, and what it means as far as its interval says so."""
         name = label_of(self.joined.model)
+        names = listed([cell.store for cell in self.parts])
+        meaning = f"{names} together say more than the best store alone"
+        if verdict(self.row) != BETTER:
+            meaning = f"this run does not show that {meaning}"
         return (
             f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" {self.units} choose is {difference_text(self.row)}: {self._meaning()}."
+            f" {self.units} choose is {difference_text(self.row)}: {meaning}."
         )
-
-    def _meaning(self) -> str:
-        names = [cell.store for cell in self.parts]
-        say_more = f"{listed(names)} together say more than the best store alone"
-        if verdict(self.row) == BETTER:
-            return say_more
-        if not -MARGIN < self.row["low"] <= 0 or not self.row["high"] < MARGIN:
-            return f"this run does not show that {say_more}"
-        nothing = "the stores together add nothing that the best of them does not have"
-        best = set(self.chosen_stores)
-        if len(best) == 1:
-            others = [name for name in names if name not in best]
-            add = "adds" if len(others) == 1 else "add"
-            nothing = (
-                f"{listed(others)} {add} nothing that {' '.join(best)} does not have"
-            )
-        return f"{nothing}: the interval is within {short(MARGIN)} of 0"
 
 
 def gain_of(run: Run) -> Gain | None:
@@ -658,82 +590,24 @@ def gain_of(run: Run) -> Gain | None:
     row = difference_row(run, joined, chosen)
     if row is None:
         return None
-    stores = [fold["chosen"]["store"] for fold in run.folds_of(chosen)]
-    return Gain(joined, chosen, parts, row, run.units, stores)
+    return Gain(joined, chosen, parts, row, run.units)
 
 
 # ---- beside the answer ----
 
 
-def compared_stores(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """Return which store is better for the model of the answer: the first one, or each other one.
+def higher_than_asked(run: Run) -> Cell | None:
+    """Return the model with the highest value on the clips of the answer, if it is another one.
 
-    What joined features say more than the store that training films choose, the gain says.
-
-    Args:
-        run: The run.
-        cells: The cells of a training and a test task.
+    It was trained for the same task, and none of its clips leaked.
     """
     asked = asked_cell(run)
     if asked is None:
-        return []
-    left_out = [CHOSEN, *joined_stores(run)] if gain_of(run) is not None else []
-    of_model = []
-    for cell in cells:
-        if cell.is_model and cell.model == asked.model and cell.store not in left_out:
-            of_model.append(cell)
-    model = label_of(asked.model)
-    # Of up to three stores these are all pairs, of more those with the first one.
-    n_pairs = max(3, len(of_model) - 1)
-    sentences = []
-    for first, other in islice(combinations(of_model, 2), n_pairs):
-        row = difference_row(run, first, other)
-        if row is None or not math.isfinite(row["value"]):
-            continue
-        better = WORDS[verdict(row)].better
-        better = better.format(first=first.store, second=other.store)
-        sentences.append(
-            f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
-            f" {difference_text(row)} on {row['clips']} clips that both were tested on ({better})."
-        )
-    return sentences
-
-
-def cannot_guess(run: Run, cells: Sequence[Cell]) -> str:
-    """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
-    names = []
-    for cell in cells:
-        is_of_films = cell.model in OF_FILMS and not cell.is_model
-        if is_of_films and not cell.knows_films:
-            names.append(cell.model)
-    if not names:
-        return ""
-    return (
-        f"{' and '.join(dict.fromkeys(names))} cannot guess here: no clip of a tested {run.unit}"
-        " trained, so every clip gets the share of positives in training."
-    )
-
-
-def why_this_model(run: Run) -> list[str]:
-    """Return why the answer is about its model, if another one has a higher value.
-
-    The other one was trained for the same task, and has the higher value on the same clips, of
-    which none leaked.
-    """
-    asked = asked_cell(run)
-    if asked is None:
-        return []
+        return None
     metric = compared_metric(run)
     best = asked
     for cell in _on_clips_of(asked, run):
         is_higher = cell.value(metric) > best.value(metric)
         if cell.is_model and cell.basis != LEAKED and is_higher:
             best = cell
-    if best is asked:
-        return []
-    place = "in its first question" if questions_of(run) else "first"
-    return [
-        f"The answer is about {model_name(run, asked)}, which the protocol names {place}, whatever"
-        f" the results are. {model_name(run, best)} has {metric_name(metric)}"
-        f" {short(best.value(metric))}; the highest of several values is partly luck."
-    ]
+    return None if best is asked else best

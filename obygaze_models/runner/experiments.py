@@ -55,7 +55,7 @@ class Trained(NamedTuple):
         return {**self.run.to_json(), "model": str(self.model.folder)}
 
     def __str__(self) -> str:
-        lines = [_result_text(self.run)]
+        lines = [str(self.run)]
         chosen = self.model.info.chosen_settings
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
@@ -69,12 +69,6 @@ class Trained(NamedTuple):
     def quiet_text(self) -> str:
         """Return where the run and the model are."""
         return f"{self.run.quiet_text}\n{self.model.folder}"
-
-
-def _result_text(run: Run) -> str:
-    from obygaze_models.runner.text import result_text
-
-    return result_text(run)
 
 
 def run(
@@ -432,12 +426,12 @@ def test_model(
     from obygaze_models.zoo.saving import load_model
 
     saved = load_model(model, trust=[*trust, *changes], workspace=workspace)
-    inputs = inputs_of_test(saved, task, changes, clips, stores, workspace)
+    inputs = inputs_of_test(saved, task, changes, clips, stores)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)
     (opened,) = stores.values()
     return run_test(saved, inputs, opened, folder, force=force, workspace=workspace)
 
 
-command = command_of(run, "run", text=_result_text)
-test_command = command_of(test_model, "test", text=_result_text)
+command = command_of(run, "run")
+test_command = command_of(test_model, "test")

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,7 @@ from obygaze_features.store.joining import (
     part_names,
     part_slices,
 )
-from obygaze_features.store.recipe import (
-    IMPORTED,
-    is_made_of,
-    joined_parts,
-)
+from obygaze_features.store.recipe import is_made_of, joined_parts
 from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
@@ -230,11 +225,6 @@ def _with_names_of_parts(
                     hint="obygaze store join again, with the stores as they are now",
                 )
     return replace(features, origin={**features.origin, "parts": names})
-
-
-def is_backbone(backbone: str, pattern: str) -> bool:
-    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
-    return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ from obygaze_features.core.own_results import (
 )
 from obygaze_features.core.schema_check import refuse_unknown
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import PathLike, Workspace, is_url
+from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
@@ -231,6 +231,11 @@ class Run:
             cells.append(replace(cell, intervals=of_cell, given=own))
         return cells
 
+    @property
+    def models(self) -> list[Cell]:
+        """Its models, without baselines."""
+        return [cell for cell in self.cells if cell.is_model]
+
     @cached_property
     def differences(self) -> list[RunRow]:
         """The rows of differences of two cells, over all films."""
@@ -274,20 +279,6 @@ class Run:
             raise Corrupt(
                 f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
             ) from error
-
-    @property
-    def tables_with_rows(self) -> list[str]:
-        """The names of the tables that are more than a header."""
-        files = self.about["files"]
-        return [
-            name
-            for name, columns in RUN_TABLES.items()
-            if files.get(name, "") not in ("", _sha256_without_rows(columns))
-        ]
-
-
-def _sha256_without_rows(columns: Mapping[str, type]) -> str:
-    return sha256_bytes((",".join(columns) + "\n").encode())
 
 
 def _workspace_of(folder: Path) -> Path:
@@ -352,26 +343,6 @@ def write_run(
         whole["sha256"] = document_sha256(whole)
         write_atomic(draft / RUN_FILE, pretty_json(whole))
     return Run(folder, whole, tables)
-
-
-def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
-    """Read a finished run: its tables, and what run.json says of it.
-
-    `results` has a row for each value and each difference, `predictions` one for each test of each
-    clip: both are pandas tables.
-
-    Args:
-        run: The name of a run of the workspace, or its folder.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> found = og.read_run("first")
-        >>> found.results["model"][0]
-        'ridge'
-    """
-    if isinstance(run, Run):
-        return run
-    return read_folder(Workspace.of(workspace).existing("runs", run))
 
 
 def read_folder(folder: Path) -> Run:

@@ -24,7 +24,6 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.core.shell import shell_word
-from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
@@ -54,10 +53,9 @@ from obygaze_models.protocols.clips import (
     task_labels,
     unknown_words,
     with_view,
-    without_pictures,
 )
 from obygaze_models.protocols.kinds import for_task
-from obygaze_models.protocols.schedule import Labels, split_kind, with_groups
+from obygaze_models.protocols.schedule import Labels, with_groups
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
 from obygaze_models.text_vectors import (
@@ -166,19 +164,15 @@ def gather(
         features = [of_store.only(table.has_video) for of_store in features]
         _check_any_present(features, table)
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
-    without_label = empty_labels(protocol.tasks, labels, table)
-    if without_label:
-        tested = _classes_with_features(features, labels, table, protocol)
-        without_label = f"{without_label} {tested}".rstrip()
     remarks = {
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
-        **_remarks_on_media(table, manifest, stores),
+        "heard": _only_heard(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
-        "without label": without_label,
+        "without label": empty_labels(protocol.tasks, labels, table),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
@@ -196,30 +190,6 @@ def _check_any_present(features: Sequence[Features], table: ClipTable) -> None:
                 where=store,
                 hint=f"obygaze store info {shell_word(store)} --clips",
             )
-
-
-def _classes_with_features(
-    features: Sequence[Features], labels: Labels, table: ClipTable, protocol: Protocol
-) -> str:
-    """Return how many clips have a class and features too; "" where features lack none of them."""
-    of_stores = []
-    # Where a store is chosen, all have the clips that they share.
-    is_shared = protocol.fit.choose_store and len(features) > 1
-    shown = features[:1] if is_shared else features
-    for store in shown:
-        where = "all stores" if is_shared else store.name
-        counts = []
-        for task, of_task in labels.items():
-            has_class = of_task >= 0
-            n_classes = int(np.sum(has_class))
-            n_with_features = int(np.sum(has_class & store.present))
-            if n_with_features < n_classes:
-                counts.append(f"{n_with_features} of {n_classes} in {task}")
-        if counts:
-            of_stores.append(f"{few(counts)} have features in {where}")
-    if not of_stores:
-        return ""
-    return f"Of the clips with a class, {few(of_stores, 3)}."
 
 
 def _shares_left_out(
@@ -251,64 +221,42 @@ def _shares_left_out(
     return " ".join(of_stores.values())
 
 
-def _remarks_on_media(
+def _only_heard(
     table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
-) -> dict[str, str]:
-    """Return what a reader should know where no picture shows what the labels are about."""
-    if table.view != "raw":
-        return {}
-    remarks = {}
-    others = without_pictures(stores)
-    if others and any(clip.level for clip in table.clips):
-        remarks["raw view"] = (
-            f"The levels are those of the raw view, because the features of {_named(others)} are"
-            " not made of pictures alone: the visual view leaves out what pictures do not show."
-        )
+) -> str:
+    """Return which concepts of clips can only be heard, where features are made of pictures."""
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     heard = _counted_concepts(table, manifest, ("audio", "speech"))
-    if of_pictures and heard:
-        remarks["heard"] = (
-            f"These concepts can only be heard: {', '.join(heard.values())}. The features of"
-            f" {_named(of_pictures)} are made of pictures, and do not contain them."
-        )
-    return remarks
-
-
-def _counted_concepts(
-    table: ClipTable, manifest: Manifest, modalities: Collection[str]
-) -> dict[str, str]:
-    """Return the concepts of some modalities that clips have, each with the number of clips."""
-    n_of_concept: Counter[str] = Counter()
-    for clip in table.clips:
-        n_of_concept.update(clip.concepts)
-    counted = {}
-    for concept, modality in manifest.header.concepts.items():
-        n_clips = n_of_concept[concept]
-        if modality in modalities and n_clips:
-            counted[concept] = f"{concept} ({count(n_clips, manifest.header.unit)})"
-    return counted
+    if table.view != "raw" or not of_pictures or not heard:
+        return ""
+    return (
+        f"These concepts can only be heard: {', '.join(heard)}. The features of"
+        f" {listed(of_pictures)} are made of pictures, and do not contain them."
+    )
 
 
 def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) -> str:
     """Return which concepts bottlenecks have no vector of, whatever the store; "" if none."""
-    others = _counted_concepts(
-        table, manifest, {*manifest.header.concepts.values()} - {"visual"}
-    )
+    modalities = {*manifest.header.concepts.values()} - {"visual"}
+    others = _counted_concepts(table, manifest, modalities)
     if not others or not _models_of_concepts(protocol):
         return ""
-    named = ", ".join(others.values())
-    sentence = f"No vector is found for concepts that are not visual: {named}."
-    if split_kind(protocol.splits.kind).by_task:
-        # Its tasks are those that were published with folds.
-        return sentence
-    asked = shell_word(f"{quoted_word(next(iter(others)))} in concept")
-    return f"{sentence} The option --task {asked} asks each store for one of them."
+    return f"No vector is found for concepts that are not visual: {', '.join(others)}."
 
 
-def _named(names: Sequence[str]) -> str:
-    """Return the names of stores in a sentence, such as "the stores sound and speech"."""
-    noun = "store" if len(names) == 1 else "stores"
-    return f"the {noun} {listed(names)}"
+def _counted_concepts(
+    table: ClipTable, manifest: Manifest, modalities: Collection[str]
+) -> list[str]:
+    """Return the concepts of some modalities that clips have, each with the number of clips."""
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    counted = []
+    for concept, modality in manifest.header.concepts.items():
+        n_clips = n_of_concept[concept]
+        if modality in modalities and n_clips:
+            counted.append(f"{concept} ({count(n_clips, manifest.header.unit)})")
+    return counted
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:

@@ -34,19 +34,18 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.runner.answer import (
-    BETTER,
     MARGIN,
+    asked_cell,
     best_guess,
     cell_label,
     compared_metric,
-    difference_to_guess,
     films_with_value,
-    joined_stores,
+    higher_than_asked,
+    model_name,
     number_range,
     short,
-    verdict,
 )
-from obygaze_models.runner.features import SHOWN_MISSING
+from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
 MANY_FOLDS = 300  # of films: where a run warns
@@ -79,7 +78,7 @@ TEXTS = {
     "guessing": "Hardly or not better than guessing without video: {n_cells} of {n_models} cells."
     " {guess} has {metric} {value_of_guess}, {model} {value} ({where}).",
     "chance": "In {n_cells} of {n_models} cells the interval of AUC does not lie above one half:"
-    " by AUC, these may be no better than chance: {cells}.{of_these}",
+    " by AUC, these may be no better than chance: {cells}.",
     "few films": "In {n_cells} of {n_models} cells {known}; these may be alike or differ by"
     " chance, and say little about other {units}.",
     "no interval": "{n_cells} of {n_models} cells have no interval: {reasons}.",
@@ -95,6 +94,10 @@ TEXTS = {
     " choose.",
     "missing features": "{n_missing} of {n_clips} clips have no features in {store} and are left"
     " out ({reasons}): {clips}.",
+    "chosen stores": "Training {units} chose the store of {model} in each of {n_tests} tests:"
+    " {stores}.",
+    "another model": "{model} has {metric} {value}, more than {asked}, which the protocol names for"
+    " the answer whatever the results are: the highest of several values is partly luck.",
     "without words": "{n_silent} of {n_clips} clips have no words in {store}, so they all have"
     " the same vector; they are not counted as copies of each other.",
 }
@@ -118,7 +121,7 @@ class Limit:
 
 def limits_of(run: Run) -> list[Limit]:
     """Return the limits of a run, the gravest first."""
-    models = [cell for cell in run.cells if cell.is_model]
+    models = run.models
     of_run = {"n_models": len(models), "unit": run.unit, "units": run.units}
     of_run["n_clips"] = run.about["manifest"]["n_clips"]
     limits = []
@@ -214,27 +217,12 @@ def _guessing(run: Run, models: Models) -> Iterator[Values]:
 
 def _chance(run: Run, models: Models) -> Iterator[Values]:
     """Yield the models whose interval of AUC does not lie above one half."""
-    metric = compared_metric(run)
     names = []
-    better = []
     for cell in models:
         if cell.ends(AUC.name)[0] <= 0.5:
-            name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
-            names.append(name)
-            guess = best_guess(run, cell, metric) if metric != AUC.name else None
-            row = None if guess is None else difference_to_guess(run, cell, guess)
-            if verdict(row) == BETTER:
-                better.append(name)
-    of_these = (
-        f" By {metric_name(metric)}, these of them are shown to be better than guessing:"
-        f" {few(better, MOST_NAMES)}."
-    )
+            names.append(f"{label_of(cell.model)} ({cell_label(cell, run)})")
     if names:
-        yield {
-            "n_cells": len(names),
-            "cells": few(names, MOST_NAMES),
-            "of_these": of_these if better else "",
-        }
+        yield {"n_cells": len(names), "cells": few(names, MOST_NAMES)}
 
 
 def _few_films(run: Run, models: Models) -> Iterator[Values]:
@@ -271,18 +259,11 @@ def why_no_interval(cell: Cell, run: Run) -> str:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
     if n_films < LEAST_GROUPS:
-        # Films with positive clips may be those of a fold that is left out.
-        which = f"tested {run.unit}"
-        n_in_all = run.about["manifest"]["positive_films"][cell.test]
-        if n_in_all < LEAST_GROUPS:
-            which = run.unit
-            n_films = n_in_all
-        films = count(n_films, which) if n_films else f"no {which}"
-        verb = "have" if n_films > 1 else "has"
-        return (
-            f"{films} of {cell.tasks} {verb} positive clips, and {LEAST_GROUPS} are"
-            " needed"
+        films = (
+            count(n_films, f"tested {run.unit}") if n_films else f"no tested {run.unit}"
         )
+        verb = "have" if n_films > 1 else "has"
+        return f"{films} of {cell.tasks} {verb} positive clips, and {LEAST_GROUPS} are needed"
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
             f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
@@ -302,43 +283,19 @@ def _several_stores(run: Run, models: Models) -> Iterator[Values]:
 
 
 def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
-    """Yield the folds that were left out: their films, and the stores if these are not all."""
-    fits = run.about["fits"]
-    stores_of: dict[tuple[str, str, str], set[str]] = {}
-    for facts in fits:
-        for fold, reason in facts["skipped"].items():
-            skipped = (reason, facts["test"], fold)
-            stores_of.setdefault(skipped, set()).add(facts["store"])
-    if not stores_of:
-        return
-    films = _films_of_folds(run)
-    every_store = {facts["store"] for facts in fits} - {""}
-    names_of: dict[str, dict[str, None]] = {}
-    for (reason, test, fold), stores in stores_of.items():
-        name = fold
-        if (test, fold) in films:
-            name += f" with {few(sorted(films[test, fold]), MOST_NAMES)}"
-        if "" not in stores and stores < every_store:
-            name += f" on {listed(sorted(stores))}"
-        names_of.setdefault(reason, {})[name] = None
-    reasons = []
-    for reason, names in sorted(names_of.items())[:MOST_NAMES]:
-        reasons.append(f"{reason} ({few([*names], MOST_NAMES)})")
-    n_folds = len({fold for _, _, fold in stores_of})
-    yield {"folds": count(n_folds, "fold"), "reasons": "; ".join(reasons)}
-
-
-def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
-    """Return the films of each test task and fold that some model or store tested or left out."""
-    films: dict[tuple[str, str], set[str]] = {}
+    """Yield the folds that were left out with their films, by the reason."""
+    folds_of: dict[str, dict[str, None]] = {}
     for facts in run.about["fits"]:
-        for fold, names in facts["skipped_films"].items():
-            films.setdefault((facts["test"], fold), set()).update(names)
-    tests = run.predictions.drop_duplicates(["test", "fold", "group"])
-    for test, fold, group in tests[["test", "fold", "group"]].to_numpy():
-        if group:
-            films.setdefault((test, fold), set()).add(group)
-    return films
+        for fold, reason in facts["skipped"].items():
+            films = facts["skipped_films"].get(fold)
+            name = f"{fold} with {few(films, MOST_NAMES)}" if films else fold
+            folds_of.setdefault(reason, {})[name] = None
+    if folds_of:
+        reasons = []
+        for reason, folds in sorted(folds_of.items())[:MOST_NAMES]:
+            reasons.append(f"{reason} ({few([*folds], MOST_NAMES)})")
+        n_folds = len(set().union(*folds_of.values()))
+        yield {"folds": count(n_folds, "fold"), "reasons": "; ".join(reasons)}
 
 
 def _folds_of_several_films(run: Run, models: Models) -> Iterator[Values]:
@@ -353,7 +310,8 @@ def _folds_of_several_films(run: Run, models: Models) -> Iterator[Values]:
         if cell.is_trained and not cell.knows_films:
             has_interval = has_interval or cell.has_interval(AP.name)
     if is_of_person and has_interval and not run.holds_out_groups:
-        most = max(map(len, _films_of_folds(run).values()), default=0)
+        films = run.predictions.groupby(["test", "fold"])["group"].nunique()
+        most = int(films.max())
         if most > 1:
             yield {"most": most}
 
@@ -370,13 +328,6 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> Limit | None:
         return None
     unit = unit_of(splits["kind"], splits["column"])
     return Limit("many fits", {"n_fits": n_folds, "unit": unit, "few": FEW_FOLDS})
-
-
-def _many_fits(run: Run, models: Models) -> Iterator[Values]:
-    n_folds = max((len(cell.folds) for cell in models), default=0)
-    limit = many_fits(run.protocol["splits"], n_folds)
-    if limit is not None:
-        yield limit.values
 
 
 # ---- concepts and features ----
@@ -400,30 +351,19 @@ def _rare_concepts(run: Run, models: Models) -> Iterator[Values]:
         yield {"concepts": few([*texts])}
 
 
-def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return what run.json says of the stores without features of some clips, each with all of its.
-
-    A joined store that lacks only what others lack is not named.
-    """
-    stores: dict[str, Mapping[str, Any]] = run.about["stores"]
-    joined = joined_stores(run)
-    lacking: dict[str, Mapping[str, Any]] = {}
-    named: set[str] = set()
-    for name in sorted(stores, key=joined.__contains__):
-        missing = stores[name]["missing"]
-        if missing and not (name in joined and named.issuperset(missing)):
-            named.update(missing)
-            lacking[name] = stores[name]
-    return lacking
-
-
 def _missing_features(run: Run, models: Models) -> Iterator[Values]:
     """Yield how many clips have no features in each store, with the most frequent reasons."""
-    for store, facts in stores_lacking_clips(run).items():
-        missing = facts["missing"]
-        n_clips = Counter(missing.values()).most_common()
-        counts = [f"{n} {reason}" for reason, n in n_clips[:MOST_NAMES]]
-        n_others = sum(n for _, n in n_clips[MOST_NAMES:])
+    stores = run.about["stores"]
+    named: set[str] = set()
+    # A joined store that lacks only what others lack is not named.
+    for store in sorted(stores, key=lambda name: "parts" in stores[name]):
+        missing = stores[store]["missing"]
+        if not missing or ("parts" in stores[store] and named.issuperset(missing)):
+            continue
+        named.update(missing)
+        n_clips = Counter(missing.values()).most_common(MOST_NAMES)
+        counts = [f"{n} {reason}" for reason, n in n_clips]
+        n_others = len(missing) - sum(n for _, n in n_clips)
         if n_others:
             counts.append(f"{n_others} for other reasons")
         yield {
@@ -442,6 +382,32 @@ def _without_words(run: Run, models: Models) -> Iterator[Values]:
             yield {"n_silent": n_silent, "store": store}
 
 
+def _chosen_stores(run: Run, models: Models) -> Iterator[Values]:
+    """Yield how often each store was chosen for the model of the answer."""
+    asked = asked_cell(run)
+    if asked is not None and asked.store == CHOSEN:
+        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(asked))
+        yield {
+            "model": label_of(asked.model),
+            "n_tests": n_of_store.total(),
+            "stores": listed([f"{name} {n}" for name, n in n_of_store.most_common()]),
+        }
+
+
+def _another_model(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the model with the highest value, if the answer is about another one."""
+    asked = asked_cell(run)
+    best = higher_than_asked(run)
+    if asked is not None and best is not None:
+        metric = compared_metric(run)
+        yield {
+            "model": model_name(run, best),
+            "metric": metric_name(metric),
+            "value": short(best.value(metric)),
+            "asked": model_name(run, asked),
+        }
+
+
 # What finds the facts of each name, the gravest first.
 FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "leaks": _leaks,
@@ -455,8 +421,9 @@ FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "rare concepts": _rare_concepts,
     "skipped folds": _skipped_folds,
     "folds of several films": _folds_of_several_films,
-    "many fits": _many_fits,
     "several stores": _several_stores,
     "missing features": _missing_features,
     "without words": _without_words,
+    "chosen stores": _chosen_stores,
+    "another model": _another_model,
 }

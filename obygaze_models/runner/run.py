@@ -77,6 +77,7 @@ from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
 from obygaze_models.runner.processes import fitting, mapped
 from obygaze_models.runner.store_run import StoreRun, store_runs
+from obygaze_models.runner.text import printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,7 +215,7 @@ def run_protocol(
             [columns_of_rows(rows, SUCCESS)], SUCCESS
         )
     about["seconds"] = round(time.perf_counter() - started, 3)
-    return write_run(folder, about, files, force=force)
+    return printed(write_run(folder, about, files, force=force))
 
 
 def _made(watch: Watch, label: str, n_jobs: int, jobs: Jobs) -> Iterator[Any]:

@@ -43,6 +43,7 @@ from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.files import Run, check_run_folder, settings_of, write_run
 from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.text import printed
 from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
 from obygaze_models.zoo.saving import SavedModel, read_document
 
@@ -62,7 +63,6 @@ def inputs_of_test(
     changes: Sequence[str],
     clips: tuple[Manifest, str],
     stores: dict[str, Store],
-    workspace: PathLike | None = None,
 ) -> Inputs:
     """Return the clips, the classes and the features that a saved model is tested on.
 
@@ -72,7 +72,6 @@ def inputs_of_test(
         changes: Keys of the protocol `honest` to change, of `CHANGES`.
         clips: The manifest and its path.
         stores: The store, by its name in tables.
-        workspace: The workspace, if it is not the current one.
     """
     info = model.info
     if len(info.classes) != 2:
@@ -90,7 +89,7 @@ def inputs_of_test(
         raise FixUsage(f"a saved model reads one store, got {', '.join(stores)}")
     (store,) = stores.values()
     manifest, path = clips
-    array = array_to_read(model, store, workspace)
+    array = array_to_read(model, store)
     protocol = _protocol(model, task, changes, manifest, array)
     inputs = gather(protocol, manifest, path, stores)
     (name,) = protocol.tasks
@@ -157,7 +156,7 @@ def _protocol(
         concepts=False,
     )
     return Protocol(
-        "models-test",
+        f"test-{info.name}",
         data=data,
         tasks={name: asked_task.task},
         splits=Splits("fixed", validation="none"),
@@ -208,7 +207,7 @@ def run_test(
     found = results(table, settings_of(about))
     about["seconds"] = round(time.perf_counter() - started, 3)
     files = {"predictions.csv": table, "results.csv": found}
-    return write_run(folder, about, files, force=force)
+    return printed(write_run(folder, about, files, force=force))
 
 
 def _tests(

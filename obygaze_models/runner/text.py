@@ -1,63 +1,83 @@
 """The text of a run for the terminal: what was asked, the answer, a table, and what limits them."""
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import Cell
+from obygaze_models.evaluation.cells import Cell, grouped_by, have_same_clips
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
     array_text,
-    asked_cell,
     best_guess,
-    cannot_guess,
-    compared_stores,
     films_with_value,
-    further_answers,
     intervals_are_of,
     number_range,
     short,
     size_text,
     value_text,
     view_text,
-    why_this_model,
 )
-from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.files import Run
+from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
 
 MOST_OTHERS = 3  # lines beside what protects a number; a report has all
 
 
+class PrintedRun(Run):
+    """A finished run that prints what the terminal says of it."""
+
+    def __str__(self) -> str:
+        return result_text(self)
+
+
+def printed(run: Run) -> PrintedRun:
+    """Return a run that prints what the terminal says of it."""
+    return PrintedRun(run.folder, run.about, run.known)
+
+
+def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
+    """Read a finished run: its tables, and what run.json says of it.
+
+    `results` has a row for each value and each difference, `predictions` one for each test of each
+    clip: both are pandas tables. Printed, it is what the terminal says of it.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.results["model"][0]
+        'ridge'
+    """
+    if isinstance(run, Run):
+        return run
+    return printed(read_folder(Workspace.of(workspace).existing("runs", run)))
+
+
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    shown = [cell for cell in run.cells if cell.is_model] or run.cells
-    above = [_title(run), _clips(run), _tasks(run), answer(run), *further_answers(run)]
-    below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
-    below += _about_stores(run)
+    shown = run.models or run.cells
+    above = [_title(run), _clips(run), _tasks(run), answer(run)]
+    below = [_about_values(run, shown), _about_clips(shown)]
     others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in PROTECTS_NUMBERS else others
         lines.append(f"! {limit.text}")
-    others += [cannot_guess(run, run.cells), *why_this_model(run)]
-    others = [line for line in others if line]
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"{n_more} more in the report")
-    files = ", ".join(run.tables_with_rows)
     lines = [
         *_safe(above),
         _task_table(run, shown),
         *_safe(below),
-        f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)",
+        f"{run.folder}  ({run.about['seconds']:.1f} s)",
     ]
     return "\n".join(lines)
 
@@ -107,24 +127,23 @@ def _tasks(run: Run) -> str:
 def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     """Return the primary metric of each model, a row for each pair of tasks.
 
-    Beside the models stand the best baseline that sees no video, and what a paper prints. A run
-    without models shows its baselines.
+    Beside the models stands the best baseline that sees no video. A run without models shows its
+    baselines.
     """
     metric = run.settings.primary
-    printed = _printed(run)
     columns = dict.fromkeys(_column(cell, run) for cell in cells)
     rows = []
-    for tasks, of_tasks in _by_tasks(cells).items():
+    for tasks, of_tasks in grouped_by(cells, lambda cell: cell.tasks).items():
         first = of_tasks[0]
         values = dict.fromkeys(columns, MISSING)
         for cell in of_tasks:
-            values[_column(cell, run)] = _value(cell, metric, printed)
+            values[_column(cell, run)] = value_text(cell, metric)
         if first.is_model:
             guess = best_guess(run, first, metric)
             values["best guess"] = MISSING
             if guess is not None:
                 values["best guess"] = f"{short(guess.value(metric))} ({guess.model})"
-        if _have_other_clips(of_tasks):
+        if not have_same_clips(of_tasks):
             for cell in of_tasks:
                 values[_column(cell, run)] += f" on {cell.n_clips}"
             if first.is_model:
@@ -138,45 +157,12 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     return table(headers, rows)
 
 
-def _by_tasks(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    by_tasks: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_tasks.setdefault(cell.tasks, []).append(cell)
-    return by_tasks
-
-
-def _have_other_clips(cells: Iterable[Cell]) -> bool:
-    """Return whether cells of the same tasks were tested on other clips."""
-    return len({cell.clips.tobytes() for cell in cells}) > 1
-
-
 def _column(cell: Cell, run: Run) -> str:
     """Return the name of a model, with its store where there are several."""
     name = label_of(cell.model)
     if cell.store and len(run.about["stores"]) > 1:
         return f"{name} ({cell.store})"
     return name
-
-
-def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], RunRow]) -> str:
-    """Return a metric with its interval, and the value that a paper prints."""
-    text = value_text(cell, metric)
-    if cell.name in printed:
-        row = printed[cell.name]
-        text += f", paper {short(row['paper'])}"
-        if math.isfinite(row["paper_sd"]):
-            text += f" ({short(row['paper_sd'])})"
-    return text
-
-
-def _printed(run: Run) -> dict[tuple[str, ...], RunRow]:
-    """Return the rows of results.csv with what a paper prints of each cell."""
-    rows = run.results
-    is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
-    printed: dict[tuple[str, ...], RunRow] = {}
-    for row in rows_as_dicts(rows[is_printed & (rows["film"] == "")]):
-        printed[row["train"], row["test"], row["store"], row["model"]] = row
-    return printed
 
 
 # ---- what the values are ----
@@ -206,34 +192,10 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
 
 def _about_clips(cells: Sequence[Cell]) -> str:
     """Return the line on rows whose numbers are of other clips; "" where there are none."""
-    if not any(map(_have_other_clips, _by_tasks(cells).values())):
+    by_tasks = grouped_by(cells, lambda cell: cell.tasks)
+    if all(map(have_same_clips, by_tasks.values())):
         return ""
     return (
         "Models of a row were tested on other clips, where each number has its clips: do not"
         " compare these; the best guess is on the clips of the first model."
     )
-
-
-def _choices(run: Run) -> list[str]:
-    """Return which stores training films chose, for each model on the chosen store."""
-    counts: dict[str, Counter[str]] = {}
-    for cell in run.cells:
-        if cell.store == CHOSEN:
-            of_model = counts.setdefault(label_of(cell.model), Counter())
-            of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
-    lines = []
-    for model, of_model in counts.items():
-        stores = [f"{store} {n}" for store, n in of_model.most_common()]
-        lines.append(
-            f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
-            f" {', '.join(stores)}"
-        )
-    return lines
-
-
-def _about_stores(run: Run) -> list[str]:
-    """Return which store is better for the tasks and the model of the answer."""
-    asked = asked_cell(run)
-    if asked is None:
-        return []
-    return compared_stores(run, [cell for cell in run.cells if cell.pair == asked.pair])

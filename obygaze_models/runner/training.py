@@ -400,7 +400,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     table = inputs.table
     trained_on = [table.clips[row] for row in rows.tolist()]
     film_ids = sorted({clip.movie_id for clip in trained_on} - {""})
-    models = [cell for cell in run.cells if cell.is_model]
+    models = run.models
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
     of_intervals = intervals_are_of(run, models)

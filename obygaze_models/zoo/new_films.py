@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
@@ -19,28 +18,16 @@ from obygaze_features.manifest.adapters.folder import (
     manifests_of_folder,
     warn_of_other_videos,
 )
-from obygaze_features.manifest.adapters.folder import read as read_folder
-from obygaze_features.manifest.listing import as_clips
-from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.joining import (
-    JOINED,
-    JoinedPart,
-)
+from obygaze_features.store.joining import JOINED
 from obygaze_features.store.matching import match
-from obygaze_features.store.recipe import (
-    IMPORTED,
-    UNKNOWN_FACT,
-    Recipe,
-    is_made_of,
-    joined_parts,
-)
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
-_OF_CLIPS = "words, which clips have and windows do not"
+JOINED_TITLE = f"{JOINED}: "
 _SAME_IMPORT = (
     "imports have the same recipe with the same --backbone and --fact: import both so, each under"
     " a new name (-o), and train again"
@@ -116,169 +103,74 @@ def _clips_named(
         if _stores_that_fit(model, here, manifest):
             fitting.append(name)
     grid = _grid_of(model)
-    reads_words = _reads_words(model, here)
     # Without a grid nobody knows into what whole films are to be cut.
-    may_be_long = not grid and not reads_words
-    usable = [
-        name for name, one in of_folder.items() if may_be_long or not long_clips(one)
-    ]
+    usable = [name for name, one in of_folder.items() if not (grid and long_clips(one))]
     if fitting or usable:
         what = f"the films of the folder {text}"
         name = _only_one(model, fitting or usable, what)
         return of_folder.pop(name), [*of_folder]
-    imported = read_folder(path).manifest
-    name = shell_word(here.unused_name("manifests", imported.name))
+    name = shell_word(path.resolve().name)
     quoted = shell_word(text)
     command = f"obygaze manifest import {quoted} -o {name}"
-    link = f"obygaze manifest link {name} {quoted}"
-    of_table = f"obygaze manifest import TABLE -o {name} and {link}"
-    if long_clips(imported) and reads_words:
-        raise FixInput(
-            "no manifest has the clips of the films in this folder, and"
-            f" {model.info.name} reads {_OF_CLIPS}",
-            where=text,
-            hint=f"where a table has their scenes, {of_table}",
-        )
     length = ""
-    if grid and (_was_trained_on_windows(model) or long_clips(imported)):
+    if grid:
         command = f"obygaze manifest windows {quoted} -o {name} {grid}"
         length = f", and {_trained_on(model)}"
     raise FixInput(
         f"no manifest has the clips of the films in this folder{length}",
         where=text,
         hint=f"{command}, then the same command again; or, where a table has their scenes,"
-        f" {of_table}",
+        f" obygaze manifest import TABLE -o {name} and obygaze manifest link {name} {quoted}",
     )
 
 
 def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
-    wanted = model.info.features
-    name = shell_word(manifest.name)
-    has_video = _has_video(manifest)
-    if isinstance(manifest.clips, Windows) and _reads_words(model, here):
-        clips = here.unused_name("manifests", f"{manifest.name}-clips")
-        return f"{as_clips(manifest.name, clips)}: {model.info.name} reads {_OF_CLIPS}"
-    if _was_imported(model, here):
+    if _was_imported(model):
         return _what_imports(model, manifest.name)
-    recipe = _recipe_of(model, here)
-    backbone = wanted.backbone if recipe is None else recipe.backbone
-    is_joined = _is_joined(model, here)
-    reads_words = _reads_words(model, here)
-    if recipe is not None and reads_words and not is_joined:
-        words_of = f"obygaze extract words {name} -b {shell_word(backbone)}"
-        return f"{words_of} --subtitles {recipe.words_of_clips}"
-    if not has_video and (not is_joined or _was_trained_on_windows(model)):
+    name = shell_word(manifest.name)
+    if not any(clip.video for clip in manifest.clips[:1000]):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model)
-    is_to_be_cut = bool(long_clips(manifest)) and not reads_words
+    is_to_be_cut = bool(long_clips(manifest))
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
-    if has_video and grid and is_to_be_cut:
-        new_name = here.unused_name("manifests", f"{manifest.name}-cut")
-        cut = shell_word(new_name)
-        if wanted.rule:
-            made = f"obygaze extract run {cut} -b {shell_word(backbone)}"
-            if is_joined:
-                made = _what_joins(model, new_name, None, here)
-            return (
-                f"obygaze manifest windows {name} -o {cut} {grid}, then {made},"
-                f" as {model.info.name} reads windows of the films"
-            )
+    if grid and is_to_be_cut:
+        cut = f"{manifest.name}-cut"
         return (
-            f"obygaze manifest windows {name} -o {cut} {grid},"
-            f" as {_trained_on(model)}; then predict {cut}"
+            f"obygaze manifest windows {name} -o {shell_word(cut)} {grid}, then"
+            f" {_what_extracts(model, cut, here)}, as {_trained_on(model)}"
         )
-    if is_joined:
-        return _what_joins(model, manifest.name, manifest, here)
-    command = f"obygaze extract run {name} -b {shell_word(backbone)}"
-    store = f"{manifest.name}.{backbone.replace('@', '-')}"
-    if _has_other_windows(store, manifest, here):
-        new_store = shell_word(here.unused_name("stores", store))
-        command += f" --store {shell_word(backbone)}={new_store}"
-    return command
+    return _what_extracts(model, manifest.name, here)
 
 
-def _has_other_windows(store: str, manifest: Manifest, here: Workspace) -> bool:
-    """Return whether a store of the workspace has windows of another grid than a manifest."""
-    if store not in here.names("stores"):
-        return False
-    grid = open_store(store, workspace=here).recipe.grid
-    return grid != manifest.header.grid.to_json()
+def _what_extracts(model: SavedModel, manifest: str, here: Workspace) -> str:
+    """Return the command that extracts features; of joined ones, those that make their parts."""
+    backbone = model.info.features.backbone
+    name = shell_word(manifest)
+    if not backbone.startswith(JOINED_TITLE):
+        command = f"obygaze extract run {name} -b {shell_word(backbone)}"
+        store = f"{manifest}.{backbone.replace('@', '-')}"
+        unused = here.unused_name("stores", store)
+        if unused != store:
+            command += f" --store {shell_word(f'{backbone}={unused}')}"
+        return command
+    if IMPORTED in backbone:
+        return _what_joins(model)
+    parts = backbone.removeprefix(JOINED_TITLE).split(" + ")
+    words = " ".join(f"-b {shell_word(part)}" for part in parts)
+    stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
+    joined = shell_word(here.unused_name("stores", f"{manifest}.joined"))
+    return f"obygaze extract run {name} {words}, then obygaze store join {stores} -o {joined}"
 
 
-def _has_video(manifest: Manifest) -> bool:
-    return any(clip.video for clip in manifest.clips[:1000])
-
-
-def _what_joins(
-    model: SavedModel, name: str, manifest: Manifest | None, here: Workspace
-) -> str:
-    """Return the commands that make the joined features that a model reads, in their order.
-
-    Args:
-        model: The model.
-        name: The name of the manifest of the clips.
-        manifest: The manifest; None if it is still to be made.
-        here: The workspace.
-    """
-    recipe = _recipe_of(model, here)
-    quoted = shell_word(name)
-    if recipe is None:
-        return (
-            f"for each part of {model.info.features.backbone!r} a store of the clips of {name}: one"
-            f" that is called{IMPORTED} is imported with its name as that of the backbone, each"
-            " other one is extracted; then join these stores (obygaze store join --help)"
-        )
-    to_extract: dict[str, None] = {}
-    others: dict[str, None] = {}
-    stores = []
-    for part in joined_parts(recipe):
-        made_so, with_clips = _stores_of_part(model, part, manifest, here)
-        title = part.title.removesuffix(IMPORTED)
-        backbone = made_so.backbone if made_so and part.medium else title
-        store = shell_word(f"{name}.{backbone.replace('@', '-')}")
-        words = f"-b {shell_word(backbone)}"
-        if with_clips:
-            store = shell_word(with_clips)
-        elif part.medium == "words":
-            texts = made_so.words_of_clips if made_so else "FOLDER"
-            command = f"obygaze extract words {quoted} {words} -o {store}"
-            others[f"{command} --subtitles {texts}"] = None
-        elif part.medium:
-            to_extract[words] = None
-        else:
-            command = f"obygaze store import FILE --manifest {quoted}"
-            others[f"{command} --backbone {shell_word(title)} -o {store}"] = None
-        stores.append(f"{store}:{shell_word(part.array)}")
-    joined = shell_word(here.unused_name("stores", f"{name}.joined"))
-    steps = [*others, f"obygaze store join {' '.join(stores)} -o {joined}"]
-    if to_extract:
-        steps.insert(0, f"obygaze extract run {quoted} {' '.join(to_extract)}")
-    if to_extract and manifest and not _has_video(manifest):
-        steps.insert(0, f"obygaze manifest link {quoted} FOLDER")
-    return ", then ".join(steps)
-
-
-def _stores_of_part(
-    model: SavedModel, part: JoinedPart, manifest: Manifest | None, here: Workspace
-) -> tuple[Recipe | None, str]:
-    """Return the recipe of a part, and a store that has it of all clips of a manifest.
-
-    The recipe is None, and the store "", where the workspace has none.
-    """
-    recipe = None
-    with_clips = ""
-    for name in here.names("stores"):
-        # A store that cannot be read does not hide the others.
-        with suppress(ObygazeError, OSError):
-            store = open_store(name, workspace=here)
-            if not is_made_of(part, store.recipe):
-                continue
-            recipe = store.recipe
-            if manifest and _n_clips_in(model, store, manifest) == len(manifest):
-                with_clips = name
-    return recipe, with_clips
+def _what_joins(model: SavedModel) -> str:
+    """Return how features are joined of which some were imported."""
+    return (
+        f"for each part of {model.info.features.backbone!r} a store of these clips: one that is"
+        f" called{IMPORTED} is imported with its name as that of the backbone, each other one is"
+        " extracted; then join these stores (obygaze store join --help)"
+    )
 
 
 def _what_imports(model: SavedModel, manifest: str) -> str:
@@ -294,66 +186,22 @@ def _what_imports(model: SavedModel, manifest: str) -> str:
     )
 
 
-def _recipe_of(model: SavedModel, here: Workspace) -> Recipe | None:
-    """Return the recipe that a model reads; None where no store of the workspace has it."""
-    for store in _stores_that_fit(model, here):
-        return open_store(store, workspace=here).recipe
-    return None
-
-
-def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
-    """Return which features a model reads, and what a store of another recipe has instead."""
-    wanted = model.info.features
-    recipe = _recipe_of(model, here)
-    if recipe is not None and recipe.files:
-        there = store.recipe.files or store.recipe.title
-        return f"features of {recipe.files}, got those of {there}"
-    if recipe is not None and recipe.title == store.recipe.title:
-        found = recipe.diff(store.recipe, ("wanted", "in this store"))
-        differences = few([line for _, line in found], 3)
-        return f"features of {wanted.backbone} of another recipe: {differences}"
-    return (
-        f"features of {wanted.backbone} with fingerprint {wanted.fingerprint[:12]}, got"
-        f" {store.fingerprint[:12]} ({store.recipe.title})"
-    )
-
-
-def _is_joined(model: SavedModel, here: Workspace) -> bool:
-    """Return whether a model reads joined features.
-
-    The recipe says it. Where no store of the workspace has it, a model has no more than its title.
-    """
-    recipe = _recipe_of(model, here)
-    if recipe is None:
-        return model.info.features.backbone.startswith(f"{JOINED}: ")
-    return bool(joined_parts(recipe))
-
-
-def _reads_words(model: SavedModel, here: Workspace) -> bool:
-    """Return whether a model reads words, alone or joined, which are made for clips only."""
-    recipe = _recipe_of(model, here)
-    return recipe is not None and "words" in recipe.medium.split(" and ")
-
-
-def _was_imported(model: SavedModel, here: Workspace) -> bool:
+def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
-    if _is_joined(model, here):
-        return False
     backbone = model.info.features.backbone
-    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
+    is_joined = backbone.startswith(JOINED_TITLE)
+    is_import = backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
+    return is_import and not is_joined
 
 
-def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
-    """Return which stores a model reads, or what makes one, for one that it does not read."""
-    clips = store.find_manifest(here)
-    if store.recipe.is_unknown and _was_imported(model, here):
-        return _what_imports(model, clips.name if clips else "MANIFEST")
-    fitting = _stores_that_fit(model, here, clips)
-    if clips is not None and not fitting:
-        return what_makes_features(model, clips, here)
-    if not fitting:
-        return "a store of the same recipe; obygaze store info shows the fingerprint of each"
-    return f"{' or '.join(fitting)}, of the same recipe"
+def other_store(model: SavedModel, store: Store) -> str:
+    """Return what a model reads, for a store that it does not read."""
+    if store.recipe.is_unknown and _was_imported(model):
+        return _what_imports(model, "MANIFEST")
+    if model.info.features.backbone.startswith(JOINED_TITLE):
+        return _what_joins(model)
+    trained_on = shell_word(model.info.features.store)
+    return f"a store of the recipe of {trained_on}, on which it was trained"
 
 
 def array_for(model: SavedModel, store: Store) -> str:

@@ -27,11 +27,10 @@ from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_facts import ClipFacts, Places
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip, Windows
-from obygaze_features.manifest.times import spans_in_films
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
-from obygaze_models.evaluation.basis import FILM_UNKNOWN, UNSEEN
+from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo, withdrawn_from_training
@@ -42,7 +41,6 @@ from obygaze_models.zoo.mediaeval_file import (
 )
 from obygaze_models.zoo.new_films import (
     array_for,
-    expected_features,
     features_for,
     has_recipe,
     other_store,
@@ -56,8 +54,6 @@ from obygaze_models.zoo.seen import (
 )
 
 GIVEN = "given"
-# The most clips that a note advises to draw and to mark.
-MOST_DRAWN = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +79,7 @@ class Predicted:
     another store that are taken for training clips by their ids alone. `found` says
     which manifest and store were taken, where a folder or a manifest was named. `windows` is a
     sentence if windows were scored by a model of clips. `manifest` is the name of that of the
-    clips. `can_be_drawn` is whether this manifest says where its clips are in their films.
+    clips.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     `withdrawn` says which clips were withdrawn that the model was trained on.
     """
@@ -104,7 +100,6 @@ class Predicted:
     found: str = ""
     windows: str = ""
     manifest: str = ""
-    can_be_drawn: bool = False
     replaced: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
 
@@ -237,14 +232,6 @@ class PredictedFiles:
         if predicted.windows:
             notes.append(predicted.windows)
         notes += self.written
-        if counts[UNSEEN] and predicted.decisions and predicted.can_be_drawn:
-            name = shell_word(predicted.manifest)
-            n_drawn = min(MOST_DRAWN, len(predicted))
-            notes.append(
-                "for how often it happens in these films, do not count decisions: draw clips with"
-                f" obygaze manifest sample {name} -n {n_drawn} -o drawn, mark them, and ask obygaze"
-                " audit share"
-            )
         return notes
 
     @property
@@ -334,25 +321,19 @@ def predict(
         named_clips = [clip for clip in listed if isinstance(clip, Clip)]
         folder = table.header.video_root
         replaced = replaced_videos(named_clips, folder, opened)
-    matrix = features_for_model(
-        saved, opened, listed, workspace=workspace, of_films=of_films
-    )
+    matrix = features_for_model(saved, opened, listed, of_films=of_films)
     predicted = _predicted(
         saved, opened, matrix, listed or (), table, in_sample=in_sample
     )
-    here = Workspace.of(workspace)
-    can_be_drawn = False
-    if table is not None and table.has_films:
-        is_cut = isinstance(table.clips, Windows)
-        can_be_drawn = is_cut or bool(spans_in_films(table))
     return replace(
         predicted,
         found=found,
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
-        can_be_drawn=can_be_drawn,
         replaced=replaced,
-        withdrawn=withdrawn_from_training(saved.info, saved.clips, here),
+        withdrawn=withdrawn_from_training(
+            saved.info, saved.clips, Workspace.of(workspace)
+        ),
     )
 
 
@@ -451,12 +432,11 @@ def features_for_model(
     store: Store,
     clips: Sequence[str | Clip] | None,
     *,
-    workspace: PathLike | None = None,
     of_films: Iterable[Clip] = (),
 ) -> Matrix | Segments:
     """Return the features of clips that a model reads, as `predict`."""
     wanted = model.info.features
-    array = array_to_read(model, store, workspace)
+    array = array_to_read(model, store)
     if wanted.rule:
         segments = [clip for clip in clips or () if isinstance(clip, Clip)]
         if not segments or len(segments) < len(clips or ()):
@@ -474,17 +454,15 @@ def features_for_model(
     return store.matrix(array, clips=ids, missing="drop")
 
 
-def array_to_read(
-    model: SavedModel, store: Store, workspace: PathLike | None = None
-) -> str:
+def array_to_read(model: SavedModel, store: Store) -> str:
     """Return the array that a model reads; an error for features that it does not read."""
     wanted = model.info.features
-    here = Workspace.of(workspace)
     if not has_recipe(model, store):
         raise Mismatch(
-            f"{model.info.name} expects {expected_features(model, store, here)}",
+            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
+            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=other_store(model, store, here),
+            hint=other_store(model, store),
         )
     array = array_for(model, store)
     stored = store.record.array(array)
@@ -494,7 +472,7 @@ def array_to_read(
         raise Mismatch(
             f"{model.info.name} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
-            hint=other_store(model, store, here),
+            hint=other_store(model, store),
         )
     return array
 

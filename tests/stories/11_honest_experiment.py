@@ -65,8 +65,6 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
         f" --set models.logistic.C=0.5 {QUICK}"
     )
     assert "400 clips of 20 films" in run.text
-    # Whole films are left out: nothing is known of the clips around a clip.
-    assert "film_prior and neighbour cannot guess here" in run.text
 
     # Ridge is better than the best baseline that sees no video, and its interval says so.
     ridge = the_result(ws, "honest", model="ridge")

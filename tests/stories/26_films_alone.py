@@ -335,7 +335,7 @@ def test_a_model_of_windows_asks_for_windows_of_its_grid(ws: Workspace) -> None:
     ws("manifest windows new -o other --seconds 2")
     ws("extract run other -b descriptors --workers 1")
     said = ws("models predict motion other.descriptors", code=5).text
-    assert "motion was trained on windows" in said
+    assert "a store of the recipe of stores/training.descriptors" in said
 
 
 # ---- the pictures --------------------------------------------------------------------------------

@@ -128,7 +128,9 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     for part in new:
         after = after.replace(part, "", 1)
     assert after == before
-    again = "manifest export labels twice.eaf --predictions runs/question/predictions.csv"
+    again = (
+        "manifest export labels twice.eaf --predictions runs/question/predictions.csv"
+    )
     told = ws(f"{again} --into scored.eaf", code=1).text
     assert "the file has scores of" in told
     pympi = pytest.importorskip("pympi")

@@ -657,7 +657,7 @@ def _with_run_hashes(files: Tree, draw: random.Random) -> Tree:
 def _read_run(files: Tree, folder: Path) -> None:
     from obygaze_models.report.comparison import compare_runs
     from obygaze_models.report.page import write_report
-    from obygaze_models.runner.files import read_run
+    from obygaze_models.runner.text import read_run
 
     place = written(files, folder)
     run = read_run(place)

@@ -78,7 +78,7 @@ def open_site(
         warn_of_other_videos,
     )
     from obygaze_models.runner.experiments import named_manifest
-    from obygaze_models.runner.files import read_run
+    from obygaze_models.runner.text import read_run
 
     opened_workspace = Workspace.of(workspace)
     if run and scores:

@@ -75,7 +75,9 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
     assert "no mark has 'mittel' of the order of Gewalt" in told
-    assert "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
+    assert (
+        "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
+    )
     assert "annotators differ, so these clips have no label: Gewalt 2" in told
 
 

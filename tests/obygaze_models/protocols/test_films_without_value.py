@@ -72,7 +72,8 @@ def test_an_interval_is_of_the_films_that_have_a_value(
         assert not cell.has_interval("ap") and not cell.has_interval("auc")
         assert math.isnan(apart["low"])
         assert about["no interval"] == (
-            "1 of 1 cells have no interval: 2 films of EN_S have positive clips, and 3 are needed."
+            "1 of 1 cells have no interval: 2 tested films of EN_S have positive clips, and 3 are"
+            " needed."
         )
         return
     assert "intervals over 12 films, of other films of the same kind" in text

@@ -48,10 +48,11 @@ from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
-from obygaze_models.runner.files import RUN_FORMAT, read_run, write_run
+from obygaze_models.runner.files import RUN_FORMAT, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.text import read_run
 
 NOTHING = (
     "no baseline can be computed: neighbour needs the scene or the times of each clip"

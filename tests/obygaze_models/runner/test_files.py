@@ -22,11 +22,11 @@ from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.runner.files import Run, read_folder, read_run
+from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.text import result_text
+from obygaze_models.runner.text import read_run, result_text
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',

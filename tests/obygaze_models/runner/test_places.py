@@ -12,8 +12,8 @@ from support.experiments import ONE_PAIR, films, planted, store_of, write_worksp
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.experiments import run
-from obygaze_models.runner.files import read_run
 from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.text import read_run
 
 QUICK = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2")
 

@@ -35,8 +35,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.registry import build
@@ -365,25 +364,8 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     write_manifest(new, tmp_path / "manifests" / "new.toml")
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", "new", workspace=tmp_path)
-    # By the rule of the training clips: words that are found otherwise are another recipe.
-    assert "obygaze extract words new -b toy --subtitles TABLE" in str(caught.value)
-    # Words are found for clips alone, so that no road leads over windows.
-    (tmp_path / "films").mkdir()
-    (tmp_path / "films" / "pier.mp4").touch()
-    with pytest.raises(ObygazeError) as caught:
-        og.predict("kept", tmp_path / "films", workspace=tmp_path)
-    assert "kept reads words, which clips have and windows do not" in str(caught.value)
-    assert "obygaze manifest import TABLE -o films" in caught.value.hint
-    assert "manifest windows" not in caught.value.hint
-    film = CutFilm("pier", "pier.mp4", 100, 25.0, 4.0)
-    cut = Windows((film,), Grid(seconds=1.0, every=1.0))
-    windows = Manifest("cut", Header("cut", unit="window", grid=cut.grid), cut)
-    write_manifest(windows, tmp_path / "manifests" / "cut.toml")
-    with pytest.raises(ObygazeError) as caught:
-        og.predict("kept", "cut", workspace=tmp_path)
-    assert "manifest export cut cut.csv" in caught.value.hint
-    assert "manifest import cut.csv -o cut-clips" in caught.value.hint
-    assert "extract words" not in caught.value.hint
+    # The command of pictures names that of words.
+    assert "obygaze manifest link new FOLDER" in str(caught.value)
 
 
 def test_texts_are_not_compared_with_a_maximum_over_windows(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.reading import open_store
-from obygaze_models.zoo import load_model, predict
+from obygaze_models.zoo import predict
 
 BARE = "manifests/bare.toml"
 CITATION = "Lab, Made-up features, 2026"
@@ -68,12 +66,12 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         " name (-o), and train again"
     )
     as_before = "--backbone 'my ViViT' -o STORE"
-    files = "the file first.npz, got those of the file later.npz"
+    files = "unknown (npz) with fingerprint"
     for model, store, features, hint in (
         ("mine", "later", files, again),
-        ("mine", "later-16", "the file first.npz, got those of my ViViT", again),
+        ("mine", "later-16", files, again),
         ("mine-named", "later", "my ViViT (imported) with fingerprint", as_before),
-        ("mine-named", "later-16", "my ViViT (imported) of another", as_before),
+        ("mine-named", "later-16", "my ViViT (imported) with", as_before),
     ):
         refused = call_obygaze("-C", lab, "models", "predict", model, store)
         assert refused.code == 5
@@ -81,7 +79,6 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         assert hint in refused.stderr
         is_again = hint is again
         assert ("train again" in refused.stderr) == is_again
-    assert "recipe: frames: 32 wanted, 16 in this store" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
     # The files name the films, and none of them is one of the training.
     assert set(scores.basis) == {"unseen"}
@@ -118,18 +115,10 @@ def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
 ) -> None:
     manifest = films(2, 10, seed=7)
     known = store_of(tmp_path / "known", manifest, planted(manifest, width=14))
-    with pytest.raises(Mismatch, match="of the file first") as raised:
+    with pytest.raises(Mismatch, match="features of unknown") as raised:
         predict("mine", known, workspace=lab)
-    # The store of the workspace that the model was trained on is named.
-    assert raised.value.hint == "first, of the same recipe"
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    model = load_model("mine", workspace=lab)
-    with pytest.raises(Mismatch) as raised:
-        predict(model, known, workspace=elsewhere)
-    assert raised.value.hint.startswith(
-        "a store of the same recipe; obygaze store info"
-    )
+    # The store that the model was trained on is named.
+    assert "/stores/first, on which it was trained" in raised.value.hint
 
 
 def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
@@ -278,43 +267,3 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     with pytest.raises(FixUsage, match="received and twice have features") as used:
         predict("theirs", "own", workspace=here)
     assert "predict theirs received --manifest own" in str(used.value.hint)
-
-
-OWN_FILE: dict[str, Any] = {"start_s": None, "end_s": None}
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        {},
-        OWN_FILE,
-        {**OWN_FILE, "scene": None},
-        {**OWN_FILE, "video": "{clip}.mp4"},
-        {**OWN_FILE, "video": "{clip}.mp4", "extra": ("film_start_s", "film_end_s")},
-    ],
-)
-def test_clips_are_to_be_drawn_where_that_works(
-    lab: Path, tmp_path: Path, place: Mapping[str, Any]
-) -> None:
-    """Scores of clips without times ended with a command that refuses these clips."""
-    root = tmp_path / "again"
-    shutil.copytree(lab, root)
-    clips = []
-    for clip in films(2, 10, seed=7):
-        facts = dict(place)
-        facts["video"] = facts.get("video", "").format(clip=clip.clip_id)
-        times = (str(clip.start_s), str(clip.end_s))
-        facts["extra"] = dict(zip(place.get("extra", ()), times, strict=False))
-        ids = {"clip_id": f"new-{clip.clip_id}", "movie_id": f"new-{clip.movie_id}"}
-        clips.append(replace(clip, **ids, **facts))
-    columns = tuple(clips[0].extra)
-    new = Manifest("new", films(2, 10).header, tuple(clips), columns)
-    write_manifest(new, root / "manifests" / "new.toml")
-    facts_of_lab = ("--backbone", "my ViViT", "--fact", "frames=32")
-    import_as(root, "of-new", new, *facts_of_lab, "--manifest", "new")
-    predicted = call_obygaze("-C", root, "models", "predict", "mine-named", "new")
-    advised = "obygaze manifest sample new -n 20 -o drawn" in predicted.ok().stderr
-    words = ("manifest", "sample", "new", "-n", "20", "-o", "drawn")
-    drawn = call_obygaze("-C", root, *words)
-    assert advised == (drawn.code == 0)
-    assert advised == (not place or "extra" in place)
