@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 import re
@@ -45,9 +44,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
-    Edits,
     Terms,
-    edits_of,
     has_head,
     read_terms,
 )
@@ -433,24 +430,6 @@ def rows_of_plan(
     return rows, np.array([flag == "1" for flag in flags], dtype=bool)
 
 
-def find_seal(
-    workspace: str | os.PathLike[str] | None, name: str, seal: str
-) -> Store | None:
-    """Return the store of a name that has a seal, or the one before it; None if both are gone."""
-    location = Workspace.of(workspace).store(name)
-    places: list[str | Path] = [location]
-    if not is_url(location):
-        path = Path(location)
-        pattern = f"{glob.escape(path.name)}{BEFORE}*"
-        places = [path, *sorted(path.parent.glob(pattern))]
-    for place in places:
-        with suppress(ObygazeError):
-            store = open_store(place)
-            if store.seal == seal:
-                return store
-    return None
-
-
 class Store:
     """An open store. Threads may share it; it keeps the tables of rows that it has read."""
 
@@ -533,10 +512,6 @@ class Store:
     def terms(self) -> Terms:
         """The licence and what to cite, as the head of README.md states them now."""
         return read_terms(self.card)
-
-    def card_edits(self) -> Edits:
-        """Return what a person edited in README.md, which a change of the store keeps."""
-        return edits_of(self.card)
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:
