@@ -4,8 +4,9 @@ Licence and citation stand in the YAML head of the card, outside what is sealed,
 stated or corrected later. What is published (the card, Croissant, CITATION.cff) is made from the
 record of the store and these terms.
 
-The head has a hash of the card: one that a person edited keeps its text, and any other is written
-anew with the store.
+A person may edit the card. A change of the store changes what the program has written of the head,
+and keeps the rest. The head has a hash of the text below it: the text is written anew only if it is
+the one that the program wrote.
 """
 
 import json
@@ -53,8 +54,8 @@ _SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 _BOM = "\ufeff"
 # Keys of the head that the program writes, whatever a person has edited.
 _TERMS_KEYS = ("license", "license_name", "citation")
+_SEAL_KEY = "obygaze_seal"
 _TEXT_KEY = "obygaze_text"
-_KEYS_OF_PROGRAM = (*_TERMS_KEYS, "configs", "obygaze_seal", _TEXT_KEY)
 
 
 # --- Licence and citation ---
@@ -148,30 +149,62 @@ def require_licence(
 # --- What a person edited ---
 
 
-def next_card(card: bytes, earlier: bytes) -> bytes:
-    """Return the card that takes the place of an earlier one.
+class Edits(NamedTuple):
+    """What a person may have edited in a card.
 
-    One that a person edited keeps its text and what was added to its head; any other is replaced.
+    Args:
+        head: The lines of its head.
+        body: Its text; "" if it is the one that the program wrote.
     """
-    if not is_edited(earlier):
-        return card
-    head, _ = _parts(card)
-    kept, body = _parts(earlier)
-    lines = []
-    for key, lines_of_key in _keys_of(kept):
-        if key not in _KEYS_OF_PROGRAM:
-            lines += lines_of_key
-    others = dict(_keys_of(lines))
-    for key, lines_of_key in _keys_of(head):
-        if key not in others and key != _TEXT_KEY:
-            lines += lines_of_key
-    return with_terms(_joined(lines, body), read_terms(card))
+
+    head: Sequence[str] = ()
+    body: str = ""
 
 
-def is_edited(card: bytes) -> bool:
-    """Return whether a person changed more of a card than the terms in its head."""
+def edits_of(card: bytes) -> Edits:
+    """Return what a person edited in a card."""
     head, body = _parts(card)
-    return bool(body.strip()) and _text_line(head, body) not in map(str.rstrip, head)
+    is_own = _text_line(body) in map(str.rstrip, head) or not body.strip()
+    return Edits(head, "" if is_own else body)
+
+
+def with_edits(card: str, edits: Edits) -> bytes:
+    """Return a card that the program has written, with what a person edited in another one."""
+    head, body = _split(card)
+    kept = _keys_of_persons(edits.head)
+    terms = []
+    others = []
+    for key, lines in _keys_of(head):
+        if key in _TERMS_KEYS:
+            terms += lines
+        elif key not in dict(kept):
+            others += lines
+    own: list[str] = []
+    for _, lines in kept:
+        own += lines
+    return _joined([*terms, *own, *others], edits.body or body)
+
+
+def with_body(card: bytes, edits: Edits) -> bytes:
+    """Return a card with the text of another card, and the keys that only the other's head has."""
+    head, body = _parts(card)
+    known = dict(_keys_of(head))
+    for key, lines in _keys_of_persons(edits.head):
+        if key not in known:
+            head += lines
+    return _joined(head, edits.body or body)
+
+
+def _keys_of_persons(head: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the keys of a head that the program does not write anew, with their lines."""
+    kept = []
+    for key, lines in _keys_of(head):
+        is_of_table = key == "configs" and any(
+            quoted(PUBLISHED_TABLE) in line for line in lines
+        )
+        if key not in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) and not is_of_table:
+            kept.append((key, lines))
+    return kept
 
 
 def has_head(card: bytes) -> bool:
@@ -179,17 +212,13 @@ def has_head(card: bytes) -> bool:
     return card.decode("utf-8", "replace").removeprefix(_BOM).startswith("---")
 
 
-def _text_line(head: Sequence[str], body: str) -> str:
-    """Return the line of a head by which a card of the program is known.
+def _text_line(body: str) -> str:
+    """Return the line of the head by which a text of the program is known.
 
-    The terms do not count, in the head and in the section on them.
+    The section on terms does not count, since it follows the head.
     """
-    lines = []
-    for key, lines_of_key in _keys_of(head):
-        if key not in (*_TERMS_KEYS, _TEXT_KEY):
-            lines += map(str.rstrip, lines_of_key)
     text = _SECTION.sub("", body.replace("\r\n", "\n"), count=1).strip()
-    data = "\n".join([*lines, text]).encode("utf-8", "surrogateescape")
+    data = text.encode("utf-8", "surrogateescape")
     return f"{_TEXT_KEY}: {quoted(sha256_bytes(data)[:16])}"
 
 
@@ -302,7 +331,7 @@ def card_of_store(
     *,
     seal: str = "",
     has_table: bool = False,
-) -> bytes:
+) -> str:
     """Return the card of a store, as the program writes it.
 
     Args:
@@ -335,7 +364,7 @@ def card_of_store(
         parquet=PUBLISHED_TABLE if has_table else "",
     )
     head, body = _split(text)
-    return _joined([*head, _text_line(head, body)], body)
+    return _joined([*head, _text_line(body)], body).decode()
 
 
 def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:

@@ -37,10 +37,10 @@ from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
     PUBLISHED_TABLE,
     Terms,
-    is_edited,
-    next_card,
+    edits_of,
     read_terms,
     require_licence,
+    with_body,
     with_terms,
 )
 from obygaze_features.store.exporting import refuse_pictures
@@ -200,11 +200,12 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     if not card:
         return older.card, []
     notes = []
-    if is_edited(card) and is_edited(older.card) and card != older.card:
+    edits = older.card_edits()
+    if edits.body and edits_of(card).body not in ("", edits.body):
         notes.append(
             "README.md stays as it was edited here; that of the source is another one"
         )
-    card = next_card(card, older.card)
+    card = with_body(card, edits)
     of_source = read_terms(card)
     terms = of_source.or_else(older.terms)
     for name, text, stated in zip(terms._fields, terms, of_source, strict=True):
@@ -564,12 +565,15 @@ def _card_to_send(
     if CARD not in names_there:
         return card, []
     # The files of a target are read like those of a store, whether or not one is there.
-    there = Store(target.files(), store.record, store.seal).card
-    if not is_edited(card):
-        return next_card(card or full_card(store), there), []
+    there = Store(target.files(), store.record, store.seal).card_edits()
+    edited = edits_of(card).body
     notes = []
-    if is_edited(there) and there != card:
+    if there.body not in ("", edited) and edited:
         notes.append("README.md there had another text; it has that of the store now")
+    if card or there.body:
+        card = with_body(
+            card or full_card(store), there._replace(body=edited or there.body)
+        )
     return card, notes
 
 

@@ -27,7 +27,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed, name_in_errors
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.card import Terms, card_of_store, is_edited, next_card
+from obygaze_features.store.card import Edits, Terms, card_of_store, with_edits
 from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
@@ -91,6 +91,7 @@ from obygaze_features.store.rows import STATUSES, RowColumns, RowSource
 _STEP_BYTES = 2**23
 _CACHED_BYTES = 2**18
 NO_TERMS = Terms()
+NO_EDITS = Edits()
 
 
 class FinishedFile(NamedTuple):
@@ -126,7 +127,7 @@ class Contents(NamedTuple):
     tombstones: Sequence[Tombstone] = ()
     origins: Sequence[Origin] = ()
     terms: Terms = NO_TERMS
-    card: bytes = b""
+    edits: Edits = NO_EDITS
 
 
 class Written(NamedTuple):
@@ -157,7 +158,7 @@ def write_store(
     tombstones: Sequence[Tombstone] = (),
     origins: Sequence[Origin] = (),
     terms: Terms = NO_TERMS,
-    card: bytes = b"",
+    edits: Edits = NO_EDITS,
     changes: str = "",
 ) -> Written:
     """Write a store and give it its name.
@@ -173,7 +174,7 @@ def write_store(
         tombstones: What was withdrawn from them, and from the stores of which rows were taken.
         origins: The stores of which rows were taken.
         terms: Licence and citation, for the card.
-        card: The card of the store whose place the new store takes.
+        edits: What a person edited in the card of the store whose place the new store takes.
         changes: The seal of the store whose place the new store takes. Without it, a target that
             exists is refused.
     """
@@ -185,7 +186,7 @@ def write_store(
         check_free(target)
         target.parent.mkdir(parents=True, exist_ok=True)
     contents = Contents(
-        arrays, recipe, manifest, makers, replaces, tombstones, origins, terms, card
+        arrays, recipe, manifest, makers, replaces, tombstones, origins, terms, edits
     )
     hidden = make_hidden(target)
     try:
@@ -306,8 +307,8 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         files={name: marks[name] for name in names_of_files(arrays, len(rows))},
     )
     card = card_of_store(store, rows, contents.terms)
-    (folder / CARD).write_bytes(next_card(card, contents.card))
-    if is_edited(contents.card):
+    (folder / CARD).write_bytes(with_edits(card, contents.edits))
+    if contents.edits.body:
         text = (
             "README.md keeps the text that you edited: check what it says of the clips"
         )

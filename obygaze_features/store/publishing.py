@@ -19,11 +19,11 @@ from obygaze_features.store.card import (
     HERE,
     PUBLISHED_TABLE,
     card_of_store,
-    next_card,
     quoted,
     recipe_sentences,
     require_licence,
     spdx_of,
+    with_edits,
 )
 from obygaze_features.store.exporting import (
     FACT_COLUMNS,
@@ -145,7 +145,7 @@ def full_card(store: Store, *, has_table: bool = False) -> bytes:
     card = card_of_store(
         store.record, rows, store.terms, seal=store.seal, has_table=has_table
     )
-    return next_card(card, store.card)
+    return with_edits(card, store.card_edits())
 
 
 # --- All files of a publication ---

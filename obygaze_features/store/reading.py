@@ -44,7 +44,9 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
+    Edits,
     Terms,
+    edits_of,
     has_head,
     read_terms,
 )
@@ -512,6 +514,10 @@ class Store:
     def terms(self) -> Terms:
         """The licence and what to cite, as the head of README.md states them now."""
         return read_terms(self.card)
+
+    def card_edits(self) -> Edits:
+        """Return what a person edited in README.md, which a change of the store keeps."""
+        return edits_of(self.card)
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def history_after(before: Store) -> dict[str, Any]:
         "replaces": (*record.replaces, before.seal),
         "tombstones": record.tombstones,
         "origins": record.origins,
-        "card": before.card,
+        "edits": before.card_edits(),
     }
 
 

@@ -15,11 +15,11 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
     card_of_store,
-    is_edited,
+    edits_of,
     maker_text,
-    next_card,
     read_terms,
     recipe_sentences,
+    with_edits,
     with_terms,
 )
 from obygaze_features.store.layout import Array
@@ -85,9 +85,9 @@ def a_card(
     """A card of some rows, by default `some_rows`."""
     rows = some_rows() if rows is None else rows
     record = a_record(rows, **facts)
-    columns = RowColumns.of(rows)
-    card = card_of_store(record, columns, terms, seal=seal, has_table=has_table)
-    return card.decode()
+    return card_of_store(
+        record, RowColumns.of(rows), terms, seal=seal, has_table=has_table
+    )
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -371,31 +371,26 @@ def test_a_mark_before_the_head_hides_no_terms() -> None:
     card = b"\xef\xbb\xbf" + a_card().encode()
     assert read_terms(card) == TERMS
     assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
-    assert not is_edited(card)
+    assert edits_of(card).body == ""
 
 
 def test_what_a_person_edited_stays_in_a_new_card() -> None:
-    earlier = a_card(seal="ab" * 32, has_table=True)
-    new = a_card(Terms("MIT"), rows=some_rows()[:2], seal="cd" * 32)
-    # Other terms are no edits, and a file may have other ends of lines.
-    for card in (earlier, new, earlier.replace("\n", "\r\n")):
-        assert not is_edited(with_terms(card.encode(), TERMS))
-        assert next_card(new.encode(), card.encode()) == new.encode()
-    assert next_card(new.encode(), b"") == new.encode()
-    head, _, body = earlier.partition("\n---\n")
+    head, _, body = a_card(seal="ab" * 32, has_table=True).partition("\n---\n")
     edited = head.replace("pretty_name:", "language: en\npretty_name: mine #")
-    # Whatever was edited, all of the page stays, but what must be true of the new store.
-    for text in (body, "Mine.\n"):
-        card = next_card(new.encode(), f"{edited}\n---\n{text}".encode())
-        assert is_edited(card)
-        facts = head_of(card.decode())
-        assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
-        assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
-        assert facts["license"] == "mit" and "citation" not in facts
-        assert "configs" not in facts
-        kept = card.decode().partition("\n---\n")[2]
-        assert kept.replace("MIT", TERMS.licence)[-40:] == text[-40:]
+    new = a_card(rows=some_rows()[:2], seal="cd" * 32)
+    # The head alone: the text is that of the new store.
+    card = with_edits(new, edits_of(f"{edited}\n---\n{body}".encode())).decode()
+    facts = head_of(card)
+    assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
+    assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
+    assert "configs" not in facts
+    assert card.endswith(new.partition("\n---\n")[2])
+    assert edits_of(card.encode()).body == ""
+    # The text too; a file with other ends of lines is not edited.
+    card = with_edits(new, edits_of(f"{edited}\n---\nMine.\n".encode())).decode()
+    assert card.endswith("\n---\nMine.\n")
     windows = a_card().replace("\n", "\r\n").encode()
+    assert edits_of(windows).body == ""
     assert b"\nLicence: MIT\n" in with_terms(windows, Terms("MIT"))
 
 
