@@ -162,12 +162,15 @@ def format_of_source(source: Path, name: str | None = None) -> Format:
     if name is None and source.is_dir():
         return _format_of_folder(source)
     format = format_of_ending(source) if name is None else format_named(name)
-    if format is not None and not format.is_file:
-        # Of one file, the reader says what to make of it.
-        return format
     if format is not None and format.is_folder and source.is_dir():
         return format
     require_file(source)
+    if format is not None and not format.is_file:
+        raise FixInput(
+            "expected a folder with one file a clip, got a file",
+            where=str(source),
+            hint="an npz in Python: np.savez('x.npz', clip_id=ids, clip=array)",
+        )
     begins_as = _formats_of_start(source)
     if format in begins_as or (format and not begins_as):
         return format

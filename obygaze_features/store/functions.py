@@ -248,11 +248,10 @@ def import_features(
     The recipe of the new store is marked unknown and has only the facts that you give. Imports with
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. The arrays of all clips have one shape, unless --pool makes one vector of each;
-    with --pool, a clip may have several rows, such as frames, one below the other. Numbers become
-    float32; several float16 vectors a clip stay float16. An array called mask says which frames are
-    real, time_s and asked_s when they are: they come with the arrays of frames, and --pool leaves
-    padding out.
+    are failed rows. The arrays of all clips have one shape, unless --pool makes one vector of each.
+    Numbers become float32; several float16 vectors a clip stay float16. An array called mask says
+    which frames are real, time_s and asked_s when they are: they come with the arrays of frames,
+    and --pool leaves padding out.
 
     With --manifest, clips are found by their ids. Files may state films and times of clips
     (movie_id, start_s and end_s, in seconds); where those of the manifest differ, it is an error.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import os
 import re
@@ -428,24 +427,6 @@ def rows_of_plan(
             hint="remove the folder that it is in, to fill the store anew",
         ) from error
     return rows, np.array([flag == "1" for flag in flags], dtype=bool)
-
-
-def find_seal(
-    workspace: str | os.PathLike[str] | None, name: str, seal: str
-) -> Store | None:
-    """Return the store of a name that has a seal, or the one before it; None if both are gone."""
-    location = Workspace.of(workspace).store(name)
-    places: list[str | Path] = [location]
-    if not is_url(location):
-        path = Path(location)
-        pattern = f"{glob.escape(path.name)}{BEFORE}*"
-        places = [path, *sorted(path.parent.glob(pattern))]
-    for place in places:
-        with suppress(ObygazeError):
-            store = open_store(place)
-            if store.seal == seal:
-                return store
-    return None
 
 
 class Store:

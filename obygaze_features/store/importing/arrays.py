@@ -158,7 +158,6 @@ def _is_mask_of(mask: StoredArray, stored: StoredArray, reader: Reader) -> bool:
         frames = Array.of(stored.source, stored.file_shape.dtype, sizes, dims)
         return belongs_to(mask.array, frames)
     of_mask = mask.file_shape.sizes
-    # Where a clip has several rows of the files, each of them may have several frames.
     is_shorter = 0 < len(of_mask) < len(sizes)
     return is_shorter and sizes[: len(of_mask)] == of_mask
 

@@ -241,9 +241,7 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
         FixInput,
         f"{count(len(repeated), 'clip id')} in several rows of the files",
         where=reader.where,
-        hint="if the rows of an id are the frames of a clip, --pool max keeps their maximum and"
-        " --pool mean their mean; else keep one row for each id, or name another array of ids"
-        " with --id-key",
+        hint="keep one row for each id, or name another array of ids with --id-key",
     )
 
 

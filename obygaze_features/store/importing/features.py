@@ -24,11 +24,7 @@ from obygaze_features.store.importing.arrays import (
     stored_arrays_of,
 )
 from obygaze_features.store.importing.clips import check_some_known, matched_clips
-from obygaze_features.store.importing.reader import (
-    Reader,
-    open_features,
-    with_frames_of_clips,
-)
+from obygaze_features.store.importing.reader import Reader, open_features
 from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
@@ -145,8 +141,6 @@ def import_features(
     try:
         _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
-        if pool is not None and reader.export is None:
-            reader = with_frames_of_clips(reader)
         is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
         if pool is None and is_of_tokens and not keep_frames:
             # The released tokens have what experiments read beside them.

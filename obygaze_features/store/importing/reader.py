@@ -7,9 +7,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
@@ -18,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.refusal import refuse_if
@@ -56,7 +55,6 @@ GENERIC = frozenset(
         "arr_0",
     )
 )
-ROWS_OF_SHAPES = "rows of several shapes in one clip"
 # What NumPy, h5py and torch raise over damaged bytes.
 FOREIGN_DAMAGE = (
     OSError,
@@ -351,91 +349,6 @@ class ClipColumn:
         return opened
 
 
-@dataclass
-class RowsOfClips:
-    """An array of which each clip has several rows, one below the other, such as frames.
-
-    A clip has the rows from its place in `starts` to before the next one.
-    """
-
-    name: str
-    rows: Column
-    starts: npt.NDArray[np.int64]
-
-    def shapes(self, places: Sequence[int]) -> Iterable[Shape | BadRow]:
-        """Return the shape of each clip, of which all rows have one."""
-        of_rows = list(self.rows.shapes(range(int(self.starts[-1]))))
-        for place in places:
-            of_clip = of_rows[self.starts[place] : self.starts[place + 1]]
-            first, *others = set(of_clip)
-            if others:
-                yield BadRow(f"{self.name} has {ROWS_OF_SHAPES}")
-            elif isinstance(first, BadRow):
-                yield first
-            else:
-                yield first._replace(sizes=(len(of_clip), *first.sizes))
-
-    def read(self, places: npt.NDArray[np.int64]) -> list[Values | BadRow]:
-        """Return the rows of some clips; a bad row makes the clip a bad one."""
-        rows_of_places = [self._rows_of(place) for place in places.tolist()]
-        rows = list(self.rows.read(np.concatenate(rows_of_places)))
-        clips: list[Values | BadRow] = []
-        first = 0
-        for rows_of_place in rows_of_places:
-            of_clip = rows[first : first + len(rows_of_place)]
-            first += len(of_clip)
-            bad = [row for row in of_clip if isinstance(row, BadRow)]
-            if not bad and len(set(map(np.shape, of_clip))) > 1:
-                bad = [BadRow(f"{self.name} has {ROWS_OF_SHAPES}")]
-            clips.append(bad[0] if bad else np.stack(of_clip))
-        return clips
-
-    def _rows_of(self, place: int) -> npt.NDArray[np.int64]:
-        return np.arange(self.starts[place], self.starts[place + 1])
-
-
-def with_frames_of_clips(reader: Reader) -> Reader:
-    """Return a reader in which the rows with one id, one below the other, are one clip.
-
-    Rows of one id that lie apart, or are of several films or times, may be of several clips.
-    """
-    ids = list(reader.clip_ids)
-    starts = [n for n, name in enumerate(ids) if ids[n - 1 : n] != [name]]
-    clip_ids = [ids[place] for place in starts]
-    apart = [name for name, n in Counter(clip_ids).items() if n > 1]
-    facts = zip(ids, reader.movie_ids, reader.times or ids, strict=True)
-    n_facts = Counter(name for name, _, _ in set(facts))
-    differ = [name for name, n in n_facts.items() if n > 1]
-    for names, problem in (
-        (apart, "rows that are not one below the other"),
-        (differ, "rows of several films or times"),
-    ):
-        refuse_if(
-            sorted(names),
-            FixInput,
-            f"{count(len(names), 'clip id')} with {problem}",
-            where=reader.where,
-            hint="--pool takes the rows of a clip one below the other; where they are of several"
-            " clips, give each clip its own id, such as film and number",
-        )
-    bounds = np.array([*starts, len(ids)], dtype=np.int64)
-    columns: dict[str, Column] = {}
-    for name, column in reader.columns.items():
-        columns[name] = RowsOfClips(column.name, column, bounds)
-    if len(clip_ids) == len(ids):
-        return reader
-    n_rows = count(len(ids), "row")
-    note = f"{n_rows} of the files are those of {count(len(clip_ids), 'clip')}"
-    return replace(
-        reader,
-        clip_ids=clip_ids,
-        movie_ids=[reader.movie_ids[place] for place in starts],
-        times=[reader.times[place] for place in starts] if reader.times else (),
-        columns=columns,
-        notes=[*reader.notes, note],
-    )
-
-
 def clip_reader(
     where: str,
     clips: Collection[tuple[str, str]],
@@ -584,16 +497,11 @@ def _why_not_features(column: Any, n_clips: int) -> str:
 
 
 def _is_companion(key: str, column: Any, n_clips: int) -> bool:
-    """Return whether an array may belong to another one, as the mask or the times of its frames.
-
-    A mask may have one number a row, where the rows are the frames of clips.
-    """
+    """Return whether an array may belong to another one, as the mask or the times of its frames."""
     shape = tuple(column.shape)
     kinds = "biuf" if key == MASK else "f"
-    n_dimensions = (1, 2) if key == MASK else (2,)
     is_number = np.dtype(column.dtype).kind in kinds
-    has_rows = len(shape) in n_dimensions and shape[0] == n_clips
-    return is_number and has_rows
+    return is_number and len(shape) == 2 and shape[0] == n_clips
 
 
 def times_of_columns(
@@ -701,7 +609,7 @@ def _require_keys(
                 f"no array {key!r}{near(key, names)}; the file has {few(names) or 'none'}",
                 where=where,
                 hint="an array with a row for each clip, and one of their ids:"
-                " --array NAME=KEY --id-key KEY; with --pool max where several rows are a clip",
+                " --array NAME=KEY --id-key KEY",
             ) from None
 
 

@@ -34,33 +34,14 @@ from obygaze_features.store.importing.reader import (
 
 def open_npy(root: Path) -> Reader:
     """Open a folder of .npy files."""
-    _require_folder(
-        root,
-        "if its rows are clips, make an npz in Python: np.savez('x.npz', clip_id=ids,"
-        " clip=np.load('x.npy'))",
-    )
     return _open_tree(root, [".npy"], _mapped, several="frames")
 
 
 def open_pth(root: Path) -> Reader:
     """Open a folder of .pth files. A tensor is [1, D] or [1, tokens, D]."""
     torch = need("torch", "mlp", "reading .pth files")
-    _require_folder(
-        root,
-        "of a dictionary {id: tensor} make an npz in Python: np.savez('x.npz',"
-        " clip_id=list(d), clip=np.stack([t.numpy() for t in d.values()]))",
-    )
     load = partial(_tensor, torch)
     return _open_tree(root, [".pth", ".pt"], load, several="tokens")
-
-
-def _require_folder(root: Path, hint: str) -> None:
-    if root.is_file():
-        raise FixInput(
-            "expected a folder with one file a clip, got a file",
-            where=str(root),
-            hint=hint,
-        )
 
 
 def _open_tree(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -254,26 +253,6 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     assert {copy.path for copy in again.copies} == set(found[1:])
 
 
-def test_the_search_for_copies_is_silent_on_other_files_and_a_run_is_one_copy(
-    store: Path, workspace: Workspace
-) -> None:
-    clip = rows_of()[PLANTED_ROWS[0]].clip_id
-    run = workspace.root / "runs" / "x"
-    (run / "tables").mkdir(parents=True)
-    facts = {"created_by": "obygaze 1", "store": {"made_of": [open_store(store).seal]}}
-    facts["files"] = {"predictions.csv": ""}
-    (run / "run.json").write_text(json.dumps(facts))
-    table = f"clip_id,movie_id,score\n{clip},{FILM},0.5\n"
-    for name in ("predictions.csv", "tables/errors.csv"):
-        (run / name).write_text(table)
-    plans = workspace.root / "plans.csv"
-    plans.write_bytes("Szene,Länge\n1,für später\n".encode("cp1252"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    assert [copy.path for copy in made.copies[1:]] == [run]
-
-
 def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
     """Every command in the workspace ended with an error that its table is damaged."""
     stores = workspace.root / "stores"
@@ -504,17 +483,6 @@ def test_what_was_made_of_a_part_is_told(store: Path, workspace: Workspace) -> N
     assert found == {part, workspace.root / "part.npz", run}
 
 
-def test_a_source_that_still_has_what_was_withdrawn_is_named(
-    store: Path, workspace: Workspace, tmp_path: Path
-) -> None:
-    pull(store, tmp_path / "lab")
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    compared = compare_with_source(store, tmp_path / "lab")
-    assert compared.sentence == (
-        "rows of it are from this store; their numbers were not compared"
-    )
-
-
 def test_a_linked_store_is_removed_too(
     store: Path,
     workspace: Workspace,
@@ -568,19 +536,6 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     assert not has_planted(tmp_path / "both")
 
 
-def test_a_withdrawal_takes_what_is_named_and_no_more(workspace: Workspace) -> None:
-    """Another id for the same part of the same file is another clip."""
-    rows = []
-    for name in ("a", "b"):
-        row = Row(name, "alba", 4.0, 6.0)
-        rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
-    place = workspace.root / "stores" / "both"
-    made_store(place, rows, {"clip": np.ones((2, 4), np.float32)})
-    made = subset(place, without=["a"], reason="asked", workspace=workspace)
-    assert list(made.clips) == ["a"]
-    assert [row.is_ok for row in open_store(place).rows] == [False, True]
-
-
 def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"or not of these films; the first is 'clip 1'"):
         subset(store, tmp_path / "part", films=[FILM], clips=["clip 9", "clip 1"])
@@ -592,20 +547,6 @@ def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> Non
     assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
     with pytest.raises(Mismatch, match="is of the film 'another' and of 'film-3'"):
         subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
-
-
-def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
-    store: Path, workspace: Workspace
-) -> None:
-    """Also of a clip of the film that the other store does not have."""
-    values = {name: array[:1] for name, array in values_of().items()}
-    for name in ("late", "new"):
-        write(workspace.root / name, [Row(name, FILM, maker=0)], values)
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    stores = [workspace.root / "late", workspace.root / "new"]
-    made = merge(stores, workspace.root / "both", workspace=workspace)
-    (warning,) = made.warnings
-    assert warning.startswith("late, new (2 clips) were withdrawn from films")
 
 
 def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
@@ -802,41 +743,6 @@ def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
         root / "sent" / "run",
     }
     assert NOT_SEARCHED in str(made)
-
-
-def test_other_clips_of_the_same_video_are_not_listed(workspace: Workspace) -> None:
-    """They were said to have the same ids."""
-    rows = []
-    for number in range(2):
-        row = Row(f"c{number}", "alba", 2.0 * number, 2.0 * number + 2)
-        rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
-    stores = workspace.root / "stores"
-    made_store(stores / "both", rows, {"clip": np.ones((2, 4), np.float32)})
-    made_store(stores / "other", rows[1:], {"clip": np.ones((1, 4), np.float32)})
-    made_store(stores / "same", rows[:1], {"clip": np.ones((1, 4), np.float32)})
-    made = subset(stores / "both", without=["c0"], reason="asked", workspace=workspace)
-    assert [copy.path.name for copy in made.copies[1:]] == ["same"]
-
-
-def test_a_merger_never_takes_the_place_of_its_source(
-    store: Path, workspace: Workspace, tmp_path: Path
-) -> None:
-    """It lists what was withdrawn from its source, and that this was replaced."""
-    old = tmp_path / "old"
-    shutil.copytree(store, old)
-    seal = open_store(old).seal
-    write(tmp_path / "new", [Row("new", "film-x", maker=0)])
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    for number, pair in enumerate(
-        ([store, tmp_path / "new"], [tmp_path / "new", store])
-    ):
-        both = tmp_path / f"both{number}"
-        merge(pair, both)
-        with pytest.raises(AlreadyThere, match="another store is there"):
-            push(both, old, no_licence=True)
-        with pytest.raises(AlreadyThere, match="another store has this name"):
-            pull(both, old)
-    assert open_store(old).seal == seal
 
 
 def test_a_part_of_a_part_is_known_to_its_first_source(

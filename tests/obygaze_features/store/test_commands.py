@@ -207,19 +207,6 @@ def test_a_withdrawal_needs_a_reason_and_takes_nothing_else(
     assert names == ["films"]
 
 
-def test_stores_that_were_replaced_have_no_name(tmp_path: Path, typed: Typed) -> None:
-    store(tmp_path)
-    typed("subset", "films", "--without", "tt0000102", "--reason", "asked")
-    (before,) = (tmp_path / "stores").glob("films.before-*")
-    refused = typed("info", before.name, code=1)
-    assert "is not the name of a store" in refused.stderr
-    assert "23 clips" in typed("info", f"stores/{before.name}").stdout
-    listed = og.ls(workspace=tmp_path)
-    assert [one.name for one in listed.entries] == ["films"]
-    for name in ("x.next", "x.before-1"):
-        typed("pull", "films", "-o", name, code=1)
-
-
 def test_an_export_says_which_clips_are_left_out(tmp_path: Path, typed: Typed) -> None:
     path = store(tmp_path)
     done = typed("export", "films", "all.npz", code=3)

@@ -405,17 +405,6 @@ def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
             push(store, home / "shared", **other)
 
 
-def test_a_licence_that_was_corrected_reaches_a_copy(store: Path, home: Path) -> None:
-    pull(store, home / "copy")
-    text = (home / "copy" / "README.md").read_text("utf-8")
-    (home / "copy" / "README.md").write_text(f"{text}Our note.\n", "utf-8")
-    push(store, home / "shared", licence="CC-BY-4.0")
-    pull(store, home / "copy")
-    card = (home / "copy" / "README.md").read_text("utf-8")
-    assert card.startswith("---\nlicense: cc-by-4.0\n")
-    assert card.endswith("Our note.\n")
-
-
 def test_a_licence_that_the_source_took_back_is_not_kept_without_a_word(
     store: Path, home: Path
 ) -> None:
@@ -444,22 +433,6 @@ def test_no_file_at_a_target_states_other_terms(store: Path, home: Path) -> None
     for path in (home / "out").glob("*"):
         assert path.is_dir() or b"cc-by-4.0" not in path.read_bytes().lower()
     assert push(store, home / "out").notes == ()
-
-
-def test_what_was_added_to_a_head_stays(store: Path, home: Path) -> None:
-    places = (home / "shared", home / "copy")
-    push(store, places[0], no_licence=True)
-    pull(places[0], places[1])
-    for number, place in enumerate(places):
-        card = (place / "README.md").read_text("utf-8")
-        added = card.replace("---\n", f"---\nlanguage_{number}:\n- en\n", 1)
-        (place / "README.md").write_text(added, "utf-8")
-    push(store, places[0], licence="CC-BY-4.0")
-    pull(places[0], places[1])
-    for number, place in enumerate(places):
-        card = (place / "README.md").read_text("utf-8")
-        assert f"\nlanguage_{number}:\n- en\n" in card
-        assert "license: cc-by-4.0\n" in card
 
 
 def test_a_card_that_was_edited_in_two_places(store: Path, home: Path) -> None:

@@ -193,18 +193,6 @@ def test_a_run_of_a_film_is_at_most_256_rows() -> None:
     ]  # fmt: skip
 
 
-def test_ids_are_found_by_their_hash() -> None:
-    clip_ids = [f"clip-{n}" for n in range(1000)]
-    data = ids_table(TextColumn(clip_ids), "here")
-    hashes = struct.unpack("<1000Q", data[:8000])
-    rows = struct.unpack("<1000I", data[8000:])
-    assert list(hashes) == sorted(hashes)
-    for number, row in zip(hashes, rows, strict=True):
-        digest = hashlib.sha256(clip_ids[row].encode()).digest()
-        assert number == int.from_bytes(digest[:8], "little")
-    assert sorted(rows) == list(range(1000))
-
-
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [

@@ -27,7 +27,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.io import ID, as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
-from obygaze_features.store.changing import join, merge, subset
+from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
@@ -102,43 +102,9 @@ def test_an_export_of_clips_without_films_has_none(tmp_path: Path, format: Any) 
         assert "movie_id" not in np.load(out)
 
 
-@pytest.mark.parametrize("is_export", [True, False])
-def test_what_was_withdrawn_does_not_come_back_with_a_manifest(
-    tmp_path: Path, is_export: bool
-) -> None:
-    file = saved(tmp_path / "x.npz", clip_id=["lake-1", "lake-2"], clip=np.eye(2, 5))
-    store = tmp_path / "stores" / "s"
-    made(file, store)
-    if is_export:
-        file = tmp_path / "export.npz"
-        export_features(store, file)
-    subset(store, without=["lake-1"], reason="asked", workspace=tmp_path)
-    clips = [Clip("lake-1", "lake"), Clip("lake-2", "lake")]
-    manifest = a_manifest(clips)
-    again = made(file, tmp_path / "again", manifest=manifest, workspace=tmp_path)
-    assert [row.status for row in again.rows] == [WITHDRAWN, "ok"]
-
-
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
     """A manifest called films."""
     return Manifest("films", Header("made up", {}, **header), tuple(clips))
-
-
-def test_without_a_manifest_the_rows_are_those_of_the_file(tmp_path: Path) -> None:
-    store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    assert store.clip_ids.tolist() == IDS
-    assert store.movie_ids.tolist() == ["", "", ""]
-    assert store.record.manifest.name == "imported"
-    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
-
-
-def test_another_array_of_ids_is_named(tmp_path: Path) -> None:
-    other = saved(tmp_path / "g.npz", clips=IDS, X=X)
-    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
-        open_features(other)
-    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
-    store = made(other, tmp_path / "s", id_key="clips")
-    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
 
 
 def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
@@ -153,42 +119,24 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "concepts", "shape", "expected"),
+    ("shape", "expected"),
     [
-        (
-            ("EN", "HN", "S"),
-            ("Look",),
-            (3, 4),
-            "run honest --manifest films --store STORE",
-        ),
-        # Easy negatives and sure clips alone are another task than the usual one.
-        (
-            ("EN", "S", "S"),
-            ("Look",),
-            (3, 4),
-            "run honest --manifest films --store STORE --task EN_S",
-        ),
-        (("", "", ""), (), (3, 4), "models predict MODEL STORE"),
-        # Without a concept, the usual view is the raw one.
-        (("EN", "HN", "S"), (), (3, 4), "run honest --manifest films --store STORE"),
+        ((3, 4), "run honest --manifest films --store STORE"),
         # An experiment takes an array with one vector a clip.
-        (("EN", "HN", "S"), ("Look",), (3, 5, 4), "store info STORE"),
+        ((3, 5, 4), "store info STORE"),
     ],
 )
 def test_an_experiment_comes_next_where_the_clips_allow_one(
-    tmp_path: Path, levels: Any, concepts: Any, shape: Any, expected: str
+    tmp_path: Path, shape: Any, expected: str
 ) -> None:
     clips = []
-    for clip_id, level in zip(IDS, levels, strict=True):
-        film = clip_id.partition("-")[0]
-        clips.append(Clip(clip_id, film, level=level, concepts=concepts))
-    header = Header("made up", {"Look": "visual"})
+    for clip_id, level in zip(IDS, ("EN", "HN", "S"), strict=True):
+        clips.append(Clip(clip_id, clip_id.partition("-")[0], level=level))
     values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=values)
     arrays = {"clip" if len(shape) == 2 else "frames": "frames"}
-    manifest = Manifest("films", header, tuple(clips))
     path = tmp_path / "s"
-    done = import_features(file, path, arrays=arrays, manifest=manifest)
+    done = import_features(file, path, arrays=arrays, manifest=a_manifest(clips))
     command = expected.replace("STORE", str(path))
     assert done.notes[-1] == f"next: obygaze {command}"
 
@@ -710,15 +658,6 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     assert "zeros" in done.warnings[0]
 
 
-def test_clips_without_films_are_one_run_of_rows(tmp_path: Path) -> None:
-    ids = [f"c{number}" for number in range(300)]
-    file = saved(tmp_path / "f.npz", clip_id=ids, X=np.ones((300, 4), np.float32))
-    store = made(file, tmp_path / "s")
-    assert set(store.movie_ids.tolist()) == {""}
-    # A line has at most 256 rows.
-    assert len((tmp_path / "s" / "films.csv").read_text().splitlines()) == 3
-
-
 @pytest.mark.parametrize("format", ["npz", "npy"])
 def test_a_film_that_contradicts_the_manifest_is_refused(
     tmp_path: Path, format: Any
@@ -749,19 +688,6 @@ def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
         "2 clips matched by the ids alone: the files have no movie_id, start_s or end_s that the"
         " manifest has too"
     ]
-
-
-def test_an_export_of_clips_without_films_matches_by_the_ids_alone(
-    tmp_path: Path,
-) -> None:
-    store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    export_features(store, tmp_path / "out.npz")
-    manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
-    done = import_features(tmp_path / "out.npz", tmp_path / "t", manifest=manifest)
-    assert "3 clips matched by the ids alone" in " ".join(done.notes)
-    again = open_store(tmp_path / "t")
-    assert set(again.movie_ids.tolist()) == {"alba"}
-    np.testing.assert_array_equal(values_of(again, "clip", IDS), X)
 
 
 @pytest.mark.parametrize("of", ["original", "export"])
@@ -882,33 +808,3 @@ def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> Non
     with pytest.raises(FixInput, match="have none of the clips") as error:
         import_features(file, tmp_path / "s", manifest=manifest)
     assert f"here is {name!r}, there {clip!r}" in error.value.message
-
-
-@pytest.mark.parametrize("films", [("alba", "brug"), ("", "brug"), ("", "")])
-def test_tables_that_number_their_clips_alike_are_refused_or_said(
-    tmp_path: Path, films: tuple[str, str]
-) -> None:
-    """Of two tables with the ids 0 to 119, all rows were joined without a word."""
-    ids = [str(number) for number in range(120)]
-    stores: list[Store] = []
-    for name, film in zip("st", films, strict=True):
-        columns = {"movie_id": [film] * 120} if film else {}
-        values = np.full((120, 2), len(stores), np.float32)
-        file = saved(tmp_path / f"{name}.npz", clip_id=ids, X=values, **columns)
-        stores.append(made(file, tmp_path / name, backbone=name))
-    if all(films):
-        with pytest.raises(Mismatch) as error:
-            join(stores, tmp_path / "joined")
-        assert error.value.message == (
-            f"120 clips of {tmp_path / 's'} are not what {tmp_path / 't'} has under the same ids:"
-            " '0' is of the film 'alba' and of 'brug'; '1' is of the film 'alba' and of 'brug';"
-            " '2' is of the film 'alba' and of 'brug'"
-        )
-        assert not (tmp_path / "joined").exists()
-        return
-    done = join(stores, tmp_path / "joined")
-    (said,) = [text for text in done.warnings if "ids alone" in text]
-    assert said.startswith(
-        f"{tmp_path / 's'} and {tmp_path / 't'}: 120 clips matched by the ids alone;"
-    )
-    assert set(open_store(tmp_path / "joined").movie_ids.tolist()) == {films[1]}

@@ -8,7 +8,6 @@ import pickle
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,28 +116,6 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         open_features(file, {"clip": "g"}, id_key="g/ids")
 
 
-def test_ids_that_differ_are_shown_side_by_side(tmp_path: Path) -> None:
-    names = [f"{film}/clip_01" for film in ("37°2 le matin", "L'Été")]
-    file = hdf5(tmp_path / "f.h5", dict.fromkeys(names, np.ones(4, np.float32)))
-    films = {
-        "A_bout_de_souffle-01": "A_bout_de_souffle",
-        "L_Ete-01": "L_Ete",
-        "37_2_le_matin-01": "37_2_le_matin",
-    }
-    manifest = manifest_of(films)
-    options = {"manifest": manifest, "id_key": None}
-    arrays = {"clip": "{film}/{id}"}
-    with pytest.raises(FixInput) as caught:
-        made(file, tmp_path / "s", arrays=arrays, **options)
-    problem = "here is '37°2 le matin-clip_01', there 'A_bout_de_souffle-01'"
-    assert problem in str(caught.value)
-    assert "clip='{film}/clip_{id}'" in str(caught.value.hint)
-    # What the hint says is enough.
-    arrays = {"clip": "{film}/clip_{id}"}
-    store = made(file, tmp_path / "s", arrays=arrays, **options)
-    assert [row.clip_id for row in store.rows if row.is_ok] == [*films][1:]
-
-
 def manifest_of(clips: Mapping[str, str]) -> Manifest:
     """A manifest of clips, by their films."""
     rows = tuple(Clip(clip, film) for clip, film in clips.items())
@@ -230,22 +207,6 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
 
 
-def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
-    clips = {f"v{i}": np.arange(2.0 * i).reshape(i, 2) for i in range(1, 5)}
-    file = hdf5(tmp_path / "f.h5", clips)
-    with pytest.raises(FixInput, match="frames has 4 shapes") as caught:
-        import_features(file, tmp_path / "s")
-    assert "--pool max" in str(caught.value.hint)
-    assert "1 clip of (3, 2), such as v3" in caught.value.details
-    store = made(file, tmp_path / "s", pool="max")
-    assert values_of(store, "pooled").tolist() == [
-        [2 * i - 2, 2 * i - 1] for i in range(1, 5)
-    ]
-    store = made(file, tmp_path / "mean", pool="mean")
-    # The mean of 0, 2, ..., 2 i - 2 is i - 1.
-    assert values_of(store, "pooled").tolist() == [[i - 1, i] for i in range(1, 5)]
-
-
 @pytest.mark.parametrize("kind", ["soft", "external", "virtual", "outside"])
 def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> None:
     secret = hdf5(tmp_path / "secret.h5", {"x": A})
@@ -307,40 +268,6 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
         file["X"] = A
     with pytest.raises(Corrupt, match=r"'clip_id' has 4\.0 GB, more than the file can"):
         open_features(tmp_path / "g.h5")
-
-
-@pytest.mark.parametrize(
-    ("start", "name"), [(b"\x89HDF\r\n\x1a\n", "hdf5"), (b"PAR1", "parquet")]
-)
-def test_a_file_of_another_format_is_named_with_its_command(
-    tmp_path: Path, start: bytes, name: str
-) -> None:
-    path = tmp_path / "my features"
-    path.write_bytes(start + bytes(100))
-    for format in ("npz", None):
-        with pytest.raises(FixUsage, match=f"another format than {name}") as caught:
-            import_features(path, tmp_path / "s", format=format)
-        assert str(caught.value.hint).startswith("--as FORMAT, one of npz")
-
-
-def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "my.npz"
-    np.savez(path, clip_id=["a", "b", "c"], X=A)
-    for kind in ("hdf5", "parquet"):
-        with pytest.raises(FixUsage, match="another format than npz"):
-            open_features(path, format=kind)
-
-
-def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "my.npz"
-    np.savez(path, X=A, names=["a", "b", "c"])
-    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
-        open_features(path)
-    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
-    with closing(open_features(path, {"clip": "X"}, id_key="names")) as reader:
-        assert list(reader.clip_ids) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])
@@ -600,12 +527,6 @@ def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
         import_features(tmp_path / "f", tmp_path / "s")
 
 
-def test_a_folder_has_one_array(tmp_path: Path) -> None:
-    npy(tmp_path / "f/m-1.npy", V)
-    with pytest.raises(FixUsage, match="do not apply to npy"):
-        open_features(tmp_path / "f", {"clip": "."})
-
-
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     for i in range(5):
@@ -629,8 +550,9 @@ def test_python_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="never unpickled"):
         import_features(tmp_path / "f", tmp_path / "s")
     assert not mark.exists()
-    with pytest.raises(FixInput, match="a folder with one file a clip"):
+    with pytest.raises(FixInput, match="a folder with one file a clip") as caught:
         open_features(tmp_path / "f/m-1.npy")
+    assert "np.savez('x.npz', clip_id=ids, clip=array)" in str(caught.value.hint)
 
 
 # --- pth ---
@@ -775,9 +697,6 @@ def test_where_no_tensor_can_be_used_the_first_is_described(tmp_path: Path) -> N
         with pytest.raises(FixInput, match=words) as caught:
             open_features(root)
         assert "torch.save(tensor[None], file)" in str(caught.value.hint)
-    with pytest.raises(FixInput, match="a folder with one file a clip") as caught:
-        open_features(root / "m/m-1.pth")
-    assert "np.stack([t.numpy() for t in d.values()])" in str(caught.value.hint)
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:

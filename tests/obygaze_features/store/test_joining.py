@@ -295,14 +295,6 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
     assert files_of(here.root) == before
 
 
-def test_stores_of_one_recipe_are_merged_and_not_joined(here: Workspace) -> None:
-    seen_store(here, "first")
-    seen_store(here, "second", rows=[*some_rows(2 * N_ROWS)[N_ROWS:]])
-    with pytest.raises(FixUsage, match="the same part as") as caught:
-        join(["first", "second"], "both", workspace=here.root)
-    assert "obygaze store merge" in str(caught.value.hint)
-
-
 def test_joins_of_the_same_parts_are_merged(here: Workspace) -> None:
     both(here)
     later = some_rows(2 * N_ROWS)[N_ROWS:]
@@ -368,25 +360,6 @@ def test_parts_over_http_a_push_a_pull_and_a_subset(here: Workspace) -> None:
     part = open_store(here.root / "stores/part")
     assert part.fingerprint == local.fingerprint
     assert part.matrix("clip").values.tobytes() == ours[-5:].tobytes()
-
-
-def test_a_changed_byte_is_found(here: Workspace) -> None:
-    both(here)
-    folder = here.root / "stores/both"
-    for name, data in files_of(folder).items():
-        if name == "README.md":
-            continue
-        path = folder / name
-        path.chmod(0o644)
-        flipped = bytearray(data)
-        flipped[len(data) // 2] ^= 1
-        path.write_bytes(flipped)
-        try:
-            assert verify(folder, hashes=True).problems, name
-        except Corrupt:
-            assert name == "store.json"
-        path.write_bytes(data)
-    assert verify(folder, hashes=True).problems == []
 
 
 @pytest.mark.parametrize("file", ["f.npz", "f.h5"])

@@ -30,7 +30,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import table
 from obygaze_features.store.layout import DTYPES, Array
-from obygaze_features.store.reading import find_seal, open_store
+from obygaze_features.store.reading import open_store
 
 CLIPS = [f"clip-{n:02d}" for n in range(23)]
 FILMS = [f"tt{n // 5}" for n in range(23)]
@@ -351,12 +351,6 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
     assert caught.value.hint == f"a store in it: {stores / 'one'}, {old_place}"
     with pytest.raises(FixUsage, match="expected a store"):
         open_store(np.zeros(3))  # type: ignore[arg-type]
-    found = find_seal(tmp_path, "one", old)
-    assert found is not None and found.seal == old
-    found = find_seal(tmp_path, "one", seal)
-    assert found is not None and found.location == str(stores / "one")
-    assert find_seal(tmp_path, "one", "0" * 64) is None
-    assert find_seal(tmp_path, "two", seal) is None
 
 
 def test_a_finished_store_that_waits_gets_its_name(tmp_path: Path) -> None:

@@ -189,18 +189,6 @@ def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     assert report.source.startswith("rows of it are from this store")
 
 
-def test_a_part_learns_of_its_source(tmp_path: Path) -> None:
-    seal = write(tmp_path / "one")
-    write(tmp_path / "part")
-    origin = [{"place": "https://example.org/one", "seal": seal}]
-    reseal(tmp_path / "part", lambda document: document.update(origins=origin))
-    report = verify(tmp_path / "part", source=tmp_path / "one")
-    assert report.source.endswith("this store; their numbers were not compared")
-    write(tmp_path / "two", replaces=[seal])
-    report = verify(tmp_path / "part", source=tmp_path / "two")
-    assert report.warnings == ["the source was replaced"]
-
-
 @pytest.mark.parametrize("here", [False, True])
 @pytest.mark.parametrize("there", [False, True])
 def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
@@ -223,14 +211,6 @@ def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
     subset(tmp_path / "two", tmp_path / "b", films=["f", "g"], workspace=tmp_path)
     with pytest.raises(Mismatch, match="not a copy"):
         verify(tmp_path / "a", source=tmp_path / "b")
-
-
-def test_another_store_is_not_the_source(tmp_path: Path) -> None:
-    write(tmp_path / "one")
-    write(tmp_path / "two", manifest_name="other")
-    with pytest.raises(Mismatch, match="not a copy") as caught:
-        verify(tmp_path / "one", source=tmp_path / "two")
-    assert caught.value.exit_code == 5
 
 
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
