@@ -376,24 +376,6 @@ def test_clips_after_those_of_a_store_are_decoded_once_for_all(
 # --- Only what is missing ---
 
 
-def test_a_further_array_without_all_videos_changes_nothing(
-    films: Manifest, tmp_path: Path
-) -> None:
-    """Some videos are not mounted: their clips would lose the features that they have."""
-    shutil.copytree(films.header.video_root, tmp_path / "videos")
-    header = structs.replace(films.header, video_root=str(tmp_path / "videos"))
-    manifest = replace(films, header=header)
-    run(manifest, tmp_path, arrays=["clip"])
-    before = everything_in(tmp_path / "stores")
-    unmounted = tmp_path / "videos" / str(films.clips[20].video)
-    unmounted.rename(tmp_path / "elsewhere.mp4")
-    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays") as error:
-        run(manifest, tmp_path, arrays=["clip", "frames"])
-    clip_id = films.clips[20].clip_id
-    assert list(error.value.details) == [f"{clip_id}: its video is not there"]
-    assert everything_in(tmp_path / "stores") == before
-
-
 @pytest.mark.parametrize("array", ["clip", "frames"])
 def test_a_part_of_a_store_gets_more_clips_and_further_arrays(
     array: str, films: Manifest, tmp_path: Path
