@@ -90,11 +90,7 @@ VIDEO_REPLACED = Case(
 MANIFEST_CHANGED = Case(
     REFUSE,
     "{clips} of the manifest changed since this store was planned",
-    "--as-planned finishes what was planned; more clips can be added then",
-)
-AS_PLANNED = Case(
-    KEEP,
-    "{clips} of the manifest changed since this store was planned; the plan counts",
+    "finish it with the manifest as it was, and add clips then; or give it up: rm -r {filling}",
 )
 ANOTHER_RECIPE = Case(REFUSE, "this store has another recipe", _ANOTHER_STORE)
 ANOTHER_PLAN = Case(
@@ -134,7 +130,6 @@ class Wanted:
         kept: The clips whose frames are kept: they need no video.
         retry_failed: Try rows again that failed.
         mixed: Allow rows of another version or device.
-        as_planned: Finish a filling as it was planned, whatever the manifest says now.
     """
 
     clips: Sequence[PlannedClip]
@@ -145,7 +140,6 @@ class Wanted:
     kept: Container[str] = ()
     retry_failed: bool = False
     mixed: bool = False
-    as_planned: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,7 +222,7 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         if _was_withdrawn(clip, wanted, stored):
             found[WITHDRAWN_BEFORE].append(name)
         elif stored.is_filling:
-            found[_manifest_changed(wanted)].append(f"{name}: not in the plan")
+            found[MANIFEST_CHANGED].append(f"{name}: not in the plan")
         else:
             found[NEW].append(name)
             rows.append(new_row(clip))
@@ -275,13 +269,12 @@ def case_of_row(
         is_planned: Whether the store is being filled, and computes this row.
     """
     name = row.clip_id
-    manifest_changed = _manifest_changed(wanted)
     if row.status == WITHDRAWN:
         if clip is None or _was_withdrawn(clip, wanted, stored):
             return WITHDRAWN_BEFORE, name
         return TIMES_CHANGED, f"{name}: {other_times(row, clip)}"
     if clip is None and is_planned:
-        return manifest_changed, f"{name}: not in the manifest"
+        return MANIFEST_CHANGED, f"{name}: not in the manifest"
     if clip is None:
         return NOT_IN_MANIFEST, name
     times = other_times(row, clip)
@@ -289,10 +282,10 @@ def case_of_row(
     if row.movie_id == clip.movie_id and was_computed(row):
         video = other_video(row, clip, wanted.facts)
     if video and (stored.is_filling or not times):
-        # Also as planned: the other clips of the film would be read from another video.
+        # The other clips of the film would be read from another video.
         return VIDEO_REPLACED, f"{name}: {video}"
     if times and (is_planned or (row.is_ok and stored.is_filling)):
-        return manifest_changed, f"{name}: {times}"
+        return MANIFEST_CHANGED, f"{name}: {times}"
     if row.is_ok:
         return (TIMES_CHANGED, f"{name}: {times}") if times else (SAME, name)
     return _case_without_features(row, clip, wanted, stored, is_planned=is_planned)
@@ -322,10 +315,6 @@ def _case_without_features(
     if stored.is_filling:
         return FAILED_SO_FAR, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
-
-
-def _manifest_changed(wanted: Wanted) -> Case:
-    return AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
 
 
 def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:

@@ -25,13 +25,12 @@ from obygaze_features.extraction.clips import (
     RowJob,
 )
 from obygaze_features.extraction.compute import (
+    MAX_BATCH,
     BatchComputer,
     Resources,
     blank_clip,
     clip_threads,
     computer_for,
-    free_gpu_memory,
-    gpu_batches,
 )
 from obygaze_features.extraction.decoding import RowDecoder, bytes_of_job
 from obygaze_features.extraction.kept import is_kept
@@ -64,26 +63,23 @@ _TIMEOUT_S = 30.0
 # What a process that decodes takes, and the one that computes, without clips and weights.
 _DECODER_BYTES = 80_000_000
 _PROGRAM_BYTES = 600_000_000
-# What CUDA takes for itself.
-_CUDA_BYTES = 500_000_000
 
 
 class KnownDevice(NamedTuple):
-    """A GPU that need not be there: billions of operations a second, and its memory.
+    """A GPU that need not be there: billions of operations a second.
 
     `float32` and `half` are what large networks reach, and not what its maker says.
     """
 
     float32: float
     half: float
-    n_bytes: int
 
 
 # Three video networks took .074 and .009 s a clip on an H100 (docs/performance.md). An A100 takes
 # longer by what its maker says of both.
 KNOWN_DEVICES = {
-    "h100": KnownDevice(33_000, 273_000, 80_000_000_000),
-    "a100": KnownDevice(9_700, 85_000, 40_000_000_000),
+    "h100": KnownDevice(33_000, 273_000),
+    "a100": KnownDevice(9_700, 85_000),
 }
 
 
@@ -121,7 +117,6 @@ class Cost:
     device: str
     workers: int
     host_bytes: int
-    gpu_bytes: int = 0
     frames_of: Sequence[str] = ()
     frames_bytes: int = 0
     warnings: Sequence[str] = ()
@@ -196,7 +191,7 @@ class Cost:
         """Return how long a run takes, how long the GPU waits in it, and what memory it needs."""
         n_clips = self.to_extract
         cores = count(self.workers, "core")
-        memory = f"memory: about {human(self.host_bytes)}"
+        memory = f"main memory: about {human(self.host_bytes)}"
         line = f"{cores}: about {clock(self.clip_s * n_clips)}"
         if self.waits is None:
             return [line, memory]
@@ -215,7 +210,8 @@ class Cost:
                 f" {shell_word(self.manifest)} {' '.join(words)} (about {decoded},"
                 f" {human(self.frames_bytes)}); then {clock(self.gpu_s * n_clips)} on {self.device}"
             )
-        return [*lines, f"{memory}, and {human(self.gpu_bytes)} of {self.device}"]
+        # What a clip takes there is measured when a run begins.
+        return [*lines, f"{memory}; batches take at most half of what is free on {self.device}"]
 
 
 def plan_extraction(
@@ -271,7 +267,6 @@ def plan_extraction(
     if long:
         warnings.append(long)
     n_workers = workers or usable_cores()
-    host_bytes, gpu_bytes = _memory_of(plan, known, device, n_workers)
     frames = _frames_to_keep(plan)
     return Cost(
         manifest=plan.manifest,
@@ -281,8 +276,7 @@ def plan_extraction(
         stores=costs,
         device=device,
         workers=n_workers,
-        host_bytes=host_bytes,
-        gpu_bytes=gpu_bytes,
+        host_bytes=_host_bytes(plan, device, n_workers),
         frames_of=list(frames.values()),
         frames_bytes=_bytes_of_clips(plan, frames) * len(plan.clips),
         warnings=warnings,
@@ -382,33 +376,19 @@ def _bytes_of_clips(plan: ExtractionPlan, views: Collection[ClipView]) -> int:
     return bytes_of_job(RowJob(0, tuple(views)), clip)
 
 
-def _memory_of(
-    plan: ExtractionPlan, known: KnownDevice | None, device: str, n_workers: int
-) -> tuple[int, int]:
-    """Return about how many bytes a run takes of the host and of the GPU."""
-    resources = Resources(device, n_workers)
-    on_gpu = []
+def _host_bytes(plan: ExtractionPlan, device: str, n_workers: int) -> int:
+    """Return about how many bytes of the memory of the host a run takes."""
     n_at_once = usable_cores()
-    host_bytes = _PROGRAM_BYTES + n_workers * _DECODER_BYTES
+    n_bytes = _PROGRAM_BYTES + n_workers * _DECODER_BYTES
     for store in plan.stores:
-        if device != "cpu" and store.backbone.card.family.needs_torch:
-            on_gpu.append(store.backbone)
-        else:
-            host_bytes += n_at_once * store.backbone.activation_bytes
+        if device == "cpu" or not store.backbone.card.family.needs_torch:
+            n_bytes += n_at_once * store.backbone.activation_bytes
         # The weights are read into the memory of the host in any case.
-        host_bytes += _weights_of(store.backbone)
-    gpu_bytes = 0
-    if on_gpu:
-        clip_bytes = [backbone.activation_bytes for backbone in on_gpu]
-        free_bytes = known.n_bytes if known else free_gpu_memory(device)
-        batches = gpu_batches(clip_bytes, free_bytes)
-        n_at_once = max(batches)
-        for n_clips, n_bytes in zip(batches, clip_bytes, strict=True):
-            gpu_bytes += n_clips * n_bytes
-        gpu_bytes += _CUDA_BYTES + sum(map(_weights_of, on_gpu))
+        n_bytes += _weights_of(store.backbone)
     views = {store.view for store in plan.stores}
-    ahead = (2 * n_workers + n_at_once) * _bytes_of_clips(plan, views)
-    return host_bytes + min(ahead, resources.bytes_of_clips_ahead), gpu_bytes
+    n_ahead = 2 * n_workers + max(n_at_once, MAX_BATCH)
+    ahead_bytes = n_ahead * _bytes_of_clips(plan, views)
+    return n_bytes + min(ahead_bytes, Resources().bytes_of_clips_ahead)
 
 
 def _weights_of(backbone: Backbone) -> int:

@@ -4,7 +4,7 @@
 run does stands below it.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.cases import was_computed
-from obygaze_features.extraction.clips import PlannedClip, Source, films_of_parts
+from obygaze_features.extraction.clips import PlannedClip, Source
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -91,7 +91,6 @@ def extract(
     backbones: Backbones = (),
     *,
     retry_failed: bool = False,
-    as_planned: bool = False,
     accept_damaged: bool = False,
     timeout_s: float = TIMEOUT_S,
     arrays: ArrayNames = (),
@@ -133,7 +132,6 @@ def extract(
             accept_damaged=accept_damaged,
             retry_failed=retry_failed,
             mixed=mixed,
-            as_planned=as_planned,
             seal_now=seal_now,
             licence=licence,
         )
@@ -161,7 +159,6 @@ class ExtractionRun:
     accept_damaged: bool
     retry_failed: bool
     mixed: bool
-    as_planned: bool
     seal_now: bool
     licence: str
 
@@ -246,7 +243,6 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             device=run.resources.device,
             retry_failed=run.retry_failed,
             mixed=run.mixed,
-            as_planned=run.as_planned,
             download=True,
         )
         plan.refuse()
@@ -400,38 +396,13 @@ def _files_read_before(
 def _planned_clips(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
-    """Return the clip of each row: with the times of the plan, and the video of the manifest."""
+    """Return the clip of each row; rows that left the manifest are not computed."""
     clip_of_id = {clip.clip_id: clip for clip in clips}
-    films = films_of_parts(clips)
     planned = []
     for row in rows:
         clip = clip_of_id.get(row.clip_id)
-        if clip is None or not _has_the_video_of(row, clip, films):
-            # The manifest does not say any more which video has this clip.
-            clip = _without_video(row)
-        planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
+        planned.append(clip or PlannedClip(row.clip_id, row.movie_id))
     return planned
-
-
-def _without_video(row: Row) -> PlannedClip:
-    """Return the clip of a row as it was planned, of which the video is not known."""
-    return PlannedClip(row.clip_id, row.movie_id, start_s=row.start_s, end_s=row.end_s)
-
-
-def _has_the_video_of(row: Row, clip: PlannedClip, films: Container[str]) -> bool:
-    """Return whether the times of a planned row can be those in the video of a clip.
-
-    If the clip has other times now, a planned part must be of the file of several parts, and a
-    planned whole file must not be. A clip without times now has a file of its own.
-    """
-    if row.movie_id != clip.movie_id:
-        return False
-    planned_times = (row.start_s, row.end_s)
-    times = (clip.start_s, clip.end_s)
-    if planned_times == times:
-        return True
-    was_part = planned_times != (None, None)
-    return times != (None, None) and was_part == (clip.video in films)
 
 
 # --- Seal ---

@@ -85,7 +85,6 @@ def extract(
     backbones: Backbones = (),
     *,
     retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
-    as_planned: Annotated[bool, Option(group=CLIPS)] = False,
     accept_damaged: Annotated[bool, Option(group=CLIPS)] = False,
     timeout_s: Annotated[float, Option("--timeout", above=0, group=CLIPS)] = TIMEOUT_S,
     arrays: ArrayNames = (),
@@ -119,7 +118,6 @@ def extract(
         manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
         retry_failed: Try clips again that failed.
-        as_planned: Finish a store as it was planned, although the manifest changed since.
         accept_damaged: Take what the decoder gives of damaged pictures and sound.
         timeout_s: Seconds to decode one clip.
         arrays: The arrays to store, of the backbones that have one of them. [default: all but

@@ -192,15 +192,8 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
 
 
 def is_kept(clip: PlannedClip, view: ClipView, kept: KeptViews) -> bool:
-    """Return whether the frames of a clip are kept for a view.
-
-    A store that is finished as planned may have other times of the clip than the manifest.
-    """
-    if view not in kept:
-        return False
-    frames = kept[view]
-    row = frames.row_of_clip.get(clip.clip_id)
-    return row is not None and not other_times(frames.store.rows[row], clip)
+    """Return whether the frames of a clip are kept for a view."""
+    return view in kept and clip.clip_id in kept[view].row_of_clip
 
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:

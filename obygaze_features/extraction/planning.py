@@ -209,7 +209,6 @@ def plan_stores(
     device: str = "cpu",
     retry_failed: bool = False,
     mixed: bool = False,
-    as_planned: bool = False,
     download: bool = False,
 ) -> ExtractionPlan:
     """Load the backbones and compare the manifest with their stores; no store is written.
@@ -273,7 +272,6 @@ def plan_stores(
             kept=kept_clips,
             retry_failed=retry_failed,
             mixed=mixed,
-            as_planned=as_planned,
         )
         work = compare_with_store(wanted, stored)
         filling = None

@@ -117,7 +117,6 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
         targets,
         here,
         retry_failed=values["retry_failed"],
-        as_planned=values["as_planned"],
         # The tasks compute on other machines, so that only they know whether rows are mixed.
         mixed=True,
     )

@@ -102,18 +102,15 @@ class World:
             if stops:
                 raise KeyboardInterrupt
 
-        for as_planned in (False, True):
-            with suppress(ObygazeError, KeyboardInterrupt):
-                og.extract(
-                    self.manifest,
-                    backbone,
-                    arrays=arrays,
-                    as_planned=as_planned,
-                    watch=watch,
-                    workers=1,
-                    workspace=self.folder,
-                )
-                return
+        with suppress(ObygazeError, KeyboardInterrupt):
+            og.extract(
+                self.manifest,
+                backbone,
+                arrays=arrays,
+                watch=watch,
+                workers=1,
+                workspace=self.folder,
+            )
 
     def check(self) -> None:
         for name in (SEEN, KEPT):

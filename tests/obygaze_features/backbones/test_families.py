@@ -276,15 +276,14 @@ def test_the_size_of_a_batch_is_only_noise(family: str, backbones: Any) -> None:
             assert (values[0] - together[name][i]).abs().max() <= 1e-5 * scale, name
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(
-    family: str, backbones: Any
+    backbones: Any,
 ) -> None:
-    x = clips(family, 2)
+    x = clips("vivit", 2)
     longer = torch.cat([x, x[:, :1]], dim=1)
     for wrong in (longer, x[:, :-1], x[..., :-1], x[:, :, :2], x[0], x[:0]):
         with pytest.raises(FixInput, match="takes pixels"):
-            backbones(family).forward(wrong)
+            backbones("vivit").forward(wrong)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

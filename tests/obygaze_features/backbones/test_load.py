@@ -27,7 +27,6 @@ from obygaze_features.core.errors import (  # noqa: E402
     NotFound,
     ObygazeError,
 )
-from obygaze_features.core.files import sha256_file  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -134,19 +133,6 @@ def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(
     save_tiny("xclip", tmp_path / "hub")
     with pytest.raises(FixInput, match="not an LSMDC X-CLIP"):
         load_backbone("xclip-lsmdc-b32", tmp_path / "hub")
-
-
-def test_the_tower_alone_is_not_enough(tmp_path: Path) -> None:
-    """Loading an X-CLIP tower by its own class from a full checkpoint gives random numbers."""
-    save_tiny("xclip", tmp_path)
-
-    def edit(tensors: dict[str, Any]) -> None:
-        for name in [n for n in tensors if not n.startswith("vision_model.")]:
-            del tensors[name]
-
-    change(tmp_path, "safetensors", edit)
-    with pytest.raises(FixInput, match="tensors missing"):
-        load_backbone(tiny_card("xclip"), tmp_path)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -286,17 +272,6 @@ def test_a_library_that_cannot_be_imported_is_no_bug(
     with pytest.raises(InstallExtra, match="torchvision::nms") as caught:
         pretrained.library("models.clip.modeling_clip")
     assert "pip uninstall torchvision" in str(caught.value.hint)
-
-
-def test_a_file_called_tensors_has_its_hash_beside_that_of_the_tensors(
-    tmp_path: Path,
-) -> None:
-    save_tiny("clip", tmp_path, "bin")
-    named = load_backbone(tiny_card("clip"), tmp_path / "pytorch_model.bin").recipe()
-    file = (tmp_path / "pytorch_model.bin").rename(tmp_path / "tensors")
-    weights = load_backbone(tiny_card("clip"), file).recipe()["weights"]
-    assert weights[f"{tmp_path.name}/tensors"] == sha256_file(file)
-    assert weights["tensors"] == named["weights"]["tensors"]
 
 
 def test_loading_says_nothing(

@@ -173,62 +173,6 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
     assert (ours - expected).abs().max() <= 5e-6 * expected.abs().max()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "array"),
-    [
-        (
-            lambda t: _swap(t, "clip.visual.transformer.resblocks.0", "ln_1", "ln_2"),
-            "tokens",
-        ),
-        (
-            lambda t: _roll(
-                t, "clip.visual.transformer.resblocks.0.attn.in_proj_weight"
-            ),
-            "tokens",
-        ),
-        (lambda t: _shift(t, "clip.visual.positional_embedding"), "tokens"),
-        (lambda t: _shift(t, "frame_position_embeddings.weight"), "frames_norm"),
-        (
-            lambda t: _roll(t, "transformerClip.resblocks.1.attn.in_proj_weight"),
-            "frames_norm",
-        ),
-        (
-            lambda t: _swap(t, "transformerClip.resblocks.0", "ln_1", "ln_2"),
-            "frames_norm",
-        ),
-    ],
-    ids=["norms", "qkv", "position", "frame-position", "frame-qkv", "frame-norms"],
-)
-def test_the_tolerance_would_catch_a_wrong_mapping(
-    tmp_path: Path, spoil: Any, array: str
-) -> None:
-    tensors = lsmdc_tensors(**SMALL)
-    x, mask = inputs(2, 5, 24)
-    with torch.no_grad():
-        expected = by_hand(tensors, x, mask)[array]
-    torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin.0")
-    spoiled = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[array]
-    assert (spoiled - expected).abs().max() > 1e-3
-
-
-def _swap(t: dict[str, Any], stem: str, one: str, two: str) -> dict[str, Any]:
-    for kind in ("weight", "bias"):
-        a, b = f"{stem}.{one}.{kind}", f"{stem}.{two}.{kind}"
-        t[a], t[b] = t[b], t[a]
-    return t
-
-
-def _roll(t: dict[str, Any], key: str) -> dict[str, Any]:
-    q, k, v = t[key].chunk(3)
-    t[key] = torch.cat([k, q, v]) * 1.5
-    return t
-
-
-def _shift(t: dict[str, Any], key: str) -> dict[str, Any]:
-    t[key] = t[key].roll(1, dims=0)
-    return t
-
-
 def test_the_originals_own_numbers() -> None:
     folder = golden("lsmdc")
     with np.load(folder / "reference.npz") as z:

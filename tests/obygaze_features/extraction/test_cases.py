@@ -63,7 +63,7 @@ def work(
     **more: object,
 ) -> Work:
     """What is to compute for clips, given the rows of a store or of a filling."""
-    wanted_keys = ("retry_failed", "mixed", "as_planned", "facts", "kept")
+    wanted_keys = ("retry_failed", "mixed", "facts", "kept")
     options = {key: more.pop(key) for key in wanted_keys if key in more}
     options = {"facts": FACTS, **options}
     wanted = Wanted(clips, a_recipe(recipe), arrays, kind, **options)
@@ -81,7 +81,7 @@ def found(done: Work) -> dict[Case, int]:
 
 def test_every_case_has_one_outcome_and_a_sentence_of_its_own() -> None:
     all_cases = [case for case in vars(cases).values() if isinstance(case, Case)]
-    assert len({case.sentence for case in all_cases}) == len(all_cases) == 24
+    assert len({case.sentence for case in all_cases}) == len(all_cases) == 23
     for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
         assert ". " not in case.sentence.format(clips="1 clip")
@@ -118,11 +118,7 @@ def test_a_manifest_that_changed_since_the_plan_is_refused(
     assert done.found[cases.MANIFEST_CHANGED] == [line]
     with pytest.raises(Mismatch, match="changed since this store was planned") as error:
         done.refuse("films.clip")
-    assert "--as-planned" in error.value.hint
-    as_planned = work(clips, [ROW_A, NOT_THERE], filling=True, as_planned=True)
-    as_planned.refuse("films.clip")
-    assert as_planned.computed == [False, True]
-    assert as_planned.found[cases.AS_PLANNED] == [line]
+    assert error.value.hint.startswith("finish it with the manifest as it was")
 
 
 def test_what_is_missing_of_a_filling_is_computed() -> None:
@@ -163,12 +159,12 @@ def test_a_video_that_was_replaced_is_refused(
         done.refuse("films.clip")
 
 
-def test_a_replaced_video_is_refused_as_planned_too_where_times_changed() -> None:
+def test_a_replaced_video_is_refused_where_times_changed_too() -> None:
     """The clips that are left would be read from the new video, and the others stay as they are."""
     clips = [CLIP_A._replace(end_s=1.5), CLIP_B]
     rows = [ROW_A, NOT_THERE]
     facts = {**FACTS, "a.mp4": (11, "a" * 64)}
-    done = work(clips, rows, filling=True, as_planned=True, facts=facts)
+    done = work(clips, rows, filling=True, facts=facts)
     assert found(done) == {cases.VIDEO_REPLACED: 1, cases.MISSING: 1}
     with pytest.raises(Mismatch, match="other bytes of the video") as error:
         done.refuse("films.clip", "clip-b16")

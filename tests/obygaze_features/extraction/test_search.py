@@ -192,12 +192,6 @@ def test_only_vectors_of_features_are_compared(
     assert error.value.hint == f"another array: {others}"
 
 
-def test_a_store_of_whole_numbers_has_nothing_to_compare(tmp_path: Path) -> None:
-    sealed_store(tmp_path / "s", 5, arrays=[Array.of("n_words", "int32", ())])
-    with pytest.raises(FixInput, match="has no vectors of features"):
-        og.search(tmp_path / "s", like=some_ids(5)[0][0])
-
-
 def test_texts_are_compared_in_their_own_space_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,26 +70,6 @@ def test_every_family_at_a_rate(tmp_path: Path) -> None:
         assert np.isfinite(store.read("time_s", [LONG])).all()
 
 
-def test_kept_frames_at_a_rate(tmp_path: Path) -> None:
-    """Kept pictures know which frames exist; a family without a mask fails from them too."""
-    films = film_folder(tmp_path, 3)
-    long_film = Path(films.header.video_root, films.clips[LONG].video)
-    write_video(long_film, numbers=range(500), size=(64, 48), options={"g": "25"})
-    card = at_a_rate(write_tiny_card("clip", tmp_path / "cards"))
-    weights = str(save_tiny("clip", tmp_path / "weights"))
-    (pictures,) = run(films, tmp_path, f"frames:{card}")
-    kept = open_store(pictures.store)
-    assert kept.read("mask", [0, 1, 2]).sum(axis=1).tolist() == [1, 3, 1]
-    notes: list[str] = []
-    settings = {"stores": {card: "clip"}, "weights": {card: weights}}
-    (state,) = run(films, tmp_path, card, note=notes.append, **settings)
-    assert notes[0].startswith("kept frames are read from")
-    store = open_store(state.store)
-    assert store.status().is_ok.tolist() == [False, True, False]
-    reason = store.status().reasons[0].sentence
-    assert reason.startswith("too-short: 1 of 3 frames exist, and tiny-clip needs all")
-
-
 def test_own_models_and_windows(tmp_path: Path) -> None:
     """A window of half a second has one frame of four, and fails; one of four seconds has all."""
     folder = tmp_path / "films"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from support.sounds import only, with_damage
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction import windows
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import write_manifest
@@ -226,15 +223,6 @@ def test_kept_frames_serve_the_pictures_and_the_sound_is_decoded(
         assert bytes_of(tmp_path / "stores" / name) == bytes_of(world / "stores" / name)
 
 
-def test_a_film_that_got_its_sound_is_tried_again(tmp_path: Path) -> None:
-    manifest = make_films(tmp_path, ("mute",))
-    extract(tmp_path, manifest, "sound-descriptors")
-    assert og.open_store(tmp_path / "stores" / HEARD).status().counts["silent"] == 2
-    write_film(tmp_path / "videos" / "mute.mkv", 4.0, tone(4.0), seed=4)
-    extract(tmp_path, manifest, "sound-descriptors", retry_failed=True)
-    assert og.open_store(tmp_path / "stores" / HEARD).status().counts["ok"] == 2
-
-
 def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
     write_film(tmp_path / "videos" / "short.mkv", 4.0, tone(2.0))
     times = {"whole": (0.0, 2.0), "most": (0.5, 3.0), "little": (1.5, 4.0)}
@@ -272,28 +260,6 @@ def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     _, taken = og.open_store(tmp_path / "stores" / HEARD).rows
     assert taken.status == "ok"
     assert taken.reason.endswith("the rest is damaged or missing")
-
-
-def test_a_store_is_finished_as_it_was_planned(tmp_path: Path) -> None:
-    """A run that ends early, and a manifest that loses a clip meanwhile."""
-    manifest = make_films(tmp_path, ("loud", "soft"))
-    extract(tmp_path, manifest, "sound-descriptors", "descriptors", seal_now=False)
-    expected = {name: bytes_of(tmp_path / "stores" / name) for name in (HEARD, SEEN)}
-    other = tmp_path / "other"
-    (other / "manifests").mkdir(parents=True)
-
-    def stop(row: int, failed: bool) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    extract(other, manifest, "sound-descriptors", "descriptors", watch=stop)
-    assert not (other / "stores" / HEARD).exists()
-    fewer = manifest.with_clips(list(manifest)[:3])
-    with pytest.raises(Mismatch):
-        extract(other, fewer, "sound-descriptors", "descriptors")
-    again = manifest.with_clips([*manifest, replace(manifest.clips[0], clip_id="new")])
-    extract(other, again, "sound-descriptors", "descriptors", as_planned=True)
-    for name, files in expected.items():
-        assert bytes_of(other / "stores" / name) == files
 
 
 def test_plan_says_what_sound_costs(world: Path, tmp_path: Path) -> None:

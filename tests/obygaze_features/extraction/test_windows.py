@@ -233,11 +233,14 @@ def test_a_film_that_vanishes_fails_its_windows_only(
 
 
 def test_films_and_grids_are_checked_before_films_are_read(tmp_path: Path) -> None:
-    write_video(tmp_path / "影片.mkv", numbers=range(20), size=(64, 48))
-    write_video(tmp_path / "Зеркало 1975.mkv", numbers=range(20), size=(64, 48))
+    folder = tmp_path / "Amélie 1"
+    folder.mkdir()
+    write_video(folder / "影片.mkv", numbers=range(20), size=(64, 48))
+    write_video(folder / "Зеркало 1975.mkv", numbers=range(20), size=(64, 48))
     workspace = Workspace(tmp_path)
-    made = make_windows(tmp_path, Grid(16, 4), workspace=workspace, name="w")
+    made = make_windows(folder, Grid(16, 4), workspace=workspace, name="w")
     assert len({film.movie_id for film in made.clips.films}) == 2
+    assert made.header.dataset == "Amelie_1"
     for grid in (
         Grid(),
         Grid(16, 0),
@@ -323,14 +326,6 @@ def test_the_rate_is_constant_if_no_picture_is_late(late_s: float, fps: float) -
     film = sweeps.film_of("a", "a.mp4", index_of(times))
     assert (film.fps, film.n_frames) == (fps, 20)
     assert film.duration_s == pytest.approx(2.0)
-
-
-def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "Amélie 1").mkdir()
-    (tmp_path / "Amélie 1" / "a.mp4").touch()
-    header, _, videos = cut_films._videos_of(tmp_path / "Amélie 1", Workspace(tmp_path))
-    assert header.dataset == "Amelie_1"
-    assert videos == {"a": "a.mp4"}
 
 
 @pytest.fixture(scope="module")
