@@ -22,7 +22,6 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.store import Row
 
-PER_FILM = 4
 SIZE = 20  # of each film, of which four clips are drawn
 
 
@@ -288,17 +287,6 @@ def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) ->
     shown = f"and for {whole['time_share']:.3f} ["
     assert shown in found["answer"]
     assert shown in str(found)
-
-
-def test_both_shares_are_on_the_page(tmp_path: Path) -> None:
-    manifest = drawn_films(["SSSS", "SSSS", "SSSS"])
-    marks = write_marks(tmp_path / "ada.csv", "ada", ["f0-0", "f1-0", "f2-0"])
-    found = audit(tmp_path, manifest, marks=marks)
-    page = found.page()
-    assert "of the clips, and for 0.250 [" in page
-    assert "share of time" in page
-    # Without marks nobody knows when in a clip something is.
-    assert audit(tmp_path, manifest)["shares"][0]["time_share"] is None
 
 
 # ---- predictions ---------------------------------------------------------------------------------

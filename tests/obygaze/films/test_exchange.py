@@ -18,7 +18,7 @@ from support.videos import read_number, write_video
 from obygaze.films.exchange import ExportedFiles, ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.marks import Mark, Marks, read_marks, written
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -253,13 +253,6 @@ def test_scores_are_a_tier_of_each_model(
 ) -> None:
     expected = [cue.format("<c.column>score</c> ") for cue in cues]
     assert scored(tmp_path, table) == expected
-
-
-def test_scores_of_other_clips_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Mismatch, match="'a-0' is of the film 'b' and of 'a'"):
-        scored(tmp_path, "clip_id,movie_id,score\na-0,b,0.5\n")
-    with pytest.raises(FixInput, match="1 problem"):
-        scored(tmp_path, "clip_id,score\na-0,0.5\na-0,0.7\n")
 
 
 def test_scores_that_come_back_are_no_marks(tmp_path: Path) -> None:

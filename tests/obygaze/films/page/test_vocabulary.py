@@ -80,10 +80,6 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         read_vocabulary(path)
 
 
-def test_a_file_that_is_not_there_has_no_concepts(tmp_path: Path) -> None:
-    assert read_vocabulary(tmp_path / "films.vocabulary.toml") == {}
-
-
 def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> None:
     path = vocabulary_path(tmp_path, "films")
     path.write_text(MIRROR, "utf-8")
