@@ -4,7 +4,6 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
@@ -16,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.result import Audit, Plot, Point, record_cells
-from obygaze.films.agreement import NULLS, agreement, pairs_of
-from obygaze.films.labels import labels_of, project_tables
+from obygaze.films.labels import ProjectedMarks, labels_of, project_tables
 from obygaze.films.marks import (
     CONCEPTS_COLUMN,
     LEVEL,
@@ -26,8 +24,6 @@ from obygaze.films.marks import (
     WATCHED,
     Mark,
     marks_by_film,
-    read_marks,
-    table_of_marks,
 )
 from obygaze.films.predictions import score_column
 from obygaze.films.projection import ClipSpan
@@ -39,7 +35,6 @@ from obygaze.films.sampling import (
     require_column,
     values_of_films,
 )
-from obygaze.films.vocabulary import modalities_of
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
@@ -111,14 +106,11 @@ def audit_share(
     group_of_film = values_of_films(drawn, by) if by is not None else {}
     kept = not_withdrawn(drawn.clips, here)
     marked = drawn.with_clips(kept)
-    warnings: tuple[str, ...] = ()
-    measured = None
-    spans: list[ClipSpan] = []
+    projected = None
     if marks is not None:
-        marked, warnings, measured, spans = _with_marks(
-            marked, marks, manifest, workspace
-        )
-    expression = _expression(of, marked, marks, here)
+        projected = project_tables(marks, manifest, None, workspace=workspace)
+        marked = _with_labels(marked, projected)
+    expression = _expression(of, marked)
     unknown = marked.unknown_values(expression)
     if unknown:
         raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
@@ -146,9 +138,8 @@ def audit_share(
     )
     groups = _groups(films_with_marks, group_of_film)
     of_time = None
-    if marks is not None:
-        timed = _timed_marks(marks, here)
-        lengths, held = _seconds(films_with_marks, marked, spans, timed, expression)
+    if projected is not None:
+        lengths, held = _seconds(films_with_marks, marked, projected, expression)
         known = {clip: held[clip] for clip, said in answers.items() if said is not None}
         of_time = _marked_films(
             films_with_marks, marked, sizes * lengths, {**answers, **known}, None
@@ -160,6 +151,7 @@ def audit_share(
         shares.append({**share, **_share_of_time(of_time, in_group)})
     differences = _differences_of(groups, films, slopes)
     whole = shares[0]
+    warnings = () if projected is None else projected.warnings
     answer = (
         f"In films such as these {whole['n_films']}, {of} holds for"
         f" {_with_interval(whole)} of the clips"
@@ -205,7 +197,7 @@ def audit_share(
         rows=rows,
         answers=[answer, *_sentences(differences)],
         limits=[
-            *_limits_of_interval(whole, explained, measured),
+            *_limits_of_interval(whole, explained, has_marks=projected is not None),
             *_limits_of_marks(whole["n_marked"], **missing),
         ],
         values={
@@ -215,7 +207,6 @@ def audit_share(
             "shares": shares,
             "differences": differences,
             "explained": explained,
-            "agreement": measured,
             **missing,
             "warnings": warnings,
         },
@@ -247,7 +238,7 @@ def _sentences(differences: Sequence[Record]) -> Iterator[str]:
 
 
 def _limits_of_interval(
-    whole: Record, explained: float | None, measured: Mapping[str, Any] | None
+    whole: Record, explained: float | None, *, has_marks: bool
 ) -> Iterator[str]:
     """Yield what the interval is about, and what made it."""
     of_draw = ""
@@ -270,13 +261,12 @@ def _limits_of_interval(
             "The predictions explain nothing within films and are not used: the interval"
             f" is {width} wide."
         )
-    if measured is not None:
-        gammas = ", ".join(
-            f"{_number(measured['gamma'][null])} ({null})" for null in NULLS
-        )
+    if has_marks:
+        yield "Where several annotators marked a clip, the highest level counts."
+    if not whole["share"]:
         yield (
-            f"Where several annotators marked a clip, the highest level counts. They agree by"
-            f" gamma {gammas}, in the mean of {count(measured['films'], 'film')}."
+            "No marked clip has it: that does not show that no clip has it, and the interval of a"
+            " share of 0 has no width."
         )
 
 
@@ -318,14 +308,8 @@ def _limits_of_marks(
         )
 
 
-def _with_marks(
-    drawn: Manifest,
-    marks: PathLike | Sequence[PathLike],
-    manifest: PathLike,
-    workspace: PathLike | None,
-) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None, list[ClipSpan]]:
-    """Return the clips with the labels of marks alone, warnings, the agreement, and the spans."""
-    projected = project_tables(marks, manifest, None, workspace=workspace)
+def _with_labels(drawn: Manifest, projected: ProjectedMarks) -> Manifest:
+    """Return the clips with the labels of marks alone."""
     labels = labels_of(projected, HIGHEST)
     made = {COVERED, *projected.projection.columns}
     clips = []
@@ -342,41 +326,27 @@ def _with_marks(
             }
             extra |= {DIFFERS: label.extra.get(DIFFERS, "")}
         clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
-    # The projection is on all drawn clips, also on those that were withdrawn since.
-    kept = projected.marked.with_clips(
-        clip for clip in projected.marked if clip.clip_id in drawn
-    )
-    shared = [pair for pair in pairs_of(kept) if pair.n]
-    measured = agreement(shared, permutations=0) if shared else None
     columns = with_columns_of(clips, drawn.columns)
-    marked = replace(drawn.with_clips(clips), columns=columns)
-    spans = [span for span in projected.spans if span.clip_id in drawn]
-    return marked, projected.warnings, measured, spans
-
-
-def _timed_marks(
-    marks: PathLike | Sequence[PathLike], workspace: Workspace
-) -> dict[str, list[Mark]]:
-    """Return the marks of each film, without those that say only what was watched."""
-    names = [marks] if isinstance(marks, str | os.PathLike) else marks
-    read = read_marks([table_of_marks(name, workspace) for name in names])
-    return marks_by_film(mark for mark in read if mark.column != WATCHED)
+    return replace(drawn.with_clips(clips), columns=columns)
 
 
 def _seconds(
     films: Sequence[str],
     marked: Manifest,
-    spans: Sequence[ClipSpan],
-    timed: Mapping[str, Sequence[Mark]],
+    projected: ProjectedMarks,
     expression: Expression,
 ) -> tuple[NDArray[np.float64], dict[str, float]]:
     """Return how long a drawn clip of each film is on average, and in which part of it it holds.
 
     The part is of this length, so that longer clips count for more.
     """
+    timed = marks_by_film(mark for mark in projected.marks if mark.column != WATCHED)
     lengths: dict[str, list[float]] = {}
     held = {}
-    for span in spans:
+    # The projection is on all drawn clips, also on those that were withdrawn since.
+    for span in projected.spans:
+        if span.clip_id not in marked:
+            continue
         marks_of_film = timed.get(span.movie_id, ())
         clip = marked[span.clip_id]
         held[span.clip_id] = held_s(clip, span, marks_of_film, expression.holds)
@@ -452,20 +422,11 @@ def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
     return replace(clip, level=level, concepts=tuple(concepts), extra=extra)
 
 
-def _expression(
-    of: str,
-    marked: Manifest,
-    marks: PathLike | Sequence[PathLike] | None,
-    workspace: Workspace,
-) -> Expression:
+def _expression(of: str, marked: Manifest) -> Expression:
     """Return what is asked, which is not known of a clip without a mark."""
     concepts = dict.fromkeys(marked.header.concepts)
     for clip in marked:
         concepts.update(dict.fromkeys(clip.concepts))
-    if marks is not None:
-        names = [marks] if isinstance(marks, str | os.PathLike) else marks
-        paths = [table_of_marks(name, workspace) for name in names]
-        concepts.update(dict.fromkeys(modalities_of(paths)))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
     expression = parse(

@@ -290,24 +290,21 @@ def agreement(
 class Agreement:
     """The agreement of annotators in a column: `measures` is the document of `agreement`.
 
-    `threshold` is that of marks; None of annotations of clips. `assumed` are the films with
-    annotators that count as watched as a whole, since nothing says what was watched.
+    `threshold` is that of marks; None of annotations of clips.
     """
 
     column: str
     threshold: Fraction | None
     measures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
-    assumed: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the threshold, all measures, and of whom it is not known what they watched."""
+        """Return the threshold and all measures."""
         threshold = self.threshold
         return {
             "column": self.column,
             "threshold": None if threshold is None else threshold_text(threshold),
             **self.measures,
-            "assumed_watched": [list(pair) for pair in self.assumed],
         }
 
     @property
@@ -318,13 +315,10 @@ class Agreement:
 
     def __str__(self) -> str:
         means = _mean_rows(self.measures)
-        headers = ["film", "pair", "watched", "clips", *NULLS, "alpha"]
+        headers = ["film", "pair", "clips", *NULLS, "alpha"]
         n_columns = len(headers)
         headers += ["without NS", *NULLS]
-        pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
-        if self.threshold is None:
-            # A manifest does not say what was assumed when it was made.
-            pairs = [(*row[:2], "-", *row[3:]) for row in pairs]
+        pairs = [_pair_row(pair) for pair in self.measures["pairs"]]
         alphas = _alpha_rows(self.measures)
         if not self._has_ns:
             means = [row for row in means if "without NS" not in str(row[0])]
@@ -368,15 +362,8 @@ def measure_agreement(
     marked = _one_of_each(projected.marked, projected.spans)
     _require_column(marked, column)
     agreed = _agreement(marked, pairs_of(marked, column, words), column, permutations)
-    assumed = {
-        (film, name)
-        for film, name, looked_for in projected.projection.assumed
-        if looked_for == column
-    }
     warnings = (*projected.warnings, *agreed.warnings)
-    return replace(
-        agreed, threshold=share, warnings=warnings, assumed=tuple(sorted(assumed))
-    )
+    return replace(agreed, threshold=share, warnings=warnings)
 
 
 def _annotated(names: Tables, workspace: PathLike | None) -> Manifest:
@@ -520,17 +507,12 @@ def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
     return rows
 
 
-def _pair_row(
-    pair: Mapping[str, Any], assumed: Sequence[tuple[str, str]]
-) -> tuple[object, ...]:
+def _pair_row(pair: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the row of two annotators of a film."""
     without_ns = pair["without_ns"]
-    films_of_pair = [(pair["movie_id"], name) for name in pair["annotators"]]
-    is_assumed = any(film in assumed for film in films_of_pair)
     return (
         pair["movie_id"],
         " / ".join(pair["annotators"]),
-        "assumed" if is_assumed else "not assumed",
         pair["n"],
         *pair["gamma"].values(),
         pair["alpha"],

@@ -51,11 +51,12 @@ from obygaze_features.manifest.io import (
     annotators_of,
     as_id,
     ids_of_names,
-    remove_annotations,
+    stale_annotations,
     toml_lines,
 )
 from obygaze_features.manifest.model import (
     LEVELS,
+    NO_FILMS,
     Header,
     Manifest,
     own_columns,
@@ -502,6 +503,8 @@ def _said_in(
     else:
         said = _labels_of(manifest)
         left_out += _header_left_out(manifest.header)
+        if manifest.annotations:
+            left_out.append("the label that a rule made of what each annotator says")
         n_unlabelled = len({*manifest.clip_ids} - {clip_id for clip_id, *_ in said})
         if n_unlabelled:
             left_out.append(f"{count(n_unlabelled, 'clip')} without a label")
@@ -611,9 +614,11 @@ def export_table(
     cells = replace(marked, columns=columns).cells_by_column()
     said = annotations_to_csv(marked.annotations)
     beside = {annotators_of(output): said} if said else {}
-    remove_annotations(beside, output, force=force)
+    stale = stale_annotations(beside, output, force=force)
     path = write_table(output, cells, force=force)
     write_all_new(beside, force=force)
+    if stale is not None:
+        stale.unlink()
     left_out = _header_left_out(marked.header)
     if marked.header.unit != "clip":
         left_out += (f"that the rows are {marked.header.unit}s",)
@@ -649,6 +654,8 @@ def _mapping_of_header(header: Header) -> str:
     Without the modality of a concept of its own, the table is refused.
     """
     of_mapping = []
+    if header.films == NO_FILMS:
+        of_mapping.append('the line films = "none"')
     if header.licence or header.citation:
         of_mapping.append("its licence and its citation, as lines licence and citation")
     own = _own_concepts(header)

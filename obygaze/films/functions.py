@@ -80,9 +80,8 @@ def measure_agreement(
     agreement by chance is complete. Krippendorff's alpha is beside it.
 
     Marks are put on clips as by `obygaze manifest project`. Clips that an annotator has not watched
-    are not compared. `assumed` in the column `watched`: nothing says whether clips without a mark
-    were watched, and they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1;
-    words with --order have equal steps, other words are the same or not.
+    are not compared. Levels are points on a line: EN 0, HN .3, NS .7, S 1; words with --order have
+    equal steps, other words are the same or not.
 
     Of a manifest whose clips several people annotated, what they say is compared as it is. Of
     ratings, see `obygaze audit reliability --help`.

@@ -19,7 +19,7 @@ from obygaze.films.marks import (
     Marks,
     marks_by_film,
     read_marks,
-    table_of_marks,
+    tables_of_marks,
 )
 from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze.films.pictures import Floats, LinkedFilms, nearest
@@ -70,6 +70,7 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 class ProjectedMarks:
     """Marks on clips: the clips without labels, what each person says of them, and warnings."""
 
+    marks: Marks
     clips: Manifest
     spans: tuple[ClipSpan, ...]
     projection: Projection
@@ -283,9 +284,8 @@ def project_tables(
 ) -> ProjectedMarks:
     """Read tables of marks and project them on the clips of a table, or on equal ones."""
     length_s = _length_of(clips, every)
-    tables = [names] if isinstance(names, str | os.PathLike) else [*names]
-    paths = [table_of_marks(name, workspace) for name in tables]
-    where = ", ".join(map(str, tables))
+    paths = tables_of_marks(names, workspace)
+    where = ", ".join(map(str, paths))
     marks = read_marks(paths)
     if not marks.marks:
         raise FixInput("the table has no marks", where=where)
@@ -326,7 +326,7 @@ def project_tables(
     if others:
         named = named_films(others, known.films)
         warnings.append(f"no clips of films with marks: {named}")
-    return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
+    return ProjectedMarks(marks, known, tuple(spans), projection, tuple(warnings))
 
 
 def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:

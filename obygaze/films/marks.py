@@ -14,6 +14,7 @@ A table with a row for each segment (level, concepts joined with '|', times, or 
 `framerate`), as MObyGaze has them, is read as marks, too.
 """
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +126,14 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     if own.is_file() and path.name == str(name):
         return own
     return here.existing_manifest(str(name)).with_suffix(".csv")
+
+
+def tables_of_marks(
+    names: PathLike | Sequence[PathLike], workspace: PathLike | None = None
+) -> list[Path]:
+    """Return the files of one or more tables of marks."""
+    tables = [names] if isinstance(names, str | os.PathLike) else names
+    return [table_of_marks(name, workspace) for name in tables]
 
 
 def read_marks(tables: Sequence[Path]) -> Marks:

@@ -1,37 +1,28 @@
 """The vocabulary of a page: concepts that its annotators add, in a TOML file that they write.
 
 The file `segments/MANIFEST.vocabulary.toml` beside the marks has a name, a definition and a
-modality for each concept; an import of the marks reads the modality there, too. Above a concept may
-be one of the manifest: who marks the lower one marks that one, too. A manifest without concepts,
-such as that of a folder, has those of the papers above.
+modality for each concept; an import of the marks reads the modality there, too.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Record, one_of, read_toml
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import (
-    MODALITIES,
-    canonical_concept,
-    concept_meaning,
-)
-from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
+from obygaze_features.manifest.vocabulary import MODALITIES, canonical_concept
 
 SCHEMA = "obygaze-vocabulary/1"
 _NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
 
 
 class Concept(Record, frozen=True):
-    """A concept; `above` is a concept of the manifest, or "", and `modality` may be "", too."""
+    """A concept; `modality` may be ""."""
 
     name: str
     definition: str = ""
-    above: str = ""
     modality: Annotated[str, one_of(("", *MODALITIES))] = ""
 
 
@@ -41,28 +32,20 @@ class VocabularyFile(Record, frozen=True):
     concepts: tuple[Concept, ...] = ()
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """Concepts by name, in their order."""
-
-    concepts: Mapping[str, Concept] = field(default_factory=dict)
-
-
 def vocabulary_path(folder: Path, manifest: str) -> Path:
     """Return the file of the vocabulary for a manifest, which may be missing."""
     return folder / f"{manifest}.vocabulary.toml"
 
 
-def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabulary:
-    """Return the vocabulary of a file; without the file, one without concepts.
+def read_vocabulary(path: Path, known: Collection[str] = ()) -> dict[str, Concept]:
+    """Return the concepts of a file by name, in their order; none without the file.
 
     Args:
         path: The file.
-        known: The concepts of the manifest, of which one may be above a concept of the file; if it
-            has none, those of the papers. None if they do not matter.
+        known: The concepts of the manifest, which the file must not have again.
     """
     if not path.is_file():
-        return Vocabulary()
+        return {}
     document = read_toml(path.read_bytes(), path.name)
     document.require_schema(SCHEMA, "vocabulary")
     content = document.check(VocabularyFile)
@@ -74,15 +57,11 @@ def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabul
             document.add(f"concepts[{number}]", problem)
         concepts[concept.name] = concept
     document.raise_if_any("the vocabulary is not valid")
-    for concept in written:
-        above = concept.above
-        if known is not None and above and above not in known:
-            concepts.setdefault(above, Concept(above, concept_meaning(above)))
-    return Vocabulary(concepts)
+    return concepts
 
 
 def _problem_of(
-    concept: Concept, before: Mapping[str, Concept], known: Collection[str] | None
+    concept: Concept, before: Collection[str], known: Collection[str]
 ) -> str:
     """Return what is wrong with a concept, "" for nothing."""
     if not _NAME.fullmatch(concept.name):
@@ -93,14 +72,8 @@ def _problem_of(
     in_papers = canonical_concept(concept.name)
     if in_papers not in (None, concept.name):
         return f"{concept.name!r} is another name of {in_papers!r}"
-    if concept.name in before or (known is not None and concept.name in known):
+    if concept.name in (*before, *known):
         return f"{concept.name!r} is there twice"
-    may_be_above = known if known else tuple(concepts_of_papers())
-    if known is not None and concept.above and concept.above not in may_be_above:
-        return (
-            f"above must be a concept of the manifest, got {concept.above!r}; known:"
-            f" {', '.join(may_be_above)}"
-        )
     return ""
 
 
@@ -122,7 +95,7 @@ def modalities_of(tables: Iterable[Path]) -> dict[str, str]:
         if not manifest:
             continue
         path = vocabulary_path(table.parent, manifest)
-        for name, concept in read_vocabulary(path).concepts.items():
+        for name, concept in read_vocabulary(path).items():
             earlier = modality_of.get(name, "unknown")
             modality_of[name] = concept.modality or earlier
             if earlier not in ("unknown", modality_of[name]):

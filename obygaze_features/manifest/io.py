@@ -427,18 +427,22 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
                 problem = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(problem, where=str(file), hint=hint)
-    remove_annotations(files, path, force=force)
+    stale = stale_annotations(files, path, force=force)
     write_all_new(files, force=force)
+    if stale is not None:
+        stale.unlink()
 
 
-def remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
-    """Remove the table of annotators beside a table that is replaced by one without annotators."""
+def stale_annotations(
+    files: Collection[Path], path: Path, *, force: bool
+) -> Path | None:
+    """Return the table of annotators that goes once a table without annotators is written."""
     beside = annotators_of(path)
     if beside in files or not beside.is_file():
-        return
+        return None
     if not force:
         raise taken("this table of annotators is of other clips", beside)
-    beside.unlink()
+    return beside
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
@@ -457,8 +461,10 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
                 where=str(path),
                 hint="run the same command again",
             )
-        remove_annotations(files, path, force=True)
+        stale = stale_annotations(files, path, force=True)
         write_together(files)
+        if stale is not None:
+            stale.unlink()
 
 
 class ManifestBytes(NamedTuple):

@@ -55,7 +55,6 @@ VOCABULARY = """schema = "obygaze-vocabulary/1"
 [[concepts]]
 name = "Hands"
 modality = "visual"
-above = "Body"
 """
 SPANS = """clip_id,movie_id,start_s,end_s
 pier-1,pier,0,2

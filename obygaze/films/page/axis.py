@@ -32,18 +32,6 @@ class FilmAxis:
         """The number of pictures of the film, 0 where they are not known."""
         return 0 if self.boundaries is None else len(self.boundaries) - 1
 
-    def even_places(self, n: int) -> list[tuple[str, float] | None]:
-        """Return a video and a time in it for the middle of each of `n` equal steps; None: none."""
-        places: list[tuple[str, float] | None] = []
-        for number in range(n):
-            time_s = self.times.end_s * (number + 0.5) / n
-            place = None
-            for piece in self.times.pieces:
-                if piece.start_s <= time_s < piece.end_s:
-                    place = (piece.video, time_s - piece.start_s + piece.offset_s)
-            places.append(place)
-        return places
-
 
 def film_axis(times: FilmTimes, boundaries_of: Callable[[str], Any]) -> FilmAxis:
     """Return the time line of a film.

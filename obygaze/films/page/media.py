@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -25,9 +24,6 @@ from obygaze_features.video.resize import Resize
 
 THUMBNAIL = PictureView(2, "even", Resize(108))  # the second of two is in the middle
 SHEET = PictureView(12, "even", Resize(144))
-STRIP = PictureView(1, "even", Resize(54))
-STRIP_WIDTH = 96
-STRIP_HEIGHT = 54
 # The decoders of all threads share one cache of films.
 _LOCK = Lock()
 
@@ -111,32 +107,6 @@ class Media:
     def sheet(self, clip: Clip, is_dark: bool = False) -> bytes:
         """Return pictures of a clip, evenly spread and with their times, as a PNG."""
         return contact_sheet(self._of_clip(clip, SHEET), is_dark=is_dark)
-
-    def strip(self, places: Sequence[tuple[str, float] | None]) -> bytes:
-        """Return small pictures in a row, as one JPEG.
-
-        Args:
-            places: For each picture a video and a time in it, in seconds; None for a blank one.
-        """
-        row = Image.new("RGB", (len(places) * STRIP_WIDTH, STRIP_HEIGHT))
-        for number, place in enumerate(places):
-            if place is None:
-                continue
-            # A picture that is damaged stays blank. The lock is free between two pictures.
-            with suppress(ObygazeError):
-                picture = Image.fromarray(self._picture_at(*place))
-                picture.thumbnail((STRIP_WIDTH, STRIP_HEIGHT))
-                left = (STRIP_WIDTH - picture.width) // 2
-                top = (STRIP_HEIGHT - picture.height) // 2
-                row.paste(picture, (number * STRIP_WIDTH + left, top))
-        return _jpeg(np.asarray(row))
-
-    def _picture_at(self, name: str, time_s: float) -> NDArray[np.uint8]:
-        times_s = self.boundaries(name)
-        number = int(np.searchsorted(times_s[:-1], time_s, side="right")) - 1
-        picture: NDArray[np.uint8]
-        picture = self._decoded(name, STRIP, ranks=[max(number, 0)]).pictures[0]
-        return picture
 
     def _of_clip(self, clip: Clip, view: PictureView) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)

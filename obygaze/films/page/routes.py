@@ -68,7 +68,6 @@ def server_of(site: Site, port: int = 0) -> PageServer:
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
         "api/marks": partial(document, site.marks_of),
-        "strip/": lambda asked: picture(site.strip, "image/jpeg", asked["key"]),
         "thumb/": thumbnail,
         "sheet/": sheet,
         "times/": partial(of_video, media.times, "application/octet-stream"),

@@ -31,7 +31,7 @@ from obygaze.films.pictures import refuse_behind_end
 from obygaze.films.predictions import PredictionTable
 from obygaze.films.projection import SEEN_SHARE
 from obygaze.films.vocabulary import (
-    Vocabulary,
+    Concept,
     read_vocabulary,
     vocabulary_path,
 )
@@ -47,8 +47,6 @@ from obygaze_features.manifest.times import Span, film_times, spans_in_films
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels, labels_since
-
-N_IN_STRIP = 24  # pictures at even steps, above the time line
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +81,8 @@ class Site:
         concepts = {
             name: concept_meaning(name) for name in self.manifest.header.concepts
         }
-        above = {}
-        for concept in vocabulary.concepts.values():
+        for concept in vocabulary.values():
             concepts[concept.name] = concept.definition
-            if concept.above:
-                above[concept.name] = concept.above
         changed = self._labels.changed if self._labels else ""
         scored_by = None
         if self.run:
@@ -101,7 +96,6 @@ class Site:
             "dataset": self.manifest.header.dataset,
             "levels": levels,
             "concepts": concepts,
-            "above": above,
             "vocabulary": self._vocabulary_path.name,
             "problem": problem,
             "films": films,
@@ -133,7 +127,6 @@ class Site:
             "can_mark": self.marks is not None and axis.boundaries is not None,
             "spans": spans,
             "pieces": pieces,
-            "n_in_strip": N_IN_STRIP,
             **self.marks_of(film),
         }
 
@@ -202,11 +195,6 @@ class Site:
             notes.append(error.message)
         return document
 
-    @lru_cache(maxsize=8)  # noqa: B019 - there is one site in a program
-    def strip(self, film: str) -> bytes:
-        """Return pictures of a film at even steps, in a row, as JPEG."""
-        return self.media.strip(self._axis(film).even_places(N_IN_STRIP))
-
     # ---- changes --------------------------------------------------------------------------------
 
     def take_turn(self, sent: Mapping[str, Any]) -> JsonObject:
@@ -254,18 +242,18 @@ class Site:
         folder = self.workspace.folder("segments")
         return vocabulary_path(folder, self.manifest.name)
 
-    def _vocabulary(self) -> tuple[Vocabulary, str]:
+    def _vocabulary(self) -> tuple[dict[str, Concept], str]:
         """Return the vocabulary of the annotators, and why it cannot be read, "" if it can."""
         concepts = self.manifest.header.concepts
         try:
             return read_vocabulary(self._vocabulary_path, concepts), ""
         except ObygazeError as error:
-            return Vocabulary(), _all_of(error)
+            return {}, _all_of(error)
 
     @property
     def has_concepts(self) -> bool:
         """Whether marks can have concepts, of the manifest or of its vocabulary."""
-        return bool(self.manifest.header.concepts or self._vocabulary()[0].concepts)
+        return bool(self.manifest.header.concepts or self._vocabulary()[0])
 
     @cached_property
     def media(self) -> Media:

@@ -6,7 +6,6 @@ What the page shows is described by `open_site` alone; the command adds how it i
 from __future__ import annotations
 
 import os
-import shlex
 import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.leftovers import hidden_name, remove_leftovers
 from obygaze_features.core.options import Option
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
 
@@ -84,13 +82,7 @@ def open_site(
     if run and scores:
         raise FixUsage("the page shows scores of one source: --run or --scores")
     scored = None
-    models = opened_workspace.names("models")
     if run:
-        if str(run) in models and str(run) not in opened_workspace.names("runs"):
-            raise FixUsage(
-                f"{run} is a model, not a run of an experiment",
-                hint=_way_to_scores(str(run), manifest or "MANIFEST"),
-            )
         scored = read_run(run, workspace=workspace)
     own_manifest = None
     if scored:
@@ -110,12 +102,9 @@ def open_site(
         warn_of_other_videos(Path(manifest), clips)
     if scored and clips.name != scored.about["manifest"]["name"]:
         made_from = scored.about["manifest"]["name"]
-        words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
-        # Training a model keeps a run of its name.
-        model_of_run = str(run) if str(run) in models else "MODEL"
         raise FixUsage(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
-            hint=f"{shlex.join(words)}; or {_way_to_scores(model_of_run, clips.name)}",
+            hint="--scores TABLE, for what a model says of other clips",
         )
     if scored:
         _refuse_other_clips(scored, clips)
@@ -139,15 +128,6 @@ def open_site(
         store=store,
         model=model,
         segments=segments,
-    )
-
-
-def _way_to_scores(model: str, clips: PathLike) -> str:
-    """Return the commands that make the scores of clips that no run tested, and show them."""
-    name = shell_word(clips)
-    return (
-        f"obygaze models predict {shell_word(model)} {name} -o scores.csv, then obygaze view"
-        f" {name} --scores scores.csv"
     )
 
 
@@ -185,18 +165,11 @@ def _explainer(site: Site, model: PathLike | None, store: PathLike | None) -> Ex
             "--store has the features of a bottleneck", hint="--model, or no --store"
         )
     saved = load_model(model, workspace=root)
-    is_bottleneck = isinstance(saved.estimator, Bottleneck)
-    if not store or not is_bottleneck:
-        kind = f"--model {saved.info.name} ({saved.info.kind})"
-        hint = f"--model {shell_word(saved.info.name)} --store STORE"
-        if not is_bottleneck:
-            # Training a model keeps a run of its name.
-            has_run = saved.info.name in site.workspace.names("runs")
-            run_name = saved.info.name if has_run else "RUN"
-            of_training = f"obygaze view --run {shell_word(run_name)}"
-            way = _way_to_scores(saved.info.name, site.manifest.name)
-            hint = f"{of_training}, for scores of the clips of its training; or {way}"
-        raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
+    if not store or not isinstance(saved.estimator, Bottleneck):
+        raise FixUsage(
+            f"--model {saved.info.name} ({saved.info.kind}) must be a bottleneck, with --store",
+            hint="--run RUN or --scores TABLE, for the scores of other models",
+        )
     features = open_store(store, workspace=root)
     features.match(list(site.manifest))  # an error for a store of other clips
     folder = site.manifest.header.video_root
@@ -228,32 +201,14 @@ def _table_to_show(site: Site, segments: PathLike) -> Path:
                 " shows levels as they were marked",
                 hint="name the manifest of which the view was made",
             )
-    try:
-        site.table_of_marks(table)
-    except FixInput as error:
-        if _has_scores(table):
-            error.hint = f"--scores {shell_word(segments)}, which shows scores of clips"
-        raise
+    site.table_of_marks(table)  # an error for what is no table of marks
     return table
-
-
-def _has_scores(table: Path) -> bool:
-    """Return whether a table has scores of clips."""
-    from obygaze_features.core.tables import header_of
-    from obygaze_features.manifest.own_labels import OF_PREDICTIONS
-
-    header = header_of(table)
-    return "clip_id" in header and any(map(OF_PREDICTIONS.match, header))
 
 
 def _scores_of_table(path: Path, site: Site) -> PredictionTable:
     """Return the scores of a saved model for the clips of a page."""
     from obygaze.films.predictions import read_predictions, score_column
 
-    if not path.is_file():
-        model = path.name if path.name in site.workspace.names("models") else "MODEL"
-        hint = _way_to_scores(model, site.manifest.name)
-        raise FixUsage(f"{path} is not a table of scores", hint=hint)
     table = read_predictions(
         site.manifest,
         path,

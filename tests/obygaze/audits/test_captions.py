@@ -19,7 +19,6 @@ from obygaze.audits.cooccurrence import (
 from obygaze.audits.texts import (
     LabelledText,
     read_words,
-    tokens,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
 from obygaze_models.evaluation.permutation import holm, permutation_p
@@ -31,13 +30,6 @@ def in_group(text: str, group: str, cluster: str) -> LabelledText:
 
 
 LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
-CAPTIONS = [
-    in_group("A sad, crying woman.", "o", "1"),
-    in_group("a happy man", "o", "1"),
-    in_group("nothing here", "o", "2"),
-    in_group('a "sad" face', "n", "3"),
-    in_group("Crying. crying", "n", "4"),
-]
 
 
 def rates_by_group(rates: list[Record]) -> dict[str, dict[str, Record]]:
@@ -46,10 +38,6 @@ def rates_by_group(rates: list[Record]) -> dict[str, dict[str, Record]]:
     for rate in rates:
         nested.setdefault(rate["words"], {})[rate["group"]] = rate
     return nested
-
-
-def test_words_of_a_caption() -> None:
-    assert tokens("A man, smiling.  Twice") == ["a", "man", "smiling", "", "twice"]
 
 
 @pytest.mark.parametrize(
@@ -73,27 +61,6 @@ def test_words_are_found_beside_marks_and_the_authors_counter_is_a_choice(
     assert rate["count"] == n_tokens
     with pytest.raises(FixUsage, match="unknown tokens 'blanks'"):
         audit_captions(rows, words=words, tokens="blanks")  # type: ignore[arg-type]
-
-
-def test_rates_by_hand() -> None:
-    rates = rates_by_group(word_rates(CAPTIONS, LISTS))
-    sad = rates["sad"]["o"]
-    assert (
-        sad["count"],
-        sad["captions_with_hit"],
-        sad["n_captions"],
-        sad["n_clusters"],
-    ) == (
-        2,
-        1,
-        3,
-        2,
-    )
-    assert sad["occurrences_per_1000"] == pytest.approx(2000 / 3)
-    assert sad["captions_with_hit_per_1000"] == pytest.approx(1000 / 3)
-    # A word in quotes is another token.
-    assert rates["sad"]["n"]["count"] == 2
-    assert rates["glad"]["n"]["count"] == 0
 
 
 def test_the_interval_is_over_clusters_not_captions() -> None:
@@ -201,11 +168,6 @@ def test_co_occurrence_by_hand() -> None:
     assert dog["printed"] == (0.75, 0.25)
 
 
-def test_shipped_lists() -> None:
-    assert set(read_words("emotions")) == {"AN", "SA", "HA"}
-    assert not read_words("gender")["man"] & read_words("gender")["woman"]
-
-
 def test_published_cases() -> None:
     from support.data import golden
 
@@ -238,17 +200,6 @@ def test_published_cases() -> None:
         assert (p.n_greater, p.n) == (image["ge"], image["n"])
 
 
-def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
-    (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
-    audit = audit_captions(tmp_path)
-    rates = {(rate["words"], rate["group"]): rate for rate in audit["rates"]}
-    (words,) = {words for words, _ in rates if rates[words, "a"]["count"]}
-    assert (rates[words, "a"]["n_captions"], rates[words, "a"]["count"]) == (2, 2)
-
-
 def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
     # "sad" three times in both groups together, "crying" twice, "happy" never.
     captions = [
@@ -275,13 +226,6 @@ def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
     assert at_the_bound["rates"][0]["count"] == 4
     with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
         audit_captions(captions, words=LISTS, min_occurrences=4)
-
-
-@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
-def test_a_line_break_in_a_cell_is_a_blank(line_break: str) -> None:
-    rows = [{"caption": f"a sad{line_break}man, crying", "group": "g"}]
-    rates = rates_by_group(audit_captions(rows, words=LISTS)["rates"])
-    assert rates["sad"]["g"]["count"] == 2
 
 
 def test_things_of_several_words_are_values_of_a_column() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze.audits.eat import association_audit, run_tests
-from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.group_tests import GroupTest, film_share
 from obygaze_models.text_vectors import VectorGroup
@@ -46,10 +44,6 @@ def only_films(
 PAIR = [(VectorGroup("A", A), VectorGroup("B", B))]
 
 
-def audit(x: VectorGroup, y: VectorGroup) -> Audit:
-    return association_audit("made up", (x, y, PAIR), permutations=20_000)
-
-
 def only_test(x: VectorGroup, y: VectorGroup) -> GroupTest:
     (test,) = run_tests(x, y, PAIR, permutations=20_000)
     return test
@@ -65,30 +59,6 @@ def test_films_share_of_a_difference_by_hand() -> None:
     assert share.share == pytest.approx(0.2)
     with pytest.raises(FixInput, match=r"blocks of shape \(1,\) for 2 rows"):
         VectorGroup("X", [[1.0], [2.0]], [1])
-
-
-def test_film_share_is_the_mean_over_all_shuffles_within_films() -> None:
-    s, blocks = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5]), np.array([0, 0, 0, 1, 1, 1])
-    taken = {0: 2, 1: 1}
-    differences = []
-    for first in itertools.combinations(range(6), 3):
-        chosen = np.isin(np.arange(6), first)
-        if all((blocks[chosen] == block).sum() == n for block, n in taken.items()):
-            differences.append(s[chosen].mean() - s[~chosen].mean())
-    assert len(differences) == 9
-    share = film_share(s, np.isin(np.arange(6), [0, 1, 3]), blocks)
-    assert share.of_blocks == pytest.approx(np.mean(differences))
-
-
-def test_pure_film_effect_is_explained() -> None:
-    test = only_test(*only_films())
-    assert test.across.two_sided < 0.001
-    assert test.within is not None
-    assert test.within.two_sided > 0.1
-    document = test.to_json()
-    assert document["verdict"] == "blocked"
-    assert document["why"].startswith("The difference is between films")
-    assert document["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
 
 
 def test_difference_within_films_hidden_across_films_is_found() -> None:
@@ -147,33 +117,12 @@ def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
     assert ">A3 / B<" in drawn
 
 
-def test_a_finding_has_its_numbers_in_a_table(tmp_path: Path) -> None:
-    result = audit(*only_films())
-    assert len(result.headers) == len(result.rows[0])
-    lines = result.write(table=tmp_path / "t.csv")[0].read_text("utf-8").splitlines()
-    assert lines[0].startswith("X,Y,A,B,n X,n Y,d,p")
-    assert lines[1].startswith("X,Y,A,B,40,40,")
-    assert str(result).startswith(result.title)
-
-
 # ---- the command -------------------------------------------------------------------------------
 
 
 def save(path: Path, **arrays: object) -> Path:
     np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
     return path
-
-
-def test_the_command_reads_a_file_of_vectors(tmp_path: Path) -> None:
-    x, y = [at(0.5), at(0.6), at(0.7)], [at(0.1), at(0.2), at(0.3)]
-    path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B)
-    document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
-    assert (document["n_x"], document["n_y"], document["p_blocked"]) == (3, 3, None)
-    assert document["p"]["method"] == "exact"
-    assert document["p"]["greater"] == 1 / 20
-    assert document["p"]["two_sided"] == 2 / 20
-    # Means .6 and .2 of six values .1 to .7 without .4: their variance is .28 / 5.
-    assert document["effect_size"] == pytest.approx(0.4 / np.sqrt(0.28 / 5))
 
 
 def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> None:

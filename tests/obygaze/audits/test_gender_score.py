@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,9 @@ from obygaze.audits.gender import (
     GenderScore,
     audit_gender_score,
     cut_shares,
-    gender_estimate,
     gender_score,
 )
 from obygaze_features.core.errors import FixInput
-
-
-def test_the_worked_example() -> None:
-    man = gender_score(0.12759140133857727, 0.5452305674552917, 0.2183)
-    woman = gender_score(0.11249390989542007, 0.5037289261817932, 0.2183)
-    assert man.score == pytest.approx(0.45320714150193153, abs=1e-12)
-    assert woman.score == pytest.approx(0.39912252800731546, abs=1e-12)
-    estimate = gender_estimate("a [MASK] riding a motorcycle", man, woman)
-    assert estimate.caption == "a man riding a motorcycle"
-    assert estimate.ratio_to_man == pytest.approx(53.17275201306536, abs=1e-10)
-    assert estimate.ratio_to_woman == pytest.approx(46.82724798693463, abs=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -55,47 +42,6 @@ def test_limit_and_rounding_are_noted() -> None:
     assert gender_score(0.1, 0.9, 0.2).note == ""
     assert "0 ** 0, taken as 1" in gender_score(0.0, 1.0, 0.5).note
     assert gender_score(0.0, 1.0, 1.0).note == ""
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ((0.1, 0.5, 21.83), "percent"),
-        ((12.0, 0.5, 0.2), "percent"),
-        ((0.1, 1.001, 0.2), "must be a cosine"),
-        ((0.1, math.nan, 0.2), "must be a cosine"),
-        ((0.1, 0.5, math.nan), "must be a probability"),
-        ((-0.1, 0.5, 0.2), "must be a probability"),
-        ((0.1, 0.5, 1000.0), "must be a probability"),
-    ],
-)
-def test_what_cannot_be_scored(values: tuple[float, float, float], words: str) -> None:
-    with pytest.raises(FixInput, match=words):
-        gender_score(*values)
-
-
-def test_cut_shares_are_cut_not_rounded() -> None:
-    assert cut_shares(770, 368) == (0.67, 0.32)
-    assert cut_shares(792, 408) == (0.66, 0.34)
-    assert cut_shares(29, 71) == (0.29, 0.71)
-    with pytest.raises(FixInput):
-        cut_shares(0, 0)
-
-
-def test_tie_counts_for_man_and_zero_scores_have_no_ratio() -> None:
-    tie, nothing = GenderScore(0.2), GenderScore(0.0)
-    assert gender_estimate("x", tie, tie).gender == "man"
-    assert gender_estimate("x", nothing, nothing).ratio_to_man is None
-
-
-def test_a_table_of_scores(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv"
-    path.write_text(
-        "lm,sim,prob,what\n0.25,-0.6,0.5,a\n0.1,0,0.2,b\n", encoding="utf-8"
-    )
-    assert [
-        row["score"] for row in audit_gender_score(path).to_json()["rows"]
-    ] == pytest.approx([0.0625, 0.1])
 
 
 def test_every_bad_row_is_named(tmp_path: Path) -> None:

@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 from support.annotated import annotated
 from support.cli import call_obygaze
-from support.data import real_data
 
 from obygaze.audits import audit_levels
 from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
-from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
-from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.evaluation.sign_flips import sign_flip_p
@@ -133,38 +130,6 @@ def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
         d = np.random.default_rng(seed).integers(-3, 5, n).astype(float)
         p, exact = sign_flip_p(d, greater=True)
         assert exact and p == pytest.approx(enumerated(d.tolist()))
-
-
-def test_published_clips_have_the_numbers_of_the_paper() -> None:
-    """1.256, 1.709 and 2.603 concepts a clip of HN, NS and S in the visual view."""
-    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    audit = audit_levels(read_obygaze12(table).manifest)
-    (everyone,) = audit["annotators"]
-    means = [round(level["mean"], 3) for level in everyone["levels"]]
-    assert means == [1.256, 1.709, 2.603]
-    assert audit["rises"] and audit["p"] is not None and audit["p"] < 0.05
-    for level in everyone["levels"]:
-        low, high = level["interval"]
-        assert low < level["mean"] < high
-
-
-def test_every_annotator_of_mobygaze() -> None:
-    table = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    audit = audit_levels(read_mobygaze(table).manifest, view="visual")
-    assert [item["annotator"] for item in audit["annotators"][1:]] == [
-        "annotator1",
-        "annotator2",
-    ]
-    assert audit["unit"] == "segment"
-    assert [level["n_clips"] for level in of(audit, "annotator1")["levels"]] == [
-        378,
-        100,
-        504,
-    ]
-    # The means rise for both; within films annotator2 has as many at NS as at HN.
-    assert audit["rises"]
-    assert of(audit, "annotator2")["steps"][0]["difference"] < 0
-    assert audit["p"] > 0.5
 
 
 def test_errors_and_the_command(tmp_path: Path) -> None:

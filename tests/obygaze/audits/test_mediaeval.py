@@ -111,16 +111,6 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_files_are_read_and_scored(tmp_path: Path) -> None:
-    qrels = read_qrels(write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\n\n"))
-    run, _ = read_trec_run(
-        write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n")
-    )
-    assert score_ranking(qrels["violence"], run["violence"]).ap_trec == 0.5
-    valence, arousal = read_affect_run(write(tmp_path, "a", "a -1 0\nb 1 1\n"))
-    assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
-
-
 def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.mediaeval import audit_mediaeval, classes_of
+from obygaze.audits.mediaeval import classes_of
 from obygaze.audits.mediaeval_runs import read_trec_run
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
@@ -47,25 +47,6 @@ def annotations(tmp_path: Path) -> Path:
 
 def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
     return write_run_file(path, scores, external_data=False, about=about)[0]
-
-
-def test_the_contract_of_a_trec_run(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\nv 0 c 1\nv 0 d 0\n")
-    run = write(
-        tmp_path / "r.txt",
-        "v Q0 a 1 0.9 t\nv Q0 b 2 0.8 t\nv Q0 c 3 0.7 t\nv Q0 d 4 .7 t\n",
-    )
-    document = (
-        call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-        .ok()
-        .json()
-    )
-    # d stands before c in trec_eval's order of ties: found at 1 and 4. sklearn takes both at once.
-    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 4) / 2)
-    assert document["violence"]["ap_sklearn"] == pytest.approx(0.5 + 0.5 * 2 / 4)
-    assert document["violence"]["tied"] == 0.5
-    assert (document["valence"], document["arousal"]) == (None, None)
-    assert document["runs"][0]["external_data"] is None
 
 
 def test_sklearn_compares_doubles_and_trec_eval_floats(tmp_path: Path) -> None:
@@ -212,15 +193,3 @@ def test_a_run_with_other_names_than_the_judged_ones_is_an_error(
     assert "no clip of the run is judged" in done.stderr
     assert "'v1.4'" in done.stderr
     assert "'v1.2'" in done.stderr
-
-
-def test_a_run_of_affect_with_other_names_is_an_error(
-    tmp_path: Path, annotations: Path
-) -> None:
-    manifest = liris_accede.read(annotations).manifest
-    run = write(tmp_path / "r.txt", "B0.mp4 1 0\nB1.mp4 1 0\n")
-    with pytest.raises(
-        FixInput,
-        match=r"first name is 'B0\.mp4', the first judged one is 'ACCEDE00000\.mp4'",
-    ):
-        audit_mediaeval([run], manifest=manifest)

@@ -14,7 +14,7 @@ from support.annotated import annotated
 from support.cli import call_obygaze
 
 from obygaze.audits import audit_eat, audit_reliability
-from obygaze.audits.reliability import cronbach_alpha, reliability_of
+from obygaze.audits.reliability import reliability_of
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -33,12 +33,6 @@ def by_definition(table: np.ndarray) -> float:
     k = len(covariance)
     between = (covariance.sum() - np.trace(covariance)) / (k * (k - 1))
     return float(between / covariance.mean())
-
-
-def test_by_hand() -> None:
-    table = [[1, 1], [2, 3], [3, 2]]
-    # Variances 1 and 1, of the sums 2, 5, 5 it is 3: 2 (1 - 2 / 3).
-    assert cronbach_alpha(table) == pytest.approx(2 / 3, abs=1e-15)
 
 
 def test_a_constant_difference_costs_krippendorff_but_not_cronbach() -> None:
@@ -239,27 +233,6 @@ def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
         audit_reliability(named, column="mood")
 
 
-def test_a_hint_names_no_settings_of_a_run() -> None:
-    cells: list[dict[str, Any]]
-    cells = [{"mood": mood} for mood in ("sad", "sad", "calm", "joy")]
-    manifest = answered({"ada": cells})
-    with pytest.raises(FixUsage) as error:
-        audit_reliability(manifest, column="mood=grim")
-    hint = str(error.value.hint)
-    assert hint == "one of its values: calm, joy, sad"
-    # Concepts are looked for in the view of the manifest, also what no picture shows.
-    heard = {**cells[0], "level": "S", "concepts": ("Voice",)}
-    header = Header("Films", concepts={"Voice": "speech", "Look": "visual"})
-    with_concepts = replace(answered({"ada": [heard, *cells[1:]]}), header=header)
-    asked = ("mod", "mood >= 2", "mood == grim", "concepts=Look", "concept=Voice")
-    for column in asked:
-        with pytest.raises((FixInput, FixUsage)) as error:
-            audit_reliability(with_concepts, column=column)
-        said = f"{error.value} {error.value.hint}"
-        assert "--task" not in said, column
-        assert "--set" not in said, column
-
-
 def test_several_values_are_one_answer_in_any_order() -> None:
     said = {
         "ada": [("Body", "Look"), ("Look",), ()],
@@ -306,27 +279,6 @@ def test_a_column_of_no_annotator_says_how_columns_are_compared() -> None:
     assert "--raters without --column" in hint
     assert "obygaze manifest agree 'two films' --every 10" in hint
     assert audit_reliability(manifest, raters="one,two")["n_items"] == 2
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nominal_alpha_against_the_package(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    answers = random.choice(["oui", "non", "peut-être"], (60, 3), p=[0.5, 0.3, 0.2])
-    agreed = random.random(60) < 0.5
-    answers[agreed] = answers[agreed][:, :1]
-    answers[7, 1] = "ouii"
-    films = [f"film {n % 6}" for n in range(60)]
-    audit = reliability_of(answers, list("abc"), films)
-    expected = krippendorff.alpha(answers.T, level_of_measurement="nominal")
-    assert audit["krippendorff"] == pytest.approx(expected, abs=1e-9)
-    assert audit["words"]["ouii"] == (0, 1, 0)
-    assert audit["n_clusters"] == 6
-    low, high = audit["krippendorff_interval"]
-    assert low is not None
-    assert high is not None
-    assert low < expected < high
-    assert "Krippendorff's alpha (nominal) of 3 raters" in str(audit)
-    assert "Cronbach" not in str(audit)
 
 
 def test_the_form_of_task_and_a_column_of_both_kinds() -> None:

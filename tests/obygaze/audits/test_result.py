@@ -77,18 +77,6 @@ def test_invalid_arguments_are_named() -> None:
         audit_captions(ROWS, group="film")
 
 
-def test_captions_are_counted_from_rows() -> None:
-    audit = audit_captions(ROWS, words={"sad": frozenset({"sad"})})
-    assert [rate["count"] for rate in audit["rates"]] == [3, 0]
-    # Each row is its own cluster: one of the 20 ways to choose three of six has all three.
-    assert audit["contrasts"][0]["p"]["greater"] == 1 / 20
-
-
-def test_things_are_counted_from_rows() -> None:
-    (look,) = audit_cooc(ROWS, things="concepts")["things"]
-    assert (look["counts"], look["share"]) == ({"man": 3, "woman": 2}, 3 / 5)
-
-
 def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
     audits: list[Audit] = [
         audit_eat(vectors=VECTORS),

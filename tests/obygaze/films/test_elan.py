@@ -204,9 +204,6 @@ def test_times_are_those_of_the_first_video() -> None:
     assert min(starts) == 0.4
 
 
-HEAD = '<ANNOTATION_DOCUMENT xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
-
-
 @pytest.mark.parametrize(
     ("text", "encoding", "problem"),
     [

@@ -18,7 +18,7 @@ from support.videos import read_number, write_video
 from obygaze.films.exchange import ExportedFiles, ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.marks import Mark, Marks, read_marks, written
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
@@ -174,7 +174,10 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     by_ada = Annotation("a-0", "ada", "HN", ("Look",), {"mood": "joy"})
     by_ben = Annotation("a-0", "ben", "S", (), {})
     exported = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
-    assert exported.left_out == ("2 clips without a label",)
+    assert exported.left_out == (
+        "the label that a rule made of what each annotator says",
+        "2 clips without a label",
+    )
     imported = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     assert isinstance(imported, ImportedMarks)
     assert said(imported.marks) == [
@@ -183,6 +186,34 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
         ("level", "S", "ben"),
         ("mood", "joy", "ada"),
     ]
+
+
+def test_a_table_without_films_says_how_it_is_read(tmp_path: Path) -> None:
+    header = Header("made up", films="none")
+    manifest = Manifest("answers", header, [Clip("a", ""), Clip("b", "")])
+    exported = export_manifest(manifest, tmp_path / "answers.csv")
+    assert 'the line films = "none"' in exported.mapping
+
+
+def test_annotators_stay_until_the_table_without_them_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were removed first, and what failed then left the old labels without them."""
+    table = tmp_path / "a.csv"
+    by_ada = Annotation("a-0", "ada", "HN", (), {})
+    export_manifest(clips(annotations=(by_ada,)), table)
+    beside = tmp_path / "a.annotators.csv"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("obygaze.films.exchange.write_table", full)
+        with pytest.raises(OSError, match="full"):
+            export_manifest(clips(), table, force=True)
+    assert beside.is_file()
+    export_manifest(clips(), table, force=True)
+    assert not beside.exists()
 
 
 def scored(tmp_path: Path, table: str, manifest: Manifest | None = None) -> list[str]:
@@ -222,13 +253,6 @@ def test_scores_are_a_tier_of_each_model(
 ) -> None:
     expected = [cue.format("<c.column>score</c> ") for cue in cues]
     assert scored(tmp_path, table) == expected
-
-
-def test_scores_of_other_clips_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Mismatch, match="'a-0' is of the film 'b' and of 'a'"):
-        scored(tmp_path, "clip_id,movie_id,score\na-0,b,0.5\n")
-    with pytest.raises(FixInput, match="1 problem"):
-        scored(tmp_path, "clip_id,score\na-0,0.5\na-0,0.7\n")
 
 
 def test_scores_that_come_back_are_no_marks(tmp_path: Path) -> None:

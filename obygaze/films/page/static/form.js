@@ -10,14 +10,10 @@ export const CONCEPT_KEYS = [..."123456789abcdefghijlmnopqrstuvwxyz"];
 const comment = $("comment");
 let commented = null; // the mark whose comment is in the field
 
-// The concepts that a mark may have, those of the vocabulary below the concept above them.
+// The concepts that a mark may have.
 export function conceptNames() {
-  const { concepts, above } = state.page;
-  const names = [];
-  for (const name of Object.keys(concepts).filter((one) => !above[one])) {
-    names.push(name, ...Object.keys(above).filter((one) => above[one] === name));
-  }
-  return [...names, ...markInForm().concepts.filter((name) => !(name in concepts))];
+  const { concepts } = state.page;
+  return [...Object.keys(concepts), ...markInForm().concepts.filter((name) => !(name in concepts))];
 }
 
 function choice(text, key, title, isChosen, act) {
@@ -50,9 +46,7 @@ function showForm() {
   const concepts = conceptNames().map((name, number) => {
     const key = CONCEPT_KEYS[number];
     const meaning = page.concepts[name] ?? "not in the vocabulary";
-    const made = choice(name, key && `k ${key}`, meaning || name, mark.concepts.includes(name), () => switchConcept(name));
-    made.classList.toggle("below", name in page.above);
-    return made;
+    return choice(name, key && `k ${key}`, meaning || name, mark.concepts.includes(name), () => switchConcept(name));
   });
   fill($("concepts"), ...concepts);
   $("mark-title").textContent = chosenMark() ? "Your mark" : "New mark";

@@ -129,14 +129,12 @@ export const setLevel = (level) => here((shown) => {
   return edit(`Level ${levelText(level)}`, () => ({ level }));
 });
 
-// Who marks a concept of a vocabulary marks the one above it, too.
 export const switchConcept = (name) => here((shown) => {
   takeMarkAt(shown);
   const isMarked = markInForm().concepts.includes(name);
   const others = markInForm().concepts.filter((one) => one !== name);
   const marked = isMarked ? others : [...others, name];
-  const above = marked.map((one) => state.page.above[one]).filter(Boolean);
-  return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts: [...new Set([...marked, ...above])] }));
+  return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts: marked }));
 });
 
 export const setComment = (comment) => inFilm(() => edit("The comment", () => ({ comment })));

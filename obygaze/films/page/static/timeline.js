@@ -1,12 +1,11 @@
-// The time line: pictures at even steps, and a row for each annotator, for clips, scores and concepts.
+// The time line: a row for each annotator, for clips, scores and concepts.
 import { beginSpan, choose, keyOf, levelText, setSpan } from "./marks.js";
 import { now, pause, pictureAt, seek, startOf } from "./player.js";
-import { canMark, changed, on, state } from "./state.js";
-import { $, EPS, address, clock, countUpTo, el, fill, guarded, hasPictures, options, tell } from "./tools.js";
+import { canMark, on, state } from "./state.js";
+import { $, EPS, address, clock, countUpTo, el, fill, guarded, options, tell } from "./tools.js";
 
 const HEIGHTS = { watched: 8, level: 20, score: 36, own: 14, concept: 11 };
 const RULER = 18;
-const STRIP = hasPictures ? 40 : 28; // height of the pictures at even steps
 const GAP = 4; // below each row
 const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
@@ -15,7 +14,6 @@ const OWN = "your marks";
 const canvas = $("canvas");
 const scroll = $("scroll");
 let colors = {};
-let strip = null; // the pictures at even steps
 let height = 0;
 let scale = 0; // pixels per second
 let drag = null;
@@ -149,7 +147,7 @@ function place() {
   const width = scroll.clientWidth;
   const isNarrow = matchMedia("(max-width: 48rem)").matches;
   const above = isNarrow ? 13 : 0; // else names are beside the rows
-  height = RULER + STRIP + GAP;
+  height = RULER + GAP;
   for (const lane of state.lanes) {
     lane.y = height + above;
     lane.height = HEIGHTS[lane.kind];
@@ -183,7 +181,7 @@ function fit() {
   place();
 }
 
-export const visible = () => ({ from: scroll.scrollLeft / scale, to: (scroll.scrollLeft + scroll.clientWidth) / scale });
+const visible = () => ({ from: scroll.scrollLeft / scale, to: (scroll.scrollLeft + scroll.clientWidth) / scale });
 
 // ---- draw -----------------------------------------------------------------------------------------
 
@@ -212,7 +210,6 @@ function draw() {
   g.clearRect(0, 0, width, height);
   g.font = "12px system-ui, sans-serif";
   drawRuler(g, x, from, to);
-  drawStrip(g, x);
   for (const lane of state.lanes) {
     let last = -9;
     for (let i = countUpTo(lane.reach, from); i < lane.bars.length && lane.bars[i].start < to; i++) {
@@ -226,7 +223,6 @@ function draw() {
   }
   drawBegun(g, x);
   showNow();
-  changed("drawn");
 }
 
 function drawRuler(g, x, from, to) {
@@ -237,22 +233,6 @@ function drawRuler(g, x, from, to) {
     g.fillRect(x(time), 0, 1, height);
     g.fillStyle = colors.muted;
     g.fillText(clock(time), x(time) + 3, 12);
-  }
-}
-
-// Each picture stands in the middle of its step; if steps are narrow, some are left out.
-function drawStrip(g, x) {
-  if (!hasPictures) return;
-  const { n_in_strip: n, end_s } = state.film;
-  g.fillStyle = colors.soft;
-  g.fillRect(x(0), RULER, end_s * scale, STRIP);
-  if (!strip?.naturalWidth) return;
-  const width = strip.naturalWidth / n;
-  const shown = (STRIP * width) / strip.naturalHeight;
-  const every = Math.ceil(shown / ((end_s * scale) / n));
-  for (let number = Math.floor(every / 2); number < n; number += every) {
-    const middle = x((end_s * (number + 0.5)) / n);
-    g.drawImage(strip, number * width, 0, width, strip.naturalHeight, middle - shown / 2, RULER, shown, STRIP);
   }
 }
 
@@ -448,43 +428,11 @@ function showHere() {
   fill($("here"), ...lines);
 }
 
-// The seconds of a stretch that bars cover, in the order of their starts: where several do, once.
-function secondsOf(bars, from, to) {
-  let seconds = 0;
-  let reached = from;
-  for (const bar of bars) {
-    const end = Math.min(bar.end, to);
-    seconds += Math.max(end - Math.max(bar.start, reached), 0);
-    reached = Math.max(end, reached);
-  }
-  return seconds;
-}
-
-// How much of the visible time each row has of each level.
-function showStatistics() {
-  if (!$("statistics").open) return;
-  const { from, to } = visible();
-  const rows = [];
-  for (const lane of state.lanes.filter((one) => one.kind === "level")) {
-    const bars = lane.bars.filter((bar) => bar.start < to && bar.end > from);
-    for (const [level, ofLevel] of Map.groupBy(bars, (bar) => bar.level)) {
-      const seconds = secondsOf(ofLevel, from, to);
-      const share = `${((100 * seconds) / (to - from)).toFixed(1)} %`;
-      const cells = [levelText(level), ofLevel.length, clock(seconds, 1), share];
-      rows.push(el("tr", {}, el("th", { scope: "row" }, lane.label), ...cells.map((cell) => el("td", {}, String(cell)))));
-    }
-  }
-  fill($("statistics-rows"), ...rows);
-}
-
 // ---- what it shows --------------------------------------------------------------------------------
 
 on("film", () => {
   scale = 0;
   drag = null;
-  strip = new Image();
-  strip.onload = drawSoon;
-  if (hasPictures) strip.src = `strip/${encodeURIComponent(state.film.id)}`;
   makeLanes();
 });
 on("segments", makeLanes);
@@ -501,8 +449,6 @@ on("time", () => {
   follow();
   showHere();
 });
-on("drawn", showStatistics);
-$("statistics").addEventListener("toggle", showStatistics);
 $("concept-source").addEventListener("change", makeLanes);
 scroll.addEventListener("scroll", drawSoon, { passive: true });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readColors);

@@ -32,7 +32,7 @@ from support.browsers import (
 from support.film_pages import film_clips, segment, served, site, write_marks
 from support.seeds import amount
 from support.video_kinds import KINDS
-from support.videos import read_number, write_video
+from support.videos import write_video
 
 from obygaze.films.marks import Mark
 from obygaze.films.page.export import export_page
@@ -125,26 +125,6 @@ def test_seeks_show_the_picture_that_was_asked_for(
     assert max(far)[0] <= 1, max(far)
     assert sum(not n for n, *_ in far) >= 0.95 * len(far)
     assert stated.startswith("picture ")
-
-
-def test_the_strip_has_pictures_at_even_steps(tmp_path: Path) -> None:
-    import io
-
-    from PIL import Image
-
-    page = films(tmp_path)
-    row = np.asarray(Image.open(io.BytesIO(page.strip("lake"))).convert("RGB"))
-    n = page.film("lake")["n_in_strip"]
-    assert n == 24
-    width = row.shape[1] // n
-    found = []
-    for k in range(n):
-        cell = row[:, k * width : (k + 1) * width]
-        # The pictures are 160 x 120, in a cell of 96 x 54.
-        left = (width - 72) // 2
-        found.append(read_number(cell[:, left : left + 72]))
-    # The middle of each of 24 steps of 250 pictures.
-    assert found == [int(250 * (k + 0.5) / n) for k in range(n)]
 
 
 def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) -> None:
@@ -260,7 +240,6 @@ def test_rows_equal_the_table(browser: Any, tmp_path: Path) -> None:
 def test_marks_and_rows_of_a_manifest_of_one_person_are_two_rows(
     browser: Any, tmp_path: Path
 ) -> None:
-    """In one row they counted twice in the statistics."""
     write_video(tmp_path / "lake.mp4", numbers=range(250), options={"g": "50"})
     marks = write_marks(tmp_path / "marks.csv", segment(1, 2))
     by = {"annotator": "ada"}
@@ -294,54 +273,6 @@ def test_concepts_are_those_of_one_row(browser: Any, tmp_path: Path) -> None:
             "return timeline.describe(lane, lane.bars[0]);",
         )
         assert said == "Look, in clip lake-001 of clips: annotated level"
-
-
-def test_statistics_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
-    with served(films(tmp_path)) as server:
-        open_lake(browser, server)
-        browser.execute_script("document.getElementById('statistics').open = true")
-        rows = wait(lambda: text(browser, "#statistics-rows"))
-    lines = [line.split("\t") for line in rows.split("\n")]
-    # ada: 1 s and .44 s of 10 s.
-    assert ["ada", "S sure", "1", "0:00:01.0", "10.0 %"] in lines
-    assert ["ada", "HN hard negative", "1", "0:00:00.4", "4.4 %"] in lines
-    assert [
-        "clips: annotated level",
-        "EN easy negative",
-        "5",
-        "0:00:05.0",
-        "50.0 %",
-    ] in lines
-
-
-def test_a_second_that_several_marks_or_windows_cover_counts_once(
-    browser: Any, tmp_path: Path
-) -> None:
-    rng = np.random.default_rng(7)
-    write_video(tmp_path / "lake.mp4", numbers=range(250), options={"g": "50"})
-    marks = []
-    covered = {level: np.zeros(250, dtype=bool) for level in ("S", "HN")}
-    for first, last in np.sort(rng.integers(0, 250, (12, 2)), axis=1).tolist():
-        level = str(rng.choice(["S", "HN"]))
-        marks.append(segment(first / 25, (last + 1) / 25, "ada", level))
-        covered[level][first : last + 1] = True
-    path = write_marks(tmp_path / "marks.csv", *marks)
-    windows = []
-    for clip in film_clips("lake", "lake.mp4"):
-        windows.append(replace(clip, end_s=min(float(clip.end_s or 0) + 2, 10)))
-    with served(site(tmp_path, windows, segments=path)) as server:
-        open_lake(browser, server)
-        browser.execute_script("document.getElementById('statistics').open = true")
-        rows = wait(lambda: text(browser, "#statistics-rows"))
-    shown = {}
-    for line in rows.split("\n"):
-        row, level, _, time, share = line.split("\t")
-        shown[row, level.split()[0]] = (time, share)
-    for level, pictures in covered.items():
-        seconds = pictures.mean() * 10
-        expected = (f"0:00:{seconds:04.1f}", f"{10 * seconds:.1f} %")
-        assert shown["ada", level] == expected
-    assert shown["clips: annotated level", "EN"] == ("0:00:10.0", "100.0 %")
 
 
 def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:

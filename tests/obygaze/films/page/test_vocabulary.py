@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from support.film_pages import film_clips, site
 
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze.films.vocabulary import (
     Concept,
-    Vocabulary,
     read_vocabulary,
     unknown_concepts,
     vocabulary_path,
@@ -27,7 +24,7 @@ schema = "obygaze-vocabulary/1"
 [[concepts]]
 name = "Mirror"
 definition = "She is seen in a mirror."
-above = "Look"
+modality = "visual"
 
 [[concepts]]
 name = "Silence"
@@ -48,7 +45,7 @@ def test_the_page_has_the_concepts_of_the_file_with_their_definitions(
     assert list(shown["concepts"]) == ["Look", "Body", "Mirror", "Silence"]
     assert shown["concepts"]["Mirror"] == "She is seen in a mirror."
     assert shown["concepts"]["Look"] != ""
-    assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
+    assert shown["problem"] == ""
 
 
 @pytest.mark.parametrize(
@@ -60,10 +57,6 @@ def test_the_page_has_the_concepts_of_the_file_with_their_definitions(
         ('name = "type of plan"', "is another name of 'Type of shot'"),
         ('name = "a|b"', "none of them |"),
         ('name = ""', "1 to 120 letters"),
-        (
-            'name = "Mirror"\nabove = "Window"',
-            "a concept of the manifest, got 'Window'",
-        ),
         ('name = "Mirror"\nbroader = "Look"', "broader"),
         ('definition = "a mirror"', "name"),
     ],
@@ -87,15 +80,11 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         read_vocabulary(path)
 
 
-def test_a_file_that_is_not_there_has_no_concepts(tmp_path: Path) -> None:
-    assert read_vocabulary(tmp_path / "films.vocabulary.toml") == Vocabulary()
-
-
 def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> None:
     path = vocabulary_path(tmp_path, "films")
     path.write_text(MIRROR, "utf-8")
-    assert read_vocabulary(path).concepts["Mirror"] == Concept(
-        "Mirror", "She is seen in a mirror.", "Look"
+    assert read_vocabulary(path)["Mirror"] == Concept(
+        "Mirror", "She is seen in a mirror.", "visual"
     )
     words = ["Look", "Mirror", "Window"]
     assert unknown_concepts(words, [tmp_path / "films.ada.csv"]) == ["Window"]
@@ -108,9 +97,7 @@ def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
     """It was to be written a second time, as the modality of the manifest."""
     from obygaze.films.labels import project_marks
 
-    vocabulary_path(tmp_path, "films").write_text(
-        MIRROR.replace('above = "Look"', 'modality = "visual"'), "utf-8"
-    )
+    vocabulary_path(tmp_path, "films").write_text(MIRROR, "utf-8")
     columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks = tmp_path / "films.ada.csv"
     marks.write_text(f"{columns}lake,ada,0,24,S,Mirror|Silence|Look,25\n")
@@ -129,24 +116,12 @@ def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
         project_marks([marks, others], every="1", workspace=tmp_path)
 
 
-def test_films_of_a_folder_have_the_concepts_of_the_papers_above(
-    tmp_path: Path,
-) -> None:
-    """The file was left out as if it were not there: the manifest has no concept `Look`."""
-    page = page_with(tmp_path, MIRROR)
-    header = structs.replace(page.manifest.header, concepts={})
-    page = replace(page, manifest=replace(page.manifest, header=header))
-    shown = page.overview()
-    assert list(shown["concepts"]) == ["Mirror", "Silence", "Look"]
-    assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
-
-
 def test_a_page_with_a_wrong_vocabulary_is_not_opened_to_annotate(
     tmp_path: Path,
 ) -> None:
-    page = page_with(tmp_path, MIRROR.replace('"Look"', '"Window"'))
+    page = page_with(tmp_path, MIRROR.replace('"Silence"', '"Look"'))
     write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
     with pytest.raises(FixInput) as caught:
         open_site("films", annotate="ada", workspace=tmp_path)
-    assert "got 'Window'; known: Look, Body" in caught.value.details[0]
+    assert "'Look' is there twice" in caught.value.details[0]
     assert open_site("films", workspace=tmp_path).marks is None

@@ -97,7 +97,6 @@ def test_other_models_cannot_be_explained(page: Site) -> None:
     root = page.workspace.root
     with pytest.raises(FixUsage, match="must be a bottleneck") as refused:
         open_site("made-up", model="plain", store="sig", workspace=root)
-    assert str(refused.value.hint).startswith("obygaze view --run ")
-    assert "or obygaze models predict plain made-up -o" in str(refused.value.hint)
+    assert "--run RUN or --scores TABLE" in str(refused.value.hint)
     with pytest.raises(FixUsage, match="must be a bottleneck, with --store"):
         open_site("made-up", model="mine", workspace=root)
