@@ -95,7 +95,7 @@ def extract_with_stub(night: Night, seconds: float) -> tuple[float, float, float
     code.write_text(text, encoding="utf-8")
     name = f"{code}:stub"
     stores = {name: f"stub-{seconds}"}
-    with mock.patch.dict(KNOWN_DEVICES, stub=KnownDevice(1.0, 1.0, 1)):
+    with mock.patch.dict(KNOWN_DEVICES, stub=KnownDevice(1.0, 1.0)):
         planned = plan_extraction(
             "clips", name, stores=stores, device="stub", workspace=night.workspace
         )
