@@ -55,6 +55,7 @@ from obygaze_features.store.formats import Format, format_of_ending, format_of_o
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
+    ORIGIN_COPY,
     ORIGIN_KEY,
     TIME_KEYS,
 )
@@ -537,7 +538,8 @@ def write_features_table(job: Export, path: Path) -> list[str]:
         for size in reversed(array.shape):
             column_type = pyarrow.list_(column_type, size)
         fields.append((array.name, column_type))
-    schema = pyarrow.schema(fields, {ORIGIN_KEY: json.dumps(job.origin())})
+    origin = json.dumps({**job.origin(), "columns": [name for name, _ in fields]})
+    schema = pyarrow.schema(fields, {ORIGIN_KEY: origin, ORIGIN_COPY: origin})
     row_bytes = sum(array.row_bytes for array in job.arrays)
     n_rows_of_group = max(1, PIECE_BYTES // row_bytes)
     with parquet.ParquetWriter(

@@ -22,11 +22,13 @@ from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.store.importing.reader import (
+    COPY_AGAIN,
     FILM_KEY,
     FOREIGN_DAMAGE,
     GENERIC,
     ID_KEY,
     MOST_BYTES,
+    MOST_COMPRESSED,
     ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
@@ -48,8 +50,6 @@ LAYOUTS = (
 )
 # What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
-# Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
-MOST_COMPRESSED = 1100
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 
@@ -104,7 +104,7 @@ def open_hdf5(
         raise Corrupt(
             f"not a complete HDF5 file: {error}",
             where=str(path),
-            hint="copy or download it again",
+            hint=COPY_AGAIN,
         ) from error
 
 

@@ -12,18 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
+    COPY_AGAIN,
     FILM_KEY,
     FOREIGN_DAMAGE,
     ID_KEY,
+    MOST_COMPRESSED,
+    ORIGIN_COPY,
     ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
     ClipArrays,
+    ExportOrigin,
     Reader,
     Values,
     array_reader,
@@ -37,6 +41,8 @@ EXTRA = "parquet"
 SUFFIX = ".parquet"
 # Of an id as text of Python, about.
 ID_BYTES = 100
+# Equal numbers take no place in a file. As many bytes of them are read all the same.
+MOST_REPEATED = 100_000_000
 
 
 def open_parquet(
@@ -48,13 +54,8 @@ def open_parquet(
     """
     files = plain_files(path, [SUFFIX]) if path.is_dir() else None
     table = _Table(path, files or [path])
-    metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
-    export = None
+    export = _origin_of(table.schema, path)
     wanted = {id_key, FILM_KEY, *TIME_KEYS, MASK}
-    if ORIGIN_KEY.encode() in metadata:
-        export = read_export_origin(
-            metadata[ORIGIN_KEY.encode()].decode("utf-8", "replace")
-        )
     if export is not None:
         wanted.update(export.arrays)
     names: list[str] = []
@@ -78,6 +79,30 @@ def open_parquet(
         left_out = f"columns without lists of numbers were left out: {few(others, 5)}"
         reader.notes = [*reader.notes, left_out]
     return reader
+
+
+def _origin_of(schema: Any, path: Path) -> ExportOrigin | None:
+    """Return what an export says of its store, None of other files.
+
+    The footer of a file has no checksum, so what it says stands there twice.
+    """
+    metadata: Mapping[bytes, bytes] = schema.metadata or {}
+    text = metadata.get(ORIGIN_KEY.encode(), b"")
+    if text != metadata.get(ORIGIN_COPY.encode(), b""):
+        raise Corrupt(
+            "what the file says of its store was changed",
+            where=str(path),
+            hint=COPY_AGAIN,
+        )
+    export = read_export_origin(text.decode("utf-8", "replace"))
+    if export is not None and export.columns != tuple(schema.names):
+        changed = sorted({*export.columns} ^ {*schema.names})
+        raise Corrupt(
+            f"the file has other columns than were exported: {few(changed, 3)}",
+            where=str(path),
+            hint=COPY_AGAIN,
+        )
+    return export
 
 
 def origin_text(path: Path) -> str:
@@ -181,6 +206,13 @@ class _Table:
             next(opened.iter_batches(1, [number_in_file], [name]), None)
             metadata = opened.metadata.row_group(number_in_file)
             n_bytes = _unpacked_bytes(metadata, opened.schema, name)
+            size = file.stat().st_size
+            if n_bytes > max(MOST_REPEATED, MOST_COMPRESSED * size):
+                raise Corrupt(
+                    f"{name!r} has {human(n_bytes)} in a file of {human(size)}, which repeats a few"
+                    " numbers and is not read",
+                    where=str(file),
+                )
             check_memory(n_bytes, f"a group of rows of {name}", str(file))
             table = opened.read_row_group(number_in_file, columns=[name])
             column = table.column(name).combine_chunks()

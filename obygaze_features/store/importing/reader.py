@@ -32,8 +32,13 @@ from obygaze_features.store.text_columns import TextColumn
 MOST_BYTES = 2**26
 # Of a clip, in an array that nobody has named.
 USUAL_DIMENSIONS = 3
+# Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
+MOST_COMPRESSED = 1100
+COPY_AGAIN = "copy or download it again"
 # The mark of an export: where the features come from.
 ORIGIN_KEY = "obygaze_origin"
+# Its copy in Parquet, where nothing else would show that a byte of it was changed.
+ORIGIN_COPY = "obygaze_origin_copy"
 ID_KEY = "clip_id"
 # Long ids that are equal take no place in a compressed file, and much in memory.
 MOST_ID_BYTES = 4000
@@ -88,6 +93,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
         licence: The licence of the features.
         citation: What to cite for them.
         arrays: For each array, the names of its dimensions.
+        columns: Of a table, its columns.
         left_out: What else the store has, in words.
         recipe: How its features were made.
     """
@@ -98,6 +104,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     licence: str = ""
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}
+    columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     recipe: dict[str, Any] = {}
 
@@ -432,7 +439,7 @@ def array_reader(
         Corrupt,
         "the arrays of this export are not those that it lists",
         where=where,
-        hint="copy or download it again",
+        hint=COPY_AGAIN,
     )
     time_keys = []
     for key in TIME_KEYS:

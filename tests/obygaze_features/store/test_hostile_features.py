@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import random
 import zipfile
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+from support.stores import made_store, some_values
 
 from obygaze.films.vtt import read_vtt
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
-from obygaze_features.store import import_features
+from obygaze_features.store import Array, Row, export_features, import_features
+from obygaze_features.store.importing.reader import open_features
 
 IDS = ["x" * 100_000] * 50
 
@@ -67,3 +70,53 @@ def test_tags_that_are_never_closed_take_no_hours(tmp_path: Path) -> None:
     path.write_bytes(b"WEBVTT\n\n00:00.000 --> 00:01.000\n" + b"<v " * 300_000)
     (mark,) = read_vtt(path, "lake")
     assert mark.annotator == "lake"
+
+
+def test_zeros_that_take_no_place_are_not_read(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    zeros = pyarrow.array(np.zeros(30_000_000, np.float32))
+    rows = pyarrow.FixedSizeListArray.from_arrays(zeros, 3_000_000)
+    ids = [f"lake-{number}" for number in range(10)]
+    table = pyarrow.table({"clip_id": ids, "x": rows})
+    parquet.write_table(table, tmp_path / "f.parquet")
+    with pytest.raises(Corrupt, match=r"'x' has 240\.0 MB in a file of .* kB, which"):
+        import_features(tmp_path / "f.parquet", tmp_path / "store")
+
+
+def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
+    tmp_path: Path,
+) -> None:
+    """Pages have checksums, the footer of Parquet has none."""
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "f.parquet"
+    rows = [Row(f"lake-{n}", "lake", start_s=n + 0.0, end_s=n + 0.5) for n in range(4)]
+    arrays = (Array("clip", "float32", (4,), ("width",), 2, 8),)
+    store = made_store(tmp_path / "store", rows, some_values(4, arrays), arrays=arrays)
+    export_features(store, path)
+
+    def said() -> tuple[object, ...]:
+        reader = open_features(path)
+        try:
+            seal = reader.export.seal if reader.export else ""
+            return [*reader.clip_ids], [*reader.movie_ids], [*reader.times], seal
+        finally:
+            reader.close()
+
+    whole = path.read_bytes()
+    before = said()
+    n_footer = int.from_bytes(whole[-8:-4], "little") + 8
+    rng = random.Random(1)
+    silent = []
+    n_refused = 0
+    for place in rng.sample(range(len(whole) - n_footer, len(whole)), 400):
+        data = bytearray(whole)
+        data[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            if said() != before:
+                silent.append(place)
+        except ObygazeError:
+            n_refused += 1
+    assert silent == []
+    assert n_refused > 200
