@@ -505,6 +505,16 @@ MINUTE = (0, 1499)
 WHOLE = (0, 66 * FRAMES - 1)
 
 
+def test_9999_draws_unless_others_are_asked_for() -> None:
+    pairs = [annotator_pair(["EN", "S", "HN", "S"], ["EN", "S", "S", "HN"])]
+    measures = agreement(pairs)
+    assert (measures["permutations"], measures["seed"]) == (9999, 0)
+    expected = p_value(pairs, "own", 9999)
+    assert p_value(pairs, "own") == measures["p_value"]["own"] == expected
+    # One draw more gives another number.
+    assert expected != p_value(pairs, "own", 10000)
+
+
 def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:
     """Two marks of each annotator in the first minute, and what each of them watched."""
     rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
