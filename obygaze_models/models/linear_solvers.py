@@ -88,7 +88,7 @@ class Scales:
         return MOST_STEPS * max(len(rows), 1000) if is_long else -1
 
 
-def origin_of(X: Floats) -> Floats:
+def subtracted_mean(X: Floats) -> Floats:
     """Return what machines subtract from rows: their mean where it is far above the deviations."""
     mean: Floats = X.mean(axis=0)
     is_far = mean @ mean > FAR_MEAN * total_variance(X)
@@ -109,7 +109,7 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self._origin = origin_of(self.X)
+        self._origin = subtracted_mean(self.X)
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
@@ -238,7 +238,7 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self._origin = origin_of(self.X)
+        self._origin = subtracted_mean(self.X)
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
