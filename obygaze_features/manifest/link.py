@@ -29,6 +29,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
@@ -101,7 +102,8 @@ class LinkReport:
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
         if self.by_name or self.by_time:
-            notes.append("next: obygaze extract plan MANIFEST -b descriptors")
+            name = shell_word(self.manifest.name)
+            notes.append(f"next: obygaze extract plan {name} -b descriptors")
         n_without = len(self.without) + len(self.ambiguous)
         if n_without:
             n_clips = count(len(self.manifest), "clip")

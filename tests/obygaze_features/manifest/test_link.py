@@ -472,7 +472,7 @@ def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None
     assert said.stderr.splitlines() == [
         "6 clips without a video: tt02-000, tt02-001, tt02-002 and 3 more",
         "2 video files without a clip: a/trailer.mp4, lecture.mkv",
-        "next: obygaze extract plan MANIFEST -b descriptors",
+        "next: obygaze extract plan m -b descriptors",
         "Warning: 6 of 7 clips without a video",
     ]
     more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()
