@@ -719,7 +719,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
 
 
 def errors(
-    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str]
+    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
 ) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 

@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
     Interval,
-    draw_weights,
     estimate,
     groups_behind,
     interval_of,
-    not_narrower_than_clips,
     ratio_interval,
     resample,
     reuse_inflation,
@@ -64,16 +58,6 @@ def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
     y = rng.random(film.size) < 1 / (1 + np.exp(1.2 - of_film[0]))
     score = 1 / (1 + np.exp(0.8 - of_film[1] - rng.normal(size=film.size)))
     return Predictions.of(y, score), film
-
-
-def design_effect(values: np.ndarray, groups: np.ndarray) -> float:
-    """The variance of a mean over films to that over independent clips, by its formula."""
-    _, codes = np.unique(groups, return_inverse=True)
-    residual = np.bincount(codes, weights=values - values.mean())
-    k = len(residual)
-    return float(
-        (residual**2).sum() * k / (k - 1) / (len(values) * np.var(values, ddof=1))
-    )
 
 
 class TestWeights:
@@ -127,24 +111,6 @@ class TestDesignEffect:
         by_clip = error_of(predictions, np.arange(len(film)), "accuracy")
         return (by_film / by_clip) ** 2
 
-    def test_copies(self) -> None:
-        """Four copies of each clip are worth a quarter of them."""
-        rng = np.random.default_rng(0)
-        y, score = np.repeat(rng.random((2, 400)), 4, axis=1)
-        found = self.of_accuracy(
-            Predictions.of(y < 0.4, score), np.repeat(np.arange(400), 4)
-        )
-        assert found == pytest.approx(4, rel=0.12)
-
-    def test_independent(self) -> None:
-        rng = np.random.default_rng(1)
-        found = [
-            self.of_accuracy(Predictions.of(y < 0.4, score), np.arange(300) % 30)
-            for y, score in rng.random((30, 2, 300))
-        ]
-        # The bootstrap divides by k, not k - 1; the mean of 30 has an error of .05.
-        assert np.mean(found) == pytest.approx(29 / 30, abs=0.15)
-
     def test_kish(self) -> None:
         """1 + (m - 1) rho for films of m clips whose correlation is rho."""
         rng = np.random.default_rng(2)
@@ -156,13 +122,6 @@ class TestDesignEffect:
             Predictions.of(np.ones(4000), np.where(right, 0.9, 0.1)), film
         )
         assert found == pytest.approx(1 + 9 * 0.36, rel=0.12)
-
-    def test_of_a_metric(self) -> None:
-        predictions, film = films(0)
-        right = predictions.y == predictions.decision
-        # The bootstrap divides by k, the estimator by k - 1.
-        found = self.of_accuracy(predictions, film)
-        assert found == pytest.approx(11 / 12 * design_effect(right, film), rel=0.2)
 
 
 class TestCoverage:
@@ -190,22 +149,6 @@ class TestCoverage:
     def test_over_films(self, hits: dict[str, float]) -> None:
         assert min(hits.values()) >= 0.89
         assert np.mean(list(hits.values())) >= 0.92
-
-    def test_independent_clips_promise_too_much(self) -> None:
-        covered = []
-        for seed in range(60):
-            predictions, film = films(seed, effect=1.0)
-            found = (
-                estimate(predictions, groups, ["prevalence"], n_replicates=200)[
-                    "prevalence"
-                ]
-                for groups in (film, np.arange(len(film)))
-            )
-            # E[1 / (1 + exp(1.2 - N(0, 1)))] by quadrature is .2721.
-            covered.append([covers(one.by_film, 0.2721) for one in found])
-        by_film, by_clip = np.mean(covered, axis=0)
-        assert by_film > 0.85
-        assert by_clip < 0.5
 
 
 class TestReuse:
@@ -236,28 +179,6 @@ class TestReuse:
         with pytest.raises(FixInput, match="at least 2, got 1"):
             reuse_inflation(1)
 
-    def test_on_noise_the_variance_is_about_double(self) -> None:
-        found = [self.probe(seed) for seed in range(400)]
-        values = [evaluate(p, ["auc"])["auc"] for p, _ in found]
-        assumed = [error_of(p, film, "auc", n_replicates=200) for p, film in found[:60]]
-        assert np.var(values) / np.mean(np.square(assumed)) == pytest.approx(
-            2.1, abs=0.6
-        )
-
-    def test_the_widened_interval_covers_chance(self) -> None:
-        covered = []
-        for seed in range(120):
-            predictions, film = self.probe(seed)
-            options = {"n_replicates": 300, "seed": seed}
-            plain = estimate(predictions, film, ["auc"], **options)["auc"].by_film
-            wide = estimate(predictions, film, ["auc"], **options, n_folds=4)[
-                "auc"
-            ].by_film
-            covered.append((covers(plain, 0.5), covers(wide, 0.5)))
-        plain_share, wide_share = np.mean(covered, axis=0)
-        assert wide_share >= 0.91
-        assert plain_share < 0.91
-
     def test_the_part_of_the_shares_of_positives_has_a_factor_of_its_own(self) -> None:
         """The variance of a logit is the factor of its own part, and the other one of the rest."""
         positive, other = np.random.default_rng(0).normal(size=(2, 400))
@@ -282,32 +203,6 @@ class TestReuse:
             wanted = np.array([shares * of_shares**0.5, rest * of_rest**0.5])
             np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
-
-    def test_draws_without_an_error_are_not_far_from_all_others(self) -> None:
-        # One clip of film 1 is ranked above one of film 0: most draws have an AUC of 1.
-        rng = np.random.default_rng(1)
-        film = np.repeat(np.arange(12), 12)
-        y = rng.random(film.size) < 0.35
-        score = y + 0.2 * rng.random(film.size)
-        score[np.flatnonzero(y & (film == 0))[0]] = 0.5
-        score[np.flatnonzero(~y & (film == 1))[0]] = 0.6
-        predictions = Predictions.of(y, score)
-
-        def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-            return replicate(predictions, weights, ["auc", "prevalence"])
-
-        def low(label_inflation: float) -> float:
-            found = resample(
-                statistics,
-                film,
-                within_unit=True,
-                inflation=2.0,
-                label_inflation=label_inflation,
-            )
-            return found["auc"].low
-
-        # What shares explain is taken out of it, so that it is no wider.
-        assert low(1.0) == pytest.approx(low(2.0), abs=0.003)
 
     @pytest.mark.parametrize("k", [8, 40])
     def test_an_interval_of_any_numbers_is_stretched_about_its_middle(
@@ -334,75 +229,6 @@ class TestReuse:
         # Films with the same share do not vary, whatever their sizes.
         assert share_variance([2, 4], [1, 2]) == 0
 
-    def test_the_variance_of_the_share_is_that_of_draws_of_films(self) -> None:
-        rng = np.random.default_rng(5)
-        film = np.repeat(np.arange(40), rng.choice(SIZES, 40))
-        y = rng.random(film.size) < rng.beta(2, 3, 40)[film]
-        (weights,) = draw_weights(film, 300, 0)
-        shares = weights @ y / weights.sum(axis=1)
-        found = share_variance(np.bincount(film), np.bincount(film, weights=y))
-        assert found == pytest.approx(np.var(shares), rel=0.25)
-
-    def test_films_with_one_share_of_positives(self) -> None:
-        """The share of a draw differs in its last bit only, which explains nothing."""
-        film, rng = np.repeat(np.arange(12), 11), np.random.default_rng(3)
-        p = Predictions.of(np.tile(np.arange(11) < 3, 12), rng.random(len(film)))
-        plain, wide = (estimate(p, film, ["ap"], n_folds=n)["ap"] for n in (None, 4))
-        assert (
-            wide.by_film.low
-            < plain.by_film.low
-            < plain.by_film.high
-            < wide.by_film.high
-        )
-
-    def test_the_error_of_average_precision_on_noise_with_films_drawn_anew(
-        self,
-    ) -> None:
-        """With all of its variance doubled, the interval would be a fifth too long."""
-        found = []
-        for seed in range(150):
-            rng = np.random.default_rng(seed)
-            film, y = rng.integers(0, 12, 240), rng.random(240) < 0.4
-            noise = rng.normal(size=(240, 20))
-            score = np.zeros(240)
-            for fold in range(4):
-                test = film % 4 == fold
-                score[test] = noise[test] @ (
-                    noise[~test].T @ (y[~test] - y[~test].mean())
-                )
-            p = Predictions.of(y, 1 / (1 + np.exp(-score / 20)))
-            one = estimate(p, film, ["ap"], n_replicates=200, seed=seed, n_folds=4)[
-                "ap"
-            ]
-            found.append((one.value, (one.by_film.high - one.by_film.low) / 2))
-        values, halves = np.transpose(found)
-        # The interval of k films reaches as far as Student's t of k - 1, of the deviation over k.
-        errors = halves / (stats.t.ppf(0.975, 11) * (12 / 11) ** 0.5)
-        assert errors.mean() / values.std() == pytest.approx(1, abs=0.1)
-
-    @pytest.mark.parametrize("k", [3, 4])
-    def test_few_films_whose_quantiles_would_end_at_the_most_extreme_draw(
-        self, k: int
-    ) -> None:
-        missed = []
-        for seed in range(150):
-            predictions, film = self.probe(seed, n_films=k, k=k)
-            options = {"n_replicates": 200, "seed": seed, "n_folds": k}
-            missed.append(
-                not covers(
-                    estimate(predictions, film, ["auc"], **options)["auc"].by_film, 0.5
-                )
-            )
-        assert np.mean(missed) < 0.15  # quantiles: .35 and .18
-
-    def test_by_how_much(self) -> None:
-        predictions, film = self.probe(1)
-        plain, wide = (
-            estimate(predictions, film, ["auc"], n_folds=n)["auc"] for n in (None, 4)
-        )
-        length, wider = (e.by_film.high - e.by_film.low for e in (plain, wide))
-        assert wider / length == pytest.approx(np.sqrt(1 + 4 / 3), rel=0.06)
-
 
 class TestEstimate:
     def test_value_and_interval(self) -> None:
@@ -413,20 +239,6 @@ class TestEstimate:
         )
         auc = found["auc"]
         assert auc.by_film.low < auc.value < auc.by_film.high
-
-    def test_reproducible_whatever_else_is_asked(self) -> None:
-        predictions, film = films(4, scale=5)
-        alone = estimate(predictions, film, ["ap"], seed=7)["ap"]
-        among = estimate(predictions, film, ["f1_binary", "ap", "auc"], seed=7)["ap"]
-        assert alone == among
-        assert alone != estimate(predictions, film, ["ap"], seed=8)["ap"]
-
-    def test_the_names_of_films_do_not_matter(self) -> None:
-        predictions, film = films(4, scale=5)
-        named = np.array([f"tt{code:07d}" for code in film])
-        assert estimate(predictions, named, ["ap"]) == estimate(
-            predictions, film, ["ap"]
-        )
 
     def test_draws_without_positives_have_no_value(self) -> None:
         # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
@@ -440,23 +252,12 @@ class TestEstimate:
         drawn = bootstrap.draw(statistics, codes, 1000, (0, 0))["auc"]
         assert np.isnan(drawn).sum() == pytest.approx(1000 / 3, abs=45)
 
-    def test_one_film_has_no_interval(self) -> None:
-        predictions = Predictions.of([1, 0, 1], [0.9, 0.2, 0.4])
-        found = estimate(predictions, ["a"] * 3, ["f1_binary"], n_replicates=50)[
-            "f1_binary"
-        ]
-        assert np.isnan(found.by_film.low) and np.isnan(found.by_film.high)
-
     def test_an_interval_stays_within_zero_and_one(self) -> None:
         predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
         found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])[
             "f1_binary"
         ]
         assert 0 <= found.by_film.low <= found.by_film.high <= 1
-
-    def test_an_undefined_value_has_no_interval(self) -> None:
-        found = estimate(Predictions.of([0, 0], [0.1, 0.2]), ["a", "b"], ["auc"])["auc"]
-        assert np.isnan([found.value, found.by_film.low, found.by_film.high]).all()
 
 
 class TestRefusals:
@@ -467,50 +268,6 @@ class TestRefusals:
     def test_groups_of_another_length(self) -> None:
         with pytest.raises(FixInput):
             estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
-
-
-@pytest.fixture
-def collection() -> Iterator[tuple[np.ndarray, list[str]]]:
-    """The 1622 clips of the visual view without "not sure": is a clip "sure"?"""
-    import ast
-    import csv
-
-    from support.data import real_data
-    from support.published import VISUAL
-
-    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream, delimiter=";") if row["id"]]
-    kept = []
-    for row in rows:
-        visual = {c.strip() for c in ast.literal_eval(row["concepts"])} & set(VISUAL)
-        level = row["label"] if visual else "Easy Neg"
-        if level != "Not Sure":
-            kept.append((level == "Sure", row["movie"]))
-    yield np.array([y for y, _ in kept]), [film for _, film in kept]
-
-
-def test_what_the_collection_is_worth(collection: tuple[np.ndarray, list[str]]) -> None:
-    y, films = collection
-    assert y.size == 1622
-    assert y.mean() == pytest.approx(0.191, abs=0.0005)
-    effect = design_effect(y, films)
-    assert effect == pytest.approx(12, abs=1)
-    assert y.size / effect == pytest.approx(137, abs=12)
-
-
-def test_an_interval_on_a_published_file() -> None:
-    """Prevalence by film is known: the interval over films is that of a ratio of sums."""
-    table = split_file("02_HN_S.csv")
-    predictions = Predictions.of(table.y, np.full(table.y.size, 0.9))
-    over_films = error_of(predictions, table.films, "prevalence")
-    names = np.unique(table.films)
-    sums = np.array([table.y[np.array(table.films) == n].sum() for n in names])
-    sizes = np.array([(np.array(table.films) == n).sum() for n in names])
-    residual = sums - table.y.mean() * sizes
-    linear = np.sqrt((residual**2).sum()) / table.y.size
-    assert over_films == pytest.approx(linear, rel=0.08)
-    assert over_films > error_of(predictions, np.arange(table.y.size), "prevalence")
 
 
 def test_effective_groups_by_hand() -> None:
@@ -525,13 +282,6 @@ def test_effective_groups_by_hand() -> None:
     of_sizes = 40**2 / (5 * 16 + 400)
     expected = (6, pytest.approx((6 * of_sizes) ** 0.5))
     assert groups_behind("auc", y, films) == expected
-
-
-def test_equal_films_are_as_many_as_they_are() -> None:
-    films = np.repeat(np.arange(8), 10)
-    y = np.tile([1, 0, 0, 0, 0] * 2, 8)
-    for name in RANKING_METRICS:
-        assert groups_behind(name, y, films) == (8, pytest.approx(8))
 
 
 def test_few_groups_keep_their_number() -> None:
@@ -703,12 +453,6 @@ def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> No
     assert np.array_equal(moved == 1, draws == 1)
 
 
-def test_a_difference_from_a_constant_stays_within_what_is_possible() -> None:
-    interval = Interval(0.36, 0.519)
-    assert interval.of_difference(-0.5, 0.5).ends == (0.36, 0.5)
-    assert Interval(-1.2, 1.1).of_difference().ends == (-1, 1)
-
-
 @pytest.mark.parametrize("inflation", [1.0, 2.0])
 @pytest.mark.parametrize("k", [4, 12])
 def test_a_metric_that_may_be_negative_is_widened_as_it_is(
@@ -722,18 +466,3 @@ def test_a_metric_that_may_be_negative_is_widened_as_it_is(
     half = stats.t.ppf(0.975, k - 1) * draws.std() * (inflation * k / (k - 1)) ** 0.5
     expected = np.median(draws) + half * np.array([-1, 1])
     np.testing.assert_allclose([found.low, found.high], expected, atol=0.02)
-
-
-def test_a_bound_of_ap_counts_positive_clips() -> None:
-    """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
-    interval = Interval(0.99, 0.994)
-    by_positives = not_narrower_than_clips(interval, 0.992, 1000)
-    wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
-    assert by_positives.low == pytest.approx(wilson.low)
-    assert by_positives.high == pytest.approx(wilson.high)
-    by_negatives = not_narrower_than_clips(interval, 0.992, 10)
-    assert by_negatives.low < 0.75
-    assert not_narrower_than_clips(interval, 0.9, 10) == interval
-    y = np.arange(100) > 0
-    assert RANKING_METRICS["ap"].n_behind(y) == 99
-    assert RANKING_METRICS["auc"].n_behind(y) == 1

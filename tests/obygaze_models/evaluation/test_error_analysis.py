@@ -57,18 +57,6 @@ def test_against_statsmodels() -> None:
     )
 
 
-def test_what_was_planted_is_found() -> None:
-    success, factors, films = clips(n=6000)
-    look, body, length = analyse_success(success, factors, films)[0].factors
-    assert look.low < 1.2 < look.high
-    assert body.low < -0.8 < body.high
-    assert length.low < 0 < length.high
-    ratio, low, high = np.exp([look.log_odds, look.low, look.high])
-    assert (ratio, low, high) == pytest.approx(
-        tuple(np.exp([look.log_odds, look.low, look.high]))
-    )
-
-
 class TestWhatCannotBeTold:
     def test_constant_and_dependent_factors_are_named(self) -> None:
         a = np.array([0, 1, 0, 1, 1, 0])
@@ -109,13 +97,6 @@ class TestWhatCannotBeTold:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
         assert found.note == "3 clips, 10 are needed for 2 factors"
         assert found.factors == ()
-
-    def test_the_least_number_of_clips_is_five_for_each_factor(self) -> None:
-        success = np.array([1, 0] * 5)
-        factors = {"a": np.arange(10) % 3 > 0, "b": np.arange(10) // 5}
-        assert analyse(success[:9], {k: v[:9] for k, v in factors.items()}).note
-        of_twenty = {name: np.tile(column, 2) for name, column in factors.items()}
-        assert len(analyse(np.tile(success, 2), of_twenty).factors) == 2
 
     def test_a_factor_of_one_clip_has_no_coefficient(self) -> None:
         """Firth's method gave log 3 = 1.10 to a factor of one clip, in each film."""
@@ -177,14 +158,6 @@ def test_where_no_factor_has_enough_clips_the_reason_is_noted() -> None:
 
 
 class TestPaperFactors:
-    def test_eleven(self) -> None:
-        concepts = {name: [0, 1, 0] for name in VISUAL}
-        found = paper_factors(concepts, ["EN", "HN", "S"])
-        assert len(found) == 11
-        assert found["level EN"].tolist() == [1, 0, 0]
-        assert found["level HN"].tolist() == [0, 1, 0]
-        assert found["level S"].tolist() == [0, 0, 1]
-
     def test_on_a_published_file_they_are_those_of_statsmodels(self) -> None:
         """An easy negative has no concept, so the two levels all but follow from the eight."""
         table = split_file("02_EN_HN_S.csv")

@@ -10,16 +10,6 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import check_leaks, leak_of
 
-
-def test_by_hand() -> None:
-    test = ["a1", "a4", "a2", "a9", "c5"]
-    leak = count_leak(["a1", "b2"], ["a4", "a1"], test, cell="x")
-    assert leak.in_train.tolist() == [True, False, False, False, False]
-    assert leak.in_validation.tolist() == [True, True, False, False, False]
-    assert leak.is_leaked.tolist() == [True, True, False, False, False]
-    assert leak.share == 2 / 5
-
-
 ROWS = st.lists(st.integers(0, 25), unique=True)
 
 
@@ -48,9 +38,6 @@ class TestCheck:
     clean = count_leak(["a1"], [], ["a2"], cell="clean")
     bad = count_leak(["a1", "a2"], [], ["a2", "a4"], cell="bad")
     worse = count_leak(["a1", "a2"], [], ["a2"], cell="worse")
-
-    def test_clean(self) -> None:
-        check_leaks([self.clean])
 
     def test_a_leak_is_an_error(self) -> None:
         with pytest.raises(FixInput) as error:

@@ -46,11 +46,6 @@ def test_by_hand() -> None:
     assert found["brier"] == pytest.approx(sum(e * e for e in errors) / 10)
 
 
-def test_confusion_by_hand() -> None:
-    counts = GroupedStats(Predictions.of(Y, SCORE), np.arange(10)).outcomes.sum(axis=0)
-    assert counts.tolist() == [3, 1, 1, 5]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_to_sklearn(seed: int) -> None:
     y, score = truth_and_score(seed)
@@ -66,22 +61,6 @@ def test_equal_to_sklearn(seed: int) -> None:
     assert found["ap"] == pytest.approx(ap_by_places(y, score))
     assert found["auc"] == pytest.approx(sk.roc_auc_score(y, score))
     assert found["brier"] == pytest.approx(sk.brier_score_loss(y, score))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_equal_to_sklearn_with_weights(seed: int) -> None:
-    y, score = truth_and_score(seed)
-    w = np.random.default_rng(seed).integers(0, 4, y.size).astype(float)
-    predictions = Predictions.of(y, score, 0.45)
-    d = predictions.decision
-    found = evaluate(predictions, weights=w)
-    weighted = {"sample_weight": w}
-    assert found["f1_binary"] == pytest.approx(sk.f1_score(y, d, **weighted))
-    assert found["f1_weighted"] == pytest.approx(
-        sk.f1_score(y, d, average="weighted", **weighted)
-    )
-    assert found["auc"] == pytest.approx(sk.roc_auc_score(y, score, **weighted))
-    assert found["brier"] == pytest.approx(sk.brier_score_loss(y, score, **weighted))
 
 
 @settings(max_examples=50, deadline=None)
@@ -166,17 +145,6 @@ def test_a_tie_of_films_that_are_drawn_other_times_is_near_the_mean_of_its_order
     assert np.max(np.abs(bias)) < 0.03
 
 
-def test_many_weightings_at_once_are_the_same_as_one_by_one() -> None:
-    y, score = truth_and_score(1, n=60)
-    weights = np.random.default_rng(0).integers(0, 3, (7, 60))
-    predictions = Predictions.of(y, score)
-    together = metrics.replicate(predictions, weights)
-    for i, row in enumerate(weights):
-        assert {k: float(v[i]) for k, v in together.items()} == pytest.approx(
-            evaluate(predictions, weights=row)
-        )
-
-
 class TestEdges:
     def test_no_positive(self) -> None:
         with warnings.catch_warnings():
@@ -186,16 +154,6 @@ class TestEdges:
         assert found["recall"] == found["f1_binary"] == found["precision"] == 0
         assert found["f1_weighted"] == pytest.approx(0.8)
         assert found["f1_macro"] == pytest.approx(0.4)
-
-    def test_only_positives(self) -> None:
-        found = evaluate(Predictions.of([1, 1], [0.9, 0.1]))
-        assert found["ap"] == 1
-        assert np.isnan(found["auc"])
-        assert found["f1_binary"] == pytest.approx(2 / 3)
-
-    def test_nothing_called_positive(self) -> None:
-        found = evaluate(Predictions.of([1, 0], [0.2, 0.1]))
-        assert found["precision"] == found["f1_binary"] == found["share_positive"] == 0
 
     def test_constant_score(self) -> None:
         found = evaluate(Predictions.of([1, 0, 0, 0], [0.5] * 4))
@@ -248,10 +206,3 @@ class TestRefusals:
     def test_weights(self, weights: list) -> None:
         with pytest.raises(FixInput, match="weights"):
             evaluate(Predictions.of([1, 0, 1], [0.1, 0.2, 0.3]), ["ap"], weights)
-
-
-def test_all_metrics_are_named() -> None:
-    assert set(METRICS) == {
-        "f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy", "prevalence",
-        "share_positive", "ap", "auc", "brier",
-    }  # fmt: skip

@@ -16,7 +16,6 @@ from support.tables import RunRow, a_table, cell_of, rows_of
 from obygaze_models.evaluation import results as of_results
 from obygaze_models.evaluation.basis import FILM_SEEN, LEAKED, UNSEEN
 from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.evaluation.cells import deviation
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.results import RunSettings, results
 
@@ -64,21 +63,6 @@ def row_of(rows: Sequence[RunRow], metric: str, film: str = "") -> RunRow:
     return row
 
 
-def test_the_clips_of_a_cell() -> None:
-    cell = cell_of([*B1, *A0])
-    assert cell.clip_ids.tolist() == list(IDS)
-    assert cell.y.tolist() == [True, False, True, False, False, False]
-    assert cell_of(BOTH).n_test_sets == 2
-    expected = [0.65, 0.4, 0.5, 0.15, 0.4, 0.2]
-    assert cell_of(BOTH).mean_scores == pytest.approx(expected)
-
-
-def test_some_clips_of_a_cell() -> None:
-    left = cell_of(SEED_0).only(np.array([0, 2]))
-    assert left.clip_ids.tolist() == ["a-0", "a-2"]
-    assert left.mean_scores.tolist() == [0.9, 0.2]
-
-
 def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
     """Of seed 0: a hit, two false alarms, a miss, two right refusals."""
     value = cell_of(SEED_0).values
@@ -94,14 +78,6 @@ def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
     assert value["auc"] == pytest.approx(1 / 2)
     assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
     assert cell_of(BOTH).value("accuracy") == pytest.approx((1 / 2 + 5 / 6) / 2)
-
-
-def test_a_film_without_a_positive_clip_has_no_recall() -> None:
-    names, values = cell_of(SEED_0).by_film(["f1_binary", "recall", "accuracy"])
-    assert names == ["a", "b"]
-    assert values["f1_binary"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
-    assert values["recall"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
-    assert values["accuracy"] == pytest.approx([1 / 3, 2 / 3])
 
 
 def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
@@ -128,14 +104,6 @@ def test_a_cell_with_leaked_clips_has_no_interval() -> None:
     assert (untrained.basis, untrained.inflation) == (UNSEEN, 1)
 
 
-def test_thresholds_that_other_clips_chose() -> None:
-    cell = cell_of([*with_facts(A0, tuned=[1.0, 0.0, 0.0]), *B0])
-    assert cell_of(SEED_0).tuned() == {}
-    # A hit, a miss and, at the threshold of one half, a false alarm.
-    assert cell.tuned()["f1_binary"] == pytest.approx(2 / 4)
-    assert set(cell.tuned()) == {"f1_binary", "f1_weighted", "f1_macro"}
-
-
 def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
     rows = values_of(BOTH)
     # The means of folds are 1/2 and 5/6; of film a, the fits have 1/3 and 2/3.
@@ -147,12 +115,6 @@ def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
     mixed = fold_of("1", 1, [0, 1, 3], [1, 0, 0], [0.4, 0.2, 0.8])
     crossed = values_of([*SEED_0, *mixed])
     assert math.isnan(row_of(crossed, "accuracy", "a")["sd"])
-
-
-def test_a_deviation_is_that_of_what_is_defined() -> None:
-    nan = float("nan")
-    for values, sd in (([nan], nan), ([nan, 2.0], nan), ([1.0, nan, 3.0], 2**0.5)):
-        assert deviation(values) == pytest.approx(sd, nan_ok=True)
 
 
 def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
@@ -204,13 +166,6 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
     assert row_of(blind, "accuracy")["low"] < row_of(blind, "accuracy")["high"]
 
 
-def test_a_model_with_too_few_clips_has_no_interval() -> None:
-    row = row_of(values_of(SEED_0), "auc")
-    assert math.isnan(row["low"]) and math.isnan(row["high"])
-    assert (row["clips"], row["films"], row["fits"]) == (6, 2, 2)
-    assert row_of(values_of(SEED_0), "prevalence")["value"] == 2 / 6
-
-
 @pytest.mark.parametrize(
     ("n_positive", "n_negative", "n_films", "enough"),
     [(5, 5, 3, True), (4, 9, 3, False), (9, 4, 3, False), (9, 9, 2, False)],
@@ -221,17 +176,6 @@ def test_an_interval_needs_five_clips_of_each_class_and_three_films(
     y = [1] * n_positive + [0] * n_negative
     rows = drawn_rows(y, [str(i % n_films) for i in range(len(y))], n_folds=1)
     assert math.isfinite(row_of(values_of(rows), "auc")["low"]) == enough
-
-
-def test_leaked_clips_are_counted_once() -> None:
-    """a-0 trained in one fit; a-1 has the features of a training clip in two of them."""
-    a0 = with_facts(A0, seen=["clip", "clip", "film"], leaked=[True, False, False])
-    a1 = with_facts(A1, seen=["film", "clip", "film"])
-    rows = [*a0, *with_facts(B0, seen="film"), *a1, *B1]
-    cell = cell_of(rows)
-    assert row_of(values_of(rows), "ap")["leaked"] == cell.leaked == 2
-    assert (cell.copies, cell.same_film) == (1, 4)
-    assert (cell_of(SEED_0).copies, cell_of(SEED_0).same_film) == (0, 0)
 
 
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
