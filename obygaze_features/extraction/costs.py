@@ -211,7 +211,10 @@ class Cost:
                 f" {human(self.frames_bytes)}); then {clock(self.gpu_s * n_clips)} on {self.device}"
             )
         # What a clip takes there is measured when a run begins.
-        return [*lines, f"{memory}; batches take at most half of what is free on {self.device}"]
+        return [
+            *lines,
+            f"{memory}; batches take at most half of what is free on {self.device}",
+        ]
 
 
 def plan_extraction(
