@@ -1,6 +1,5 @@
 """A concept that too few training clips have leaves a bottleneck with a warning."""
 
-import shlex
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from support.tables import models
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import limits_of
@@ -156,35 +154,6 @@ def test_a_run_names_concepts_of_which_no_vector_is_found(
         assert ("no vector" in remarks) is is_named
         if is_named:
             assert f"not visual: Voice ({n_clips} clips)." in remarks["no vector"]
-            assert "--task 'Voice in concept'" in remarks["no vector"]
-
-
-@pytest.mark.parametrize("kind", ["nested", "kfold", "fixed", "published"])
-def test_a_run_takes_the_task_that_its_remark_offers(
-    kind: str, manifest: Manifest, tmp_path: Path
-) -> None:
-    """Published splits refused it: they have no folds for the task."""
-    clips = []
-    for number, clip in enumerate(manifest):
-        names = (*clip.concepts, "Voice") if number % 4 == 0 else clip.concepts
-        extra = {"fold:P": str(number % 5), "part": "ab"[number % 2]}
-        clips.append(replace(clip, concepts=names, extra=extra))
-    own = replace(manifest.with_clips(clips), columns=("fold:P", "part"))
-    splits = {
-        "nested": (),
-        "kfold": ("splits.folds=3",),
-        "fixed": ("splits.column=part", 'splits.test=["b"]'),
-        "published": ("tasks.EN_S.folds=P",),
-    }
-    tasks = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]")
-    changes = (f"splits.kind={kind}", *splits[kind], "data.view=raw", *tasks)
-    protocol = quick("honest", *changes, 'grid.models=["pcbm-lr"]')
-    stores = {"s": store_of(tmp_path / "s", own, planted(own))}
-    words = shlex.split(gather(protocol, own, "x", stores).table.remarks["no vector"])
-    assert ("--task" in words) == (kind != "published")
-    if "--task" in words:
-        task = words[words.index("--task") + 1]
-        assert with_tasks(protocol, [task], own).used_tasks == {task}
 
 
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
