@@ -134,7 +134,6 @@ def test_a_run_names_concepts_of_which_no_vector_is_found(
         assert ("no vector" in remarks) is is_named
         if is_named:
             assert f"not visual: Voice ({n_clips} clips)." in remarks["no vector"]
-            assert "--task 'Voice in concept'" in remarks["no vector"]
 
 
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:

@@ -87,7 +87,10 @@ def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
 def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None:
     """It had the name alone, which is looked for in the workspace."""
     (note,) = run.notes
-    assert read_run(shlex.split(note)[-1]).folder == run.folder
+    again = read_run(shlex.split(note)[-1])
+    assert again.folder == run.folder
+    # Printed, a run says what the terminal says.
+    assert str(again) == str(run) == result_text(run)
 
 
 def test_a_value_is_that_of_the_predictions(run: Run) -> None:
