@@ -280,7 +280,8 @@ def import_manifest(
         tiers: Read a tier as this column, such as level; with nothing behind = it is left out.
         words: Read a word as another one, such as S, `?` for what is not known, or nothing, which
             leaves its marks out. Before = may be nothing: annotations without a text.
-        coded: The people have looked for this column in the whole film, also where its tier is empty.
+        coded: The people have looked for this column in the whole film, also where a tier is
+            empty.
         splits: Folder of the published split files.
         workspace: The workspace, if it is not the current one.
 
