@@ -274,18 +274,16 @@ def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:
     )
     assert len(table) == 2
     assert task_labels("own", protocol.tasks["own"], table).tolist() == [1, 0]
-    with pytest.raises(FixInput) as error:
+    with pytest.raises(FixInput, match="not complete or not valid"):
         clip_table(manifest_of("other", ["ja"]), protocol.data)
-    written = '"Sexualisiert?" in {ja, nein}'
-    assert f"write {shlex.quote(written)}, with" in str(error.value.hint)
 
 
-def test_the_error_of_data_where_shows_a_value_in_quotes() -> None:
+def test_a_value_of_data_where_needs_quotes() -> None:
     with pytest.raises(FixInput) as error:
         load_protocol("honest", ["data.where=own == ja?"])
     (line,) = error.value.details
+    assert "column 10: the expression is not complete or not valid" in line
     written = 'own == "ja?"'
-    assert f"write {shlex.quote(written)}, with" in line
     assert load_protocol("honest", [f"data.where={written}"]).data.where == written
 
 
