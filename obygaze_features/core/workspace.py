@@ -10,7 +10,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
-from obygaze_features.core.files import VIDEO_SUFFIXES
+from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
 from obygaze_features.core.shell import shell_word
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -223,7 +223,8 @@ class Workspace:
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
         """Return the error that there is no such name, with names that there are."""
-        names = self.names(kind)
+        # A store that another one replaced is found by its path only.
+        names = [one for one in self.names(kind) if ".before-" not in one]
         noun = kind.removesuffix("s")
         message = f"no {noun} called {name!r}{near(name, names)}"
         hint = "obygaze ls, or -C WORKSPACE"
@@ -234,7 +235,7 @@ class Workspace:
             hint = f"obygaze manifest import {shell_word(place)}"
         elif kind == "stores" and given.is_file():
             message = f"{name} is a file, not a store"
-            hint = f"obygaze store import {shell_word(name)} -o NAME"
+            hint = import_of_features(given) or "unpack it, if it is an archive"
         elif names:
             hint = f"one of {few(names)}"
         return NotFound(message, where=str(path), hint=hint)

@@ -55,6 +55,13 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+# What is between two tests, and a test of which the name may lack quotes.
+_BETWEEN_TESTS = re.compile(r"\s+(?:and|or)\s+", re.IGNORECASE)
+_TEST = re.compile(
+    r"\s*(?:(?:not\s|\()\s*)*(.+?)"
+    r"\s*(?:(?<=\s)(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])\s*"
+    r"(?:\{[^{}]*\}|[^{}()=<>]+?)[\s)]*"
+)
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
     " signs than letters and _, or begins with a digit:"
@@ -137,6 +144,12 @@ def _with_quoted_columns(text: str, columns: Collection[str]) -> str:
         return quoted_word(found[0]) if found[0] in names else found[0]
 
     return re.sub("|".join(parts), written, text)
+
+
+def compared_names(text: str) -> list[str]:
+    """Return what is before the sign of each test: a column, if it is one."""
+    tests = map(_TEST.fullmatch, _BETWEEN_TESTS.split(text))
+    return [test[1] for test in tests if test is not None]
 
 
 def is_labelled(column: str, values_of: Values) -> bool:

@@ -256,7 +256,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="obygaze store import --help",
+            hint="obygaze store import --help; or unpack it, if it is an archive",
         )
     try:
         data = _store_json_of(files)

@@ -18,6 +18,7 @@ from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     BadExpression,
+    compared_names,
     parse,
     plain_value,
 )
@@ -328,7 +329,8 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
-        parse(text)
+        # What else is a column is known beside the manifest.
+        parse(text, columns=compared_names(text))
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
         document.add(key_path, f"{reason}: {text}")

@@ -346,9 +346,8 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
         open_store(tmp_path / "absent")
     with pytest.raises(FixInput, match="a store is a folder"):
         open_store(stores / "one" / "rows.csv")
-    with pytest.raises(NotFound, match="no store here") as caught:
+    with pytest.raises(NotFound, match="no store here"):
         open_store(stores)
-    assert caught.value.hint == f"a store in it: {stores / 'one'}, {old_place}"
     with pytest.raises(FixUsage, match="expected a store"):
         open_store(np.zeros(3))  # type: ignore[arg-type]
 
@@ -490,9 +489,3 @@ def test_an_archive_is_to_be_unpacked(
             with pytest.raises((NotFound, FixInput)) as caught:
                 open_store(place)
             assert "unpack it" in str(caught.value.hint)
-    rows = rows_of(["a", "b"], ["f", "f"])
-    write_plain_store(tmp_path / "from_lab" / "labnet", {"clip": some(2, 4)}, rows)
-    for place in ("from_lab", "./from_lab"):
-        with pytest.raises(NotFound) as missing:
-            open_store(place)
-        assert str(missing.value.hint).endswith("from_lab/labnet")

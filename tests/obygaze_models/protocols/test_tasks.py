@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 import pytest
 from hypothesis import given
@@ -227,10 +226,8 @@ def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:
     )
     assert len(table) == 2
     assert task_labels("own", protocol.tasks["own"], table).tolist() == [1, 0]
-    with pytest.raises(FixInput) as error:
+    with pytest.raises(FixInput, match="not complete or not valid"):
         clip_table(manifest_of("other", ["ja"]), protocol.data)
-    written = '"Sexualisiert?" in {ja, nein}'
-    assert f"write {shlex.quote(written)}, with" in str(error.value.hint)
 
 
 @pytest.mark.parametrize(
