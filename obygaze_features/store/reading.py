@@ -256,7 +256,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="obygaze store import --help; or unpack it, if it is an archive",
+            hint="obygaze store import --help",
         )
     try:
         data = _store_json_of(files)
@@ -353,7 +353,7 @@ def open_files(location: str) -> Files:
         raise FixInput(
             "a store is a folder, got a file",
             where=location,
-            hint="obygaze store import --help",
+            hint="obygaze store import --help; or unpack it, if it is an archive",
         )
     being_filled = being_filled_at(path)
     if being_filled is not None:
