@@ -334,11 +334,19 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
     """Return what clips have in the columns of a task; "" if it asks levels and concepts alone."""
+    meant: dict[str, str] = {}
+    for expression in _expressions(name, task, table):
+        for column, asked in expression.values.items():
+            of_clips = [clip.values(column) for clip in table.clips]
+            words = set(chain.from_iterable(of_clips))
+            for word in asked:
+                if plain_value(word, column) not in words:
+                    meant[column] = near(word, words)
     sentences = []
     for column in columns_of_task(name, task, table):
         if column not in ("level", *CONCEPTS):
             has = column_words(table.clips, column)
-            sentences.append(f"the column {column} has {has}")
+            sentences.append(f"the column {column} has {has}{meant.get(column, '')}")
     return "; ".join(sentences)
 
 

@@ -23,6 +23,7 @@ from support.seeds import IS_TORTURE
 from support.videos import write_video
 
 from obygaze.cli import root
+from obygaze_features.core.value_types import Number
 
 NUMBERS_PER_OPTION = 3
 MAX_SECONDS = 20  # of the processor, for one call
@@ -39,7 +40,7 @@ ODD_NUMBERS = [
     "１",
     "1_0",
 ]
-NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
+NUMBER_TYPES = (Number, click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {

@@ -83,7 +83,7 @@ def test_a_kind_of_split_refuses_each_key_that_it_does_not_list(
     keyless = replace(SPLIT_KINDS["kfold"], keys=(), needs=(), pairs=False)
     monkeypatch.setitem(SPLIT_KINDS, "keyless", keyless)
     values = {
-        "scheme": "own.py:f",
+        "scheme": "obygaze_models.protocols.paper_splits:code_splits",
         "folds": 3,
         "never": ["a"],
         "column": "part",

@@ -547,10 +547,6 @@ class TestOnDisk:
         folder = tmp_path / "colleague" / "runs" / "first"
         about = {"format": RUN_FORMAT, "identity": "x", "name": "first"}
         write_run(folder, about, WITHOUT_ROWS)
-        (folder / "report.html").write_text("page", "utf-8")
-        with pytest.raises(NotFound, match="is a file, not the folder of a run") as e:
-            read_run(folder / "report.html")
-        assert e.value.hint == f"{folder}, the folder that it is in"
         assert read_run(folder).about["name"] == "first"
         with pytest.raises(NotFound, match="a workspace, not a run") as e:
             read_run(tmp_path / "colleague")

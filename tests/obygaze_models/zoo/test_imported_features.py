@@ -92,7 +92,7 @@ def test_a_file_of_features_is_no_store_and_leads_to_its_import(
     (tmp_path / name).write_bytes(b"")
     monkeypatch.chdir(tmp_path)
     refused = call_obygaze("-C", lab, "models", "predict", "mine", name, cwd=tmp_path)
-    assert f"{name} is a file of features, not a store" in refused.stderr
+    assert f"{name} is a file, not a store" in refused.stderr
     command = f"Try: obygaze store import 'nouveaux films.{ending}' -o NAME"
     assert command in refused.stderr
     with pytest.raises(FixInput, match="a store is a folder, got a file") as raised:
