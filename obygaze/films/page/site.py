@@ -43,6 +43,7 @@ from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of
 from obygaze_features.manifest.model import Clip, Manifest, by_film, own_columns
+from obygaze_features.manifest.own_labels import COVERED
 from obygaze_features.manifest.times import Span, film_times, spans_in_films
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.runner.files import Run
@@ -433,8 +434,9 @@ class Site:
 
 
 def _own_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """Return the cells of own columns that are not empty."""
-    return {name: cells[name] for name in own_columns(cells) if cells[name]}
+    """Return the cells of own columns that are not empty; how much marks cover is no label."""
+    names = [name for name in own_columns(cells) if cells[name] and name != COVERED]
+    return {name: cells[name] for name in names}
 
 
 def _all_of(error: ObygazeError) -> str:

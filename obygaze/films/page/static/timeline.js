@@ -6,6 +6,7 @@ import { $, EPS, address, clock, countUpTo, el, fill, guarded, options, tell } f
 
 const HEIGHTS = { watched: 8, level: 20, score: 36, own: 14, concept: 11 };
 const RULER = 18;
+const CHOICES = 46; // height of the two choices above the names of rows
 const GAP = 4; // below each row
 const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
@@ -147,7 +148,7 @@ function place() {
   const width = scroll.clientWidth;
   const isNarrow = matchMedia("(max-width: 48rem)").matches;
   const above = isNarrow ? 13 : 0; // else names are beside the rows
-  height = RULER + GAP;
+  height = (isNarrow ? RULER : CHOICES) + GAP;
   for (const lane of state.lanes) {
     lane.y = height + above;
     lane.height = HEIGHTS[lane.kind];
