@@ -262,7 +262,9 @@ function drawLevel(g, lane, bar, left, width) {
   g.lineWidth = isChosen ? 3 : 1;
   if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
   const color = { S: "#fff" }[bar.level] ?? (bar.level in state.page.levels ? DARK_INK : colors.ink);
-  if (width > 26) write(g, lane, `${bar.level}  ${bar.concepts.join(", ")}`, left, width, color);
+  // Without a level, a clip has words of its own.
+  const words = bar.level ? `${bar.level}  ${bar.concepts.join(", ")}` : ownText(bar);
+  if (width > 26) write(g, lane, words, left, width, color);
 }
 
 function drawScore(g, lane, bar, left, width) {
