@@ -50,7 +50,7 @@ class PerceptronJob:
     """One fit: numbers of training and validation rows, a class of each row, a seed."""
 
     train: NDArray[np.intp]
-    labels: NDArray[np.int8]
+    labels: NDArray[np.int64]
     validation: NDArray[np.intp]
     seed: int
 
@@ -129,7 +129,7 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[PerceptronJob]]:
     jobs = []
     for train in inputs.protocol.train_tasks:
         pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)
-        labels = inputs.labels[train].astype(np.int8)[features.present]
+        labels = inputs.labels[train].astype(np.int64)[features.present]
         for seed, held in enumerate(folds[pair]):
             rows = features.row_of[held.train]
             validation = features.row_of[held.validation]
