@@ -42,6 +42,7 @@ from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, sl
 from obygaze_models.runner.answer import (
     answer,
     asked_cell,
+    clips_text,
     compared_metric,
     films_with_value,
     first_question,
@@ -50,7 +51,6 @@ from obygaze_models.runner.answer import (
     has_levels,
     intervals_are_of,
     short,
-    size_text,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import labels_since
@@ -229,10 +229,8 @@ def chapter_of(run: Run) -> Chapter:
 def _data(run: Run) -> str:
     """Return the tasks of the answer, the clips, and the features."""
     cell = asked_cell(run)
-    where = run.protocol["data"]["where"]
-    text = f"{size_text(run)} ({run.about['manifest']['name']})"
     parts = [] if cell is None else [task_name(run, cell.pair)]
-    parts.append(f"{text} with {where}" if where else text)
+    parts.append(clips_text(run))
     for name, facts in run.about["stores"].items():
         made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
         array = f", array {facts['array']}" if len(facts.get("arrays", ())) > 1 else ""

@@ -83,6 +83,14 @@ def view_text(run: Run) -> str:
     return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
 
 
+def clips_text(run: Run) -> str:
+    """Return how many clips and films a run has, in which view, and what chose them."""
+    place = ", ".join(filter(None, (run.about["manifest"]["name"], view_text(run))))
+    text = f"{size_text(run)} ({place})"
+    where = run.protocol["data"]["where"]
+    return f"{text} with {where}" if where else text
+
+
 def size_text(run: Run, cell: Cell | None = None) -> str:
     """Return the numbers of clips and films of a run, or of a test of it."""
     manifest = run.about["manifest"]

@@ -14,13 +14,12 @@ from obygaze_models.runner.answer import (
     answer,
     array_text,
     best_guess,
+    clips_text,
     films_with_value,
     intervals_are_of,
     number_range,
     short,
-    size_text,
     value_text,
-    view_text,
 )
 from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
@@ -99,13 +98,8 @@ def _title(run: Run) -> str:
 
 
 def _clips(run: Run) -> str:
-    """Return the line on the clips and films of a run, and on what chose them."""
-    place = ", ".join(filter(None, (run.about["manifest"]["name"], view_text(run))))
-    line = f"{size_text(run)} ({place})"
-    where = run.protocol["data"]["where"]
-    if where:
-        line += f" with {where}"
-    return ", ".join(filter(None, (line, array_text(run))))
+    """Return the line on the clips and films of a run, and on its arrays."""
+    return ", ".join(filter(None, (clips_text(run), array_text(run))))
 
 
 def _tasks(run: Run) -> str:
