@@ -362,7 +362,7 @@ class _Outline:
         for name in ("TIME_VALUE", "TIME_ORIGIN"):
             time = attributes.get(name, "0")
             if not _MILLISECONDS.fullmatch(time):
-                raise ValueError(f"{name} of a {tag} is {time!r}, no number")
+                raise ValueError(f"{name} of a {tag} is {time[:20]!r}, no number")
         if attributes.get("TIME_UNITS", "milliseconds") != "milliseconds":
             raise ValueError("its times are not in milliseconds")
         if tag == "TIME_SLOT":
