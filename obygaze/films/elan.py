@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from xml.parsers import expat
 
 from obygaze.films.marks import COMMENT, Mark, plain
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import open_file
 
@@ -174,7 +174,7 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
     """
     outline = _Outline(data)
     if outline.end_of_slots is None:
-        raise FixInput("not a file of ELAN: TIME_ORDER is missing")
+        raise Corrupt("not a file of ELAN: TIME_ORDER is missing")
     type_name = outline.type_name or "obygaze"
     # pympi writes files whose times are called so, and no program counts ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
@@ -302,7 +302,7 @@ def _read(path: Path, data: bytes) -> Any:
         problem = f"{name} is missing"
     except (expat.ExpatError, LookupError, TypeError, ValueError) as error:
         problem = str(error)
-    raise FixInput(f"not a file of ELAN: {problem}", where=str(path))
+    raise Corrupt(f"not a file of ELAN: {problem}", where=str(path))
 
 
 class _Outline:

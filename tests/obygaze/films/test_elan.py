@@ -16,7 +16,7 @@ from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exchange import ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.marks import Mark, written
-from obygaze_features.core.errors import FixInput, FixUsage, UnknownName
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, UnknownName
 
 FOLDER = Path(__file__).parents[2] / "data" / "elan"
 NAMES = ("see", "station", "ete", "tape", "noir")
@@ -223,7 +223,7 @@ def test_elan_that_is_refused(
     foreign: Path, text: str, encoding: str, problem: str
 ) -> None:
     foreign.write_text(text, encoding)
-    with pytest.raises(FixInput, match=problem):
+    with pytest.raises(Corrupt, match=problem):
         imported(foreign)
 
 
