@@ -123,7 +123,10 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     assert f"AP {short(RIDGE.ap)} [" in words
     assert f"guessing without video has {short(GUESS.ap)} (" in words
     assert f"better in {better} of 8 films" in words
-    assert "EN_S: easy negatives against sure · 96 clips of 8 films (made-up, visual view)" in words
+    assert (
+        "EN_S: easy negatives against sure · 96 clips of 8 films (made-up, visual view)"
+        in words
+    )
     assert first_screen.count("<figure>") == 1
     assert "What limits it" in words
     assert "Clips in random order have AP" in words
