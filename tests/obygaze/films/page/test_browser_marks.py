@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,18 @@ from support.browsers import (
     text,
     times_are_known,
     wait,
+    wait_for_film,
 )
 from support.film_pages import film_clips, served, site, write_marks
 from support.killed_server import running
 from support.seeds import amount
-from support.videos import write_video
+from support.videos import read_numbers, write_video
 
 from obygaze.films.marks import COMMENT, LEVEL, WATCHED, Mark, read_marks
 from obygaze.films.page.site import Site
+from obygaze_features.manifest.model import Clip
+from obygaze_features.video import PictureView, decode_clip
+from obygaze_features.video.resize import Resize
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
@@ -294,6 +299,50 @@ def test_changes_whose_answer_was_lost_are_made_and_can_be_undone(
     assert expected == []
 
 
+def test_a_second_window_marks_and_the_first_one_looks(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = lake(tmp_path)
+    first_window = browser.current_window_handle
+    mark_now = """
+    await marks.beginSpan(given[0], given[0] + 4);
+    return marks.setLevel("S").then(() => "saved", (error) => error.message);
+    """
+    with served(page) as server:
+        open_lake(browser, server.new_address())
+        assert in_page(browser, mark_now, 10) == "saved"
+        browser.switch_to.new_window("tab")
+        second_window = browser.current_window_handle
+        try:
+            open_lake(browser, server.new_address())
+            assert in_page(browser, mark_now, 20) == "saved"
+            both = saved_values(tmp_path)
+            browser.switch_to.window(first_window)
+            said = in_page(browser, mark_now, 30)
+            assert said == "Not saved: another window marks now"
+            assert saved_values(tmp_path) == both
+            assert not browser.find_element("id", "mark").is_displayed()
+            assert text(browser, "#why-looks") == (
+                "This window only looks: another window marks now."
+            )
+            keys_to_body(browser, "4")
+            # It shows what the other one marks.
+            in_page(browser, "await marks.refresh();")
+            assert shown_values(browser) == both == saved_values(tmp_path)
+            # A button gives it the turn again.
+            browser.find_element("id", "mark-here").click()
+            wait(lambda: browser.find_element("id", "mark").is_displayed())
+            assert in_page(browser, "await marks.done(); return state.begun;") is None
+            assert len(saved_values(tmp_path)) == 3
+            browser.switch_to.window(second_window)
+            assert "another window marks" in in_page(browser, mark_now, 40)
+        finally:
+            browser.switch_to.window(second_window)
+            browser.close()
+            browser.switch_to.window(first_window)
+    assert len(saved_values(tmp_path)) == 3
+
+
 def test_while_another_program_marks_the_page_looks(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -420,6 +469,69 @@ def test_segments_that_meet_at_a_cut_share_no_picture(
         wait(lambda: "would end before it starts" in text(browser, "#status"))
     spans = [one[:2] for one in saved_values(tmp_path)]
     assert spans == [(10, 39), (40, 69), (70, 249)]
+
+
+# Pictures that begin later than the sound, and those of a varying rate, in ticks of 1 ms.
+FILMS = {
+    "late.mp4": [200 + 40 * k for k in range(100)],
+    "later.mkv": [3000 + 40 * k for k in range(100)],
+    "slow.mp4": [round(k * 1001 / 24) for k in range(100)],
+    "varying.mkv": [40 * k + 15 * (k % 3) + 300 * (k // 25) for k in range(100)],
+    "varying_late.mp4": [1500 + 33 * k + 20 * (k % 2) for k in range(100)],
+}
+N_MARKS = amount(15, 300)
+
+
+def test_what_is_stored_are_the_pictures_that_were_on_the_screen(
+    browser: Any, tmp_path: Path
+) -> None:
+    clips = []
+    for name, ticks in FILMS.items():
+        write_video(
+            tmp_path / name,
+            numbers=range(100),
+            ticks=ticks,
+            tick=Fraction(1, 1000),
+            audio=True,
+            options={"g": "20", "bf": "0"},
+        )
+        film = name.partition(".")[0]
+        clips.append(Clip(film, film, 1, name, 0.0, ticks[-1] / 1000))
+    page = site(tmp_path, clips, "eva")
+    draw = random.Random(90)
+    expected: dict[str, set[tuple[int, int]]] = {}
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        for name in FILMS:
+            film = name.partition(".")[0]
+            go(browser, film=film)
+            wait_for_film(browser, film)
+            spans = set()
+            while len(spans) < N_MARKS // len(FILMS):
+                spans.add(tuple(sorted(draw.sample(range(100), 2))))
+            for count, (first, after) in enumerate(sorted(spans)):
+                for picture, key in ((first, "i"), (after, "o")):
+                    show_picture(browser, picture)
+                    keys_to_body(browser, key)
+                keys_to_body(browser, "4")
+                keys_to_body(browser, "\ue007")
+                wait(lambda count=count: len(shown_values(browser)) == count + 1)
+            # The last picture of a film has none after it: a mark that ends there has it.
+            expected[film] = {(a, b if b < 99 else 100) for a, b in spans}
+    wrong = []
+    rows = [row for row in saved_rows(tmp_path) if row.column == LEVEL]
+    for row in rows:
+        (name,) = (one for one in FILMS if one.startswith(f"{row.movie_id}."))
+        view = PictureView(100, "even", Resize(120))
+        part = decode_clip(tmp_path / name, view, start_s=row.start_s, end_s=row.end_s)
+        numbers = sorted({*read_numbers(part.pictures)})
+        span = (numbers[0], numbers[-1] + 1)
+        if span not in expected[row.movie_id]:
+            wrong.append((row.movie_id, span))
+        assert numbers == [*range(*span)]
+    print(f"{len(rows)} marks, {len(wrong)} with a wrong picture")
+    assert len(rows) == sum(map(len, expected.values()))
+    assert wrong == []
 
 
 # ---- other programs ------------------------------------------------------------------------------
@@ -612,6 +724,10 @@ def test_stepping_counts_the_pictures_that_it_shows(
     assert seen_by_the_program(page) == shown
 
 
+def wait_for_n_seen(page: Site, n_pictures: int) -> None:
+    wait(lambda: len(seen_by_the_program(page)) == n_pictures)
+
+
 # A film at four times its speed, which a busy browser stops late, and the pictures that it brings
 # to the screen, one after another, with the place of the last one when `i` was pressed.
 SLOW_TO_STOP = """
@@ -644,6 +760,24 @@ def test_a_mark_starts_at_the_picture_of_its_key_though_the_film_stops_late(
         marked = int(text(browser, "#first").rpartition(" ")[2])
         shown, at_key = browser.execute_script("return [onScreen, atKey]")
         assert marked == shown[at_key]
+
+
+def test_seeking_counts_nothing(browser: Any, tmp_path: Path) -> None:
+    page = lake(tmp_path)
+    draw = random.Random(3)
+    with served(page) as server:
+        open_lake(browser, server.new_address())
+        for _ in range(30):
+            show_picture(browser, draw.randrange(250))
+        for _ in range(10):
+            keys_to_body(browser, draw.choice(("\ue012", "\ue014", "n", "p")))
+        assert text(browser, "#watched-share") == "You have watched 0 % of this film."
+        # Of the first mark it is known that it was watched, and nothing else.
+        in_page(browser, "await marks.beginSpan(10, 19); await marks.setLevel('S');")
+        assert seen_by_the_program(page) == {*range(10, 20)}
+        show_picture(browser, 60)
+        keys_to_body(browser, ".")
+        wait(lambda: seen_by_the_program(page) == {*range(10, 20), 61})
 
 
 def test_playing_counts_what_was_presented_and_the_little_between(
