@@ -120,12 +120,19 @@ def audit_share(
     with_marks = {clip.movie_id for clip in marked if answers[clip.clip_id] is not None}
     films_with_marks = [film for film in drawn.films if film in with_marks]
     if len(films_with_marks) < LEAST_FILMS:
+        hint = (
+            f"obygaze view {shell_word(drawn.name)} --annotate NAME, then --marks"
+            f" {shell_word(f'segments/{drawn.name}.NAME.csv')}"
+        )
+        if projected is not None:
+            hint = (
+                f"--of with a column of the marks: {few(projected.projection.columns)}"
+            )
         raise FixInput(
             f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
             f" {count(len(films_with_marks), 'film')}",
             where=drawn.name,
-            hint=f"obygaze view {shell_word(drawn.name)} --annotate NAME, then --marks"
-            f" {shell_word(f'segments/{drawn.name}.NAME.csv')}",
+            hint=hint,
         )
     scores = None
     if predictions is not None:
@@ -262,7 +269,10 @@ def _limits_of_interval(
             f" is {width} wide."
         )
     if has_marks:
-        yield "Where several annotators marked a clip, the highest level counts."
+        yield (
+            "Where several annotators marked a clip, the highest level counts; where their words in"
+            " another column differ, the clip is left out."
+        )
     if not whole["share"]:
         yield (
             "No marked clip has it: that does not show that no clip has it, and the interval of a"

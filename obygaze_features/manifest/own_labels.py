@@ -58,7 +58,9 @@ def words_alike(clips: Sequence[Clip]) -> list[str]:
     sentences = []
     columns = own_columns(clips[0].extra) if clips else ()
     for column in columns:
-        words = {word for clip in clips for word in clip.values(column)}
+        words: set[str] = set()
+        for clip in clips:
+            words.update(clip.values(column))
         if len(words) > MOST_WORDS:
             continue
         alike: dict[str, list[str]] = defaultdict(list)

@@ -10,7 +10,6 @@ import numpy as np
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.spans import FILM_TIMES
-from obygaze_features.store.asked import Asked
 from obygaze_features.store.decoding import (
     CLIP_ID,
     END_S,
@@ -22,6 +21,7 @@ from obygaze_features.store.decoding import (
     times_of,
 )
 from obygaze_features.store.layout import ROWS_CSV, TIMES_OF_WINDOWS
+from obygaze_features.store.readable import ReadableStore
 
 EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
 IMPORT_AGAIN = "obygaze store import FILE --manifest MANIFEST -o NAME"
@@ -39,7 +39,7 @@ class Matched(NamedTuple):
     n_by_ids: int
 
 
-def match(clips: Sequence[Clip], store: Asked) -> Matched:
+def match(clips: Sequence[Clip], store: ReadableStore) -> Matched:
     """Return which rows of a store the clips of a manifest are.
 
     A clip whose film or span is another one in the store is an error.
@@ -57,7 +57,7 @@ def match(clips: Sequence[Clip], store: Asked) -> Matched:
     return Matched(rows, n_by_ids)
 
 
-def facts_of_rows(rows: Rows, store: Asked) -> ClipFacts:
+def facts_of_rows(rows: Rows, store: ReadableStore) -> ClipFacts:
     """Return what a store states of the clips of some rows; windows have times in its arrays."""
     columns = store.table.columns(rows)
     with store.table.listed.decoding(ROWS_CSV):
@@ -73,19 +73,21 @@ def facts_of_rows(rows: Rows, store: Asked) -> ClipFacts:
     return facts
 
 
-def has_times_of_windows(store: Asked) -> bool:
+def has_times_of_windows(store: ReadableStore) -> bool:
     """Return whether a store has start and end of each row as arrays, as of windows."""
     arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
     # A stranger's arrays of these names may be anything.
     return all(array is not None and not array.shape for array in arrays)
 
 
-def files_of_rows(rows: Rows, store: Asked) -> list[str]:
+def files_of_rows(rows: Rows, store: ReadableStore) -> list[str]:
     """Return the hash of the video of some rows; "" where the store does not know it."""
     return store.table.columns(rows)[VIDEO_HASH]
 
 
-def replaced_videos(clips: Sequence[Clip], folder: str, store: Asked) -> list[str]:
+def replaced_videos(
+    clips: Sequence[Clip], folder: str, store: ReadableStore
+) -> list[str]:
     """Return the videos whose files have another length than those whose features a store has.
 
     A file that is not there says nothing, nor does a store that does not know its files. A segment
@@ -123,7 +125,7 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: Asked) -> list[st
     return replaced
 
 
-def _is_in_film(clip: Clip, store: Asked) -> bool:
+def _is_in_film(clip: Clip, store: ReadableStore) -> bool:
     """Return whether a clip is a part of the video of its film, which a store has."""
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)

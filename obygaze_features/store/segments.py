@@ -17,8 +17,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
-from obygaze_features.store.asked import Asked
 from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.readable import ReadableStore
 
 WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -102,7 +102,7 @@ def slices(
 
 
 def read_segments(
-    store: Asked,
+    store: ReadableStore,
     segments: Iterable[Clip],
     array: str,
     rule: WindowRule,
@@ -171,7 +171,7 @@ def read_segments(
 
 
 def _windows_of_film(
-    store: Asked,
+    store: ReadableStore,
     array: str,
     ok: Rows,
     spans: Floats,
@@ -214,7 +214,7 @@ def _windows_of_film(
     return windows
 
 
-def _grid_of(store: Asked) -> Mapping[str, Any]:
+def _grid_of(store: ReadableStore) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
     sampling = store.recipe.to_json().get("sampling", {})
     grid: Mapping[str, Any] | None = sampling.get("grid")

@@ -1,4 +1,4 @@
-"""What the parts of the reader of a store ask of it."""
+"""What of a store is read where its clips are matched and its segments are cut."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -13,8 +13,8 @@ from obygaze_features.store.records import StoreRecord
 from obygaze_features.store.table import RowTable
 
 
-class Asked(Protocol):
-    """A store, whose class needs the modules that ask it."""
+class ReadableStore(Protocol):
+    """A `Store`. Its own module needs those that read it, so they cannot import it."""
 
     @property
     def location(self) -> str:
