@@ -74,7 +74,7 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     order = ("--order", "Gewalt=schwach,mittel,stark")
     words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
-    assert "no mark has 'mittel' of the order of Gewalt" in told
+    assert "the order of Gewalt has 'mittel', which no mark has" in told
     assert (
         "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
     )
