@@ -336,7 +336,9 @@ def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:
         found = {mark.value for mark in marks if mark.column == column}
         others = [repr(word) for word in words if word not in found and word != NOTHING]
         if others:
-            warnings.append(f"the order of {column} has {few(others)}, which no mark has")
+            warnings.append(
+                f"the order of {column} has {few(others)}, which no mark has"
+            )
     return warnings
 
 
