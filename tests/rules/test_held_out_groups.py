@@ -38,11 +38,9 @@ CHANGES = (
     "models.logistic.C.grid=[0.1, 1.0]",
 )
 WAYS: dict[str, tuple[str, ...]] = {
-    "each in turn": (),
     "folds": ("splits.folds=3",),
     "each validates": ("splits.validation=each", 'grid.models=["ridge"]'),
     "one only trains": ('splits.never=["0"]',),
-    "learning curve": ("report.learning_films=[2, 3]", 'grid.models=["ridge"]'),
 }
 
 

@@ -224,7 +224,7 @@ def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
             assert np.array_equal(found, values[name][number])
 
 
-@pytest.mark.parametrize("n_clips", [0, 1, 5000])
+@pytest.mark.parametrize("n_clips", [0, 1, 1200])
 def test_an_export_of_no_clip_one_and_many(
     tmp_path: Path, output: str, n_clips: int
 ) -> None:
