@@ -20,7 +20,7 @@ from obygaze.audits.texts import (
     LabelledText,
     read_words,
 )
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -123,19 +123,6 @@ def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
     )
 
 
-def test_groups_are_ordered_by_rate_not_by_count() -> None:
-    # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
-    # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
-    (sad, _) = contrasts(
-        sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
-    )
-    assert (sad["p"]["greater"], sad["p"]["less"], sad["p"]["two_sided"]) == (
-        1.0,
-        1 / 6,
-        2 / 6,
-    )
-
-
 def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput, match="no texts"):
         audit_captions([])
@@ -226,22 +213,6 @@ def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
     assert at_the_bound["rates"][0]["count"] == 4
     with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
         audit_captions(captions, words=LISTS, min_occurrences=4)
-
-
-def test_things_of_several_words_are_values_of_a_column() -> None:
-    rows = [
-        {"caption": "a man with a baseball bat", "objects": "baseball bat|ball"},
-        {"caption": "a woman with a bat", "objects": "ball"},
-        {"caption": "a woman and a wine bottle", "objects": "wine bottle"},
-    ]
-    of_column = audit_cooc(rows, things="objects")["things"]
-    assert {thing["thing"]: thing["counts"] for thing in of_column} == {
-        "ball": {"man": 1, "woman": 1},
-        "baseball bat": {"man": 1, "woman": 0},
-        "wine bottle": {"man": 0, "woman": 1},
-    }
-    with pytest.raises(NotFound, match="no column 'object'"):
-        audit_cooc(rows, things="object")
 
 
 def crossed_captions(seed: int) -> list[dict[str, str]]:
@@ -359,9 +330,3 @@ def test_a_row_without_a_caption_is_none() -> None:
     )
     with pytest.warns(ObygazeWarning, match="2 rows"):
         assert audit_cooc(rows, things="things")["n_texts"] == 2
-
-
-def test_lists_without_a_word_are_an_error() -> None:
-    rows = [{"caption": "sad", "group": name} for name in "ab"]
-    with pytest.raises(FixInput, match="no word of the lists"):
-        audit_captions(rows, words={"sad": frozenset()})

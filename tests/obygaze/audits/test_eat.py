@@ -73,16 +73,6 @@ def test_difference_within_films_hidden_across_films_is_found() -> None:
     assert "hidden across films" in test.to_json()["why"]
 
 
-def test_films_with_one_group_only_are_reported() -> None:
-    x, y = (
-        VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
-        VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
-    )
-    document = only_test(x, y).to_json()
-    assert document["p_blocked"] is None
-    assert "cannot separate" in document["why"]
-
-
 def test_tests_of_one_call_are_corrected_together() -> None:
     x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(4)])
     y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(4)])
@@ -100,21 +90,6 @@ def test_tests_of_one_call_are_corrected_together() -> None:
     assert "effect_size" not in document
     assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
     assert "Holm's correction is over these 3 tests." in result.answers
-
-
-def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
-    x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(5)])
-    y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(5)])
-    pairs = [(VectorGroup(f"A{i}", A), VectorGroup("B", B)) for i in range(50)]
-    result = association_audit("made up", (x, y, pairs))
-    assert len(result.rows) == 50
-    # 2 of 252 splits are as far, times 50 tests: none holds.
-    assert result.answers[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
-    assert {test["p"]["two_sided"] for test in result["tests"]} == {2 / 252}
-    result.write(figure=tmp_path / "f")
-    drawn = (tmp_path / "f.svg").read_text("utf-8")
-    assert "(40 of 50 rows)" in drawn
-    assert ">A3 / B<" in drawn
 
 
 # ---- the command -------------------------------------------------------------------------------

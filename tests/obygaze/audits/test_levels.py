@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.annotated import annotated
-from support.cli import call_obygaze
 
 from obygaze.audits import audit_levels
 from obygaze.audits.result import Audit
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.core.errors import NotFound, ObygazeWarning
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 
@@ -109,13 +105,6 @@ def test_the_claim_of_an_annotator_alone() -> None:
     assert "this claim" not in str(audit) and "it does (p = 0.016" in str(audit)
 
 
-def test_of_five_films_there_is_no_p() -> None:
-    five = {level: films[:5] for level, films in ADA.items()}
-    audit = audit_levels(manifest({"ada": ADA, "ben": five}))
-    assert of(audit, "ben")["steps"][0]["p"] is None and audit["p"] is None
-    assert "not tested" in str(audit)
-
-
 def test_an_annotator_without_a_level_has_no_step() -> None:
     audit = audit_levels(manifest({"ada": {"HN": ADA["HN"], "S": ADA["S"]}}))
     levels = {level["level"]: level["mean"] for level in of(audit, "ada")["levels"]}
@@ -130,18 +119,6 @@ def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
         d = np.random.default_rng(seed).integers(-3, 5, n).astype(float)
         p, exact = sign_flip_p(d, greater=True)
         assert exact and p == pytest.approx(enumerated(d.tolist()))
-
-
-def test_errors_and_the_command(tmp_path: Path) -> None:
-    toy = manifest({"ada": ADA})
-    easy = Manifest("easy", toy.header, (Clip("a-1", "a", level="EN"),))
-    with pytest.raises(FixInput, match="no clip has the level HN, NS or S"):
-        audit_levels(easy)
-    write_manifest(toy, tmp_path / "manifests" / "toy.toml")
-    done = call_obygaze("-C", tmp_path, "audit", "levels", "toy", "--json")
-    document = json.loads(done.stdout)
-    assert document["rises"] and document["p"] == pytest.approx(1 / 64)
-    assert [item["annotator"] for item in document["annotators"]][1:] == ["ada"]
 
 
 def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:

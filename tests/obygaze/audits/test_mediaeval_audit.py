@@ -12,7 +12,7 @@ from obygaze.audits.mediaeval import classes_of
 from obygaze.audits.mediaeval_runs import read_trec_run
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
-from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
+from obygaze_models.zoo.mediaeval_file import write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -168,19 +168,6 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
         "audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none"
     )
     assert (done.code, "does not exist" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("clip", "name"),
-    [
-        ("ACCEDE00286", "ACCEDE00286.mp4"),
-        ("MEDIAEVAL00000", "MEDIAEVAL00000.mp4"),
-        ("ACCEDE00286.mp4", "ACCEDE00286.mp4"),
-        ("tt0108160-001", "tt0108160-001"),
-    ],
-)
-def test_runs_have_the_names_of_the_official_files(clip: str, name: str) -> None:
-    assert official_name(clip) == name
 
 
 def test_a_run_with_other_names_than_the_judged_ones_is_an_error(

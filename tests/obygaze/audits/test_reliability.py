@@ -16,7 +16,6 @@ from support.cli import call_obygaze
 from obygaze.audits import audit_eat, audit_reliability
 from obygaze.audits.reliability import reliability_of
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Five items, three raters: variances 2.5, 2.5, 1.3; of the sums 4, 6, 8, 13, 14 it is 19.
@@ -93,27 +92,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert "1 items that not all raters have rated are left out." in shown
 
 
-@pytest.mark.parametrize("name", ["films", "films.v2"])
-def test_a_manifest_is_read_though_a_folder_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    clips = [
-        Clip(f"a-{i}", "a", extra=row) for i, row in enumerate(rows(RATINGS, "xyz"))
-    ]
-    manifest = Manifest(name, Header("a"), tuple(clips), ("x", "y", "z"))
-    Path("manifests").mkdir()
-    write_manifest(manifest, Path("manifests", f"{name}.toml"))
-    Path(name).mkdir()
-    audit = audit_reliability(name, raters="x,y,z")
-    assert audit["cronbach"] == pytest.approx(by_definition(np.array(RATINGS)))
-
-
-def test_a_rater_who_is_named_twice_is_one() -> None:
-    once = audit_reliability(rows(RATINGS), raters="a,b")
-    assert audit_reliability(rows(RATINGS), raters="a,b,a").to_json() == once.to_json()
-
-
 def test_what_is_refused() -> None:
     with pytest.raises(FixInput, match="at least two raters, got 1"):
         audit_reliability(rows(RATINGS), raters="a")
@@ -132,16 +110,6 @@ def test_what_is_refused() -> None:
         audit_reliability(of_others, raters="a,b,c")
     assert caught.value.hint is not None
     assert caught.value.hint.endswith("rated the same items, of a, b, c")
-
-
-def test_a_film_is_one_cluster_however_its_accents_were_typed() -> None:
-    ratings = [{"a": f"{n}", "b": f"{n % 3}", "c": "Am\u00e9lie"} for n in range(6)]
-    ratings += [{**one, "c": "lake"} for one in ratings]
-    once = audit_reliability(ratings, raters="a,b", cluster="c")
-    ratings[0]["c"] = "Ame\u0301lie"
-    assert audit_reliability(ratings, raters="a,b", cluster="c").to_json() == (
-        once.to_json()
-    )
 
 
 def test_words_of_annotators_in_a_manifest() -> None:
@@ -279,30 +247,6 @@ def test_a_column_of_no_annotator_says_how_columns_are_compared() -> None:
     assert "--raters without --column" in hint
     assert "obygaze manifest agree 'two films' --every 10" in hint
     assert audit_reliability(manifest, raters="one,two")["n_items"] == 2
-
-
-def test_the_form_of_task_and_a_column_of_both_kinds() -> None:
-    said = {"Amelie": ["oui", "non", "peut-être", "oui"], "Benoit": ["oui", "oui"] * 2}
-    cells_of: dict[str, list[dict[str, Any]]] = {}
-    for name, words in said.items():
-        cells_of[name] = []
-        for number, word in enumerate(words):
-            cells_of[name].append({"réponse": word, "note": str(number)})
-    manifest = answered(cells_of)
-    audit = audit_reliability(manifest, column="réponse=oui")
-    numbers = [[1, 0, 0, 1], [1, 1, 1, 1]]
-    expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
-    assert audit["krippendorff"] == pytest.approx(expected, abs=1e-9)
-    assert audit["words"] == {"no": (2, 0), "yes": (2, 4)}
-    with pytest.raises(FixUsage, match=r"column 'reponse' \(did you mean 'réponse'"):
-        audit_reliability(manifest, column="reponse=oui")
-    cells_of["Amelie"][2]["note"] = "much"
-    both = answered(cells_of)
-    with pytest.raises(FixInput, match="got 7 numbers and 1 word: 'much'") as caught:
-        audit_reliability(both, column="note")
-    assert "'much' (Amelie, lake-2)" in str(caught.value)
-    assert "--column note=much" in str(caught.value)
-    assert audit_reliability(both, column="note=much")["words"]["yes"] == (1, 0)
 
 
 def test_the_prompts_of_an_attribute() -> None:

@@ -167,12 +167,6 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
     assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / m) + 1 / m)
 
 
-def test_where_every_draw_is_the_same_p_is_one() -> None:
-    # A constant labeling cannot be shuffled into another: ties count as agreeing as well.
-    pair = annotator_pair(["EN", "EN", "S"], ["EN", "EN", "EN"])
-    assert p_value([pair], "own", permutations=50) == 1.0
-
-
 def test_the_p_value_of_the_mean_counts_films_together() -> None:
     labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
     one = annotator_pair(*labels, movie_id="one")
@@ -315,38 +309,6 @@ def test_pairs_are_made_film_by_film_from_those_who_marked_it(tmp_path: Path) ->
     assert pairs[2].observed == close((0.7 + 1.0) / 2)
 
 
-def test_means_of_other_pairs_side_by_side_are_told(tmp_path: Path) -> None:
-    """Where both only say EN, a pair has a gamma of 1 under one null, and none under the others."""
-    one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
-    two, two_clips = film("two", "EN EN", "EN EN")
-    told = "Not all means are of the same pairs"
-    assert told not in run(tmp_path, one, one_clips).stderr
-    of_both = run(tmp_path, [*one, *two], [*one_clips, *two_clips]).stderr
-    assert (
-        f"{told}. Pairs with a gamma, all levels: uniform 2, own 1, pooled 1; without NS:"
-        " uniform 2, own 1, pooled 1." in of_both
-    )
-
-
-def test_what_is_without_ns_is_shown_where_somebody_said_ns(tmp_path: Path) -> None:
-    shown = run(tmp_path, *film("lake", "EN HN S S", "EN EN S HN"))
-    assert "NS" not in shown.stdout.replace("gamma over pairs", "")
-    assert "without NS" in run(tmp_path, *film("lake", "EN HN S", "EN NS S")).stdout
-
-
-def test_agree_names_the_columns_in_which_people_said_something(tmp_path: Path) -> None:
-    said: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
-    for number in range(8):
-        for of_who in said.values():
-            of_who[f"lake-{number}"] = {"Objekt": ("ja", "nein")[number % 2]}
-    write_manifest(annotated(said, name="mine"), tmp_path / "manifests/mine.toml")
-    done = call_obygaze("manifest", "agree", "mine", cwd=tmp_path)
-    assert done.code == 1
-    assert "  Try: --column Objekt\n" in done.stderr
-    words = ("manifest", "agree", "mine", "--column", "Objekt", "--json")
-    assert call_obygaze(*words, cwd=tmp_path).ok().json()["alpha"] == 1.0
-
-
 def run(
     folder: Path, segments: list[Mark], spans: list[ClipSpan], *options: str
 ) -> Any:
@@ -374,25 +336,6 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     assert pair["without_ns"]["n"] == 2
     again = run(tmp_path, *inputs, "--json").json()
     assert again == document
-
-
-def test_the_tables_for_people(tmp_path: Path) -> None:
-    result = run(
-        tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"), "--permutations", "0"
-    )
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[0] == ["mean", *NULLS]
-    assert lines[1][:2] == ["gamma", "0.176"]
-    assert lines[4][:4] == ["gamma", "without", "NS", "-0.125"]
-    assert lines[5] == ["p", "value", "-", "-", "-"]
-    assert lines[-1][:5] == ["one", "A", "/", "B", "4"]
-
-
-def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
-    levels = "EN HN NS S " * 10
-    result = run(tmp_path, *film("one", levels, levels))
-    rows = [line.split() for line in result.stdout.splitlines()]
-    assert next(row[2:] for row in rows if row[:2] == ["p", "value"]) == ["0.0001"] * 3
 
 
 def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) -> None:
@@ -503,16 +446,6 @@ MARKS = {
 }
 MINUTE = (0, 1499)
 WHOLE = (0, 66 * FRAMES - 1)
-
-
-def test_9999_draws_unless_others_are_asked_for() -> None:
-    pairs = [annotator_pair(["EN", "S", "HN", "S"], ["EN", "S", "S", "HN"])]
-    measures = agreement(pairs)
-    assert (measures["permutations"], measures["seed"]) == (9999, 0)
-    expected = p_value(pairs, "own", 9999)
-    assert p_value(pairs, "own") == measures["p_value"]["own"] == expected
-    # One draw more gives another number.
-    assert expected != p_value(pairs, "own", 10000)
 
 
 def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:

@@ -126,18 +126,6 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         imported(foreign, coded=["Ton"])
 
 
-def test_an_option_may_have_nothing_on_one_side(foreign: Path) -> None:
-    text = FOREIGN.replace(">Messer<", "><")
-    foreign.write_text(text, "utf-8")
-    words = ("manifest", "import", "tag 2.eaf", "-o", "m", "--tier", "Teil=")
-    told = call_obygaze(*words, cwd=foreign.parent).ok()
-    assert "left out: Mittel without a word: 1" in told.stderr
-    more = ("--word", "=da", "--word", "Schnitt=", "--force")
-    told = call_obygaze(*words, *more, cwd=foreign.parent).ok()
-    assert re.search("Mittel +da +1", told.stdout)
-    assert "Schnitt" not in told.stdout
-
-
 def test_a_tier_in_which_nothing_was_found_says_what_was_watched(foreign: Path) -> None:
     made = imported(foreign, coded=["Musik"])
     watched = [mark for mark in made.marks if mark.column == "watched"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -47,27 +46,6 @@ def test_help_and_docs_have_each_format(known: LabelFormat) -> None:
         if line.startswith("|") and f"`{known.name}`" in line
     ]
     assert row[1] == endings
-
-
-def test_no_ending_and_no_name_has_two_formats() -> None:
-    endings = [ending for known in FORMATS for ending in known.endings]
-    assert len(set(endings)) == len(endings)
-    assert len({known.name for known in FORMATS}) == len(FORMATS)
-
-
-def test_each_option_is_listed_under_the_formats_that_take_it() -> None:
-    shown = in_one_line(call_obygaze("manifest", "import", "--help").ok().stdout)
-    parameters = inspect.signature(import_manifest).parameters
-    common = {"sources", "name", "format", "force", "workspace"}
-    assert set(parameters) == common | OPTIONS
-    groups = re.split(r" (?=For [a-z0-9, ]+: )", shown)
-    for option in OPTIONS:
-        flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-        (group,) = [text for text in groups if text.startswith(f"{takers(option)}: ")]
-        assert f" {flag} " in group
-        for known in FORMATS:
-            if option in known.options:
-                assert option in inspect.signature(known.read).parameters
 
 
 @pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)

@@ -17,7 +17,6 @@ from obygaze.films.projection import (
     Projection,
     as_threshold,
     project,
-    threshold_text,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import LEVELS
@@ -185,11 +184,6 @@ def test_thresholds_are_exact(text: str | float, share: Fraction) -> None:
 def test_what_is_not_a_threshold(text: str) -> None:
     with pytest.raises(FixUsage, match="the threshold must be from 0 to 1"):
         as_threshold(text)
-
-
-@given(st.fractions(0, 1, max_denominator=10**9))
-def test_a_written_threshold_is_the_same_threshold(share: Fraction) -> None:
-    assert Fraction(threshold_text(share)) == share
 
 
 def drawn_mark(annotator: str, first: int, n: int, level: str) -> Mark:

@@ -57,15 +57,6 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     }
 
 
-def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> None:
-    # No mark covers half of the clip, and 79 of its pictures were seen, of which 80 are needed.
-    marked = marks("0-29 HN Body, 30-59 NS, 60-78 watched")
-    options = ("--threshold", "1/2", "--json")
-    document = run(tmp_path, marked, clips("0-99"), *options).json()
-    assert [row["level"] for row in document["merged"]] == [None]
-    assert document["unlabelled_clips"] == ["m-001"]
-
-
 def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> None:
     write_marks(
         tmp_path / "said.csv",
@@ -79,25 +70,6 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
         "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
     )
     assert "annotators differ, so these clips have no label: Gewalt 2" in told
-
-
-def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
-    tmp_path: Path,
-) -> None:
-    marked = [
-        *marks("0-49 HN Voice, 50-99 NS Look"),
-        *marks("0-24 S Body|Look, 0-99 Gewalt=stark", annotator="B"),
-    ]
-    result = run(tmp_path, marked, [*clips("0-99"), *clips("0-9", film="unseen")])
-    assert [line.split() for line in result.stdout.splitlines()] == [
-        ["clip", "A", "B", "level", "Gewalt", "concepts"],
-        ["m-001", "NS", "-", "S", "stark", "S", "stark", "Body,", "Look"],
-    ]
-    assert "1 clip in films without marks, left out: unseen-001" in result.stderr
-    summary = (
-        "1 clip; level: EN 0, HN 0, NS 0, S 1, no label 0; Gewalt: stark 1, no label 0"
-    )
-    assert summary in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -188,12 +160,6 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -
         assert f"Error: {what}\n" in result.stderr
 
 
-def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
-    result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"), "--json")
-    assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]
-    assert "unknown concepts, kept unchanged: Bdy" in result.stderr
-
-
 def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
     table = tmp_path / "segments/films.ada.csv"
     table.parent.mkdir()
@@ -267,17 +233,6 @@ def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is(
     assert (len(made), made[0].start_s) == (20, 0.0)
     assert made[3].clip_id == "lake_29.988-39.998"
     assert made[3].start_s == float(719 / rate)
-
-
-def test_clips_of_seconds_are_rounded_to_pictures_where_a_table_states_the_rate(
-    tmp_path: Path,
-) -> None:
-    """30 s are 719.28 pictures at 24000 / 1001: the first clip has 719, rounded down."""
-    (tmp_path / "s.csv").write_text(f"{SEGMENTS}a,ada,719,2157,S,,23.976\n")
-    ids = [
-        clip.clip_id for clip in cut(read_marks([tmp_path / "s.csv"]), "30", tmp_path)
-    ]
-    assert ids == ["a_0.000-29.988", "a_29.988-60.018", "a_60.018-90.007"]
 
 
 def test_only_whole_clips_are_cut_and_where_films_end_is_said(tmp_path: Path) -> None:

@@ -565,23 +565,6 @@ def test_an_answer_from_before_a_save_is_not_shown_after_it(
         assert saved_values(tmp_path) == [(5, 9, "S", (), "")]
 
 
-def test_what_is_typed_while_something_is_saved_stays(
-    browser: Any, tmp_path: Path
-) -> None:
-    page = lake(tmp_path)
-    with served(page) as server:
-        open_lake(browser, server.new_address())
-        begin = "await marks.beginSpan(5, 9); await marks.setLevel('S');"
-        in_page(browser, f"{begin} await marks.setComment('why');")
-        browser.find_element("id", "comment").send_keys(" and when")
-        in_page(browser, "await marks.setLevel('HN');")
-        value = "return document.getElementById('comment').value"
-        assert browser.execute_script(value) == "why and when"
-        browser.find_element("id", "comment").send_keys("\ue007")
-        wait(lambda: saved_values(tmp_path)[0][4] == "why and when")
-        assert saved_values(tmp_path)[0][2] == "HN"
-
-
 def test_what_is_written_by_hand_is_shown_or_refused(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -619,24 +602,6 @@ def test_what_is_written_by_hand_is_shown_or_refused(
         assert browser.find_element("id", "video").is_displayed()
         assert in_page(browser, mark_at_50).startswith("Not saved: ")
         assert path.read_text("utf-8") == bad
-
-
-def test_a_concept_is_chosen_however_fast_its_keys_are_typed(
-    browser: Any, tmp_path: Path
-) -> None:
-    """While a key before them waited for its turn, the second key of `k1` chose a level."""
-    page = lake(tmp_path)
-    type_at_once = """
-    for (const key of given[0]) document.dispatchEvent(new KeyboardEvent("keydown", { key }));
-    """
-    with served(page) as server:
-        open_lake(browser, server.new_address())
-        in_page(browser, type_at_once, "ik1k24")
-        begun = "return state.begun;"
-        wait(lambda: (in_page(browser, begun) or {}).get("level"))
-        found = in_page(browser, begun)
-    assert (found["first"], found["level"]) == (0, "S")
-    assert found["concepts"] == ["Look", "Body"]
 
 
 def test_keys_act_on_the_film_in_which_they_were_pressed(
@@ -724,10 +689,6 @@ def test_stepping_counts_the_pictures_that_it_shows(
     assert seen_by_the_program(page) == shown
 
 
-def wait_for_n_seen(page: Site, n_pictures: int) -> None:
-    wait(lambda: len(seen_by_the_program(page)) == n_pictures)
-
-
 # A film at four times its speed, which a busy browser stops late, and the pictures that it brings
 # to the screen, one after another, with the place of the last one when `i` was pressed.
 SLOW_TO_STOP = """
@@ -811,42 +772,6 @@ def test_playing_counts_what_was_presented_and_the_little_between(
 
 
 # ---- many ----------------------------------------------------------------------------------------
-
-
-def test_a_film_with_20000_marks_is_opened_and_changed(
-    browser: Any, tmp_path: Path
-) -> None:
-    """The times of a browser are printed, not judged."""
-    page = lake(tmp_path)
-    rows = []
-    for number in range(20_000):
-        first, n_pictures = divmod(number, 100)
-        last = min(first + n_pictures, 249)
-        span = ("lake", first / 25, (last + 1) / 25)
-        if not rows or rows[-1][:3] != span:
-            rows.append(Mark(*span, LEVEL, LEVELS[number % 4], "eva"))
-    write_marks(tmp_path / "segments" / "films.eva.csv", rows)
-    n_marks = len(rows)
-    with served(page) as server:
-        open_lake(browser, server.new_address())
-        assert in_page(browser, "return state.film.marks.size;") == n_marks
-        script = """
-        const took = {};
-        const timed = async (name, task) => {
-          const start = performance.now();
-          await task();
-          took[name] = Math.round(performance.now() - start);
-        };
-        await timed("load", () => tools.load("film", { film: "lake" }));
-        await timed("choose", () => marks.choose([...state.film.marks.keys()][7]));
-        await timed("concept", () => marks.switchConcept("Look"));
-        await timed("refresh", () => marks.refresh());
-        await timed("undo", () => marks.undo());
-        return took;
-        """
-        print(in_page(browser, script))
-        assert in_page(browser, "return state.film.marks.size;") == n_marks
-    assert {*rows} <= {*saved_rows(tmp_path)}
 
 
 # Enter in the comment, and what somebody goes on to type, in one moment.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +10,7 @@ import pytest
 from support.film_pages import Answer, ask, change, film_clips, mark, save, served, site
 
 from obygaze.films.page import server as server_module
-from obygaze.films.page.routes import server_of
-from obygaze.films.page.server import PageServer, byte_range
-from obygaze.films.page.view import usual_port
+from obygaze.films.page.server import PageServer
 
 VIDEO = bytes(range(256)) * 40
 
@@ -82,20 +79,6 @@ def test_a_part_of_a_file_that_changed_is_not_sent(server: PageServer) -> None:
     assert media(server, "bytes=0-9", **{"If-Range": '"another"'}).status == 200
 
 
-def test_head_has_the_headers_of_get_without_a_body(server: PageServer) -> None:
-    for path in ("/media/0", "/main.js", "/api/overview"):
-        get, head = ask(server, path), ask(server, path, method="HEAD")
-        assert (head.status, head.body) == (200, b"")
-        assert head.headers["Content-Length"] == str(len(get.body))
-    part = ask(server, "/media/0", {"Range": "bytes=5-9"}, method="HEAD")
-    assert (part.status, part.body, part.headers["Content-Length"]) == (206, b"", "5")
-
-
-def test_byte_ranges_of_an_empty_file() -> None:
-    assert byte_range("bytes=0-", 0) == range(0)
-    assert byte_range("bytes=-5", 0) == range(0)
-
-
 @pytest.mark.parametrize(
     "path", ["/", "/main.js", "/api/overview", "/media/0", "/nothing"]
 )
@@ -109,30 +92,6 @@ def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> No
         ask(server, f"/api/overview?token={token_of(server)}", {"Cookie": None}).status
         == 403
     )
-
-
-def test_an_address_that_is_used_up_is_a_text_with_what_to_do(
-    server: PageServer,
-) -> None:
-    """A browser showed the JSON that is meant for scripts."""
-    used = f"/?token={token_of(server)}"
-    browser = {"Cookie": None, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    assert ask(server, used, browser).headers["Content-Type"].startswith("text/html")
-    again = ask(server, used, browser)
-    assert again.status == 403
-    assert again.headers["Content-Type"] == "text/plain; charset=utf-8"
-    page = again.body.decode("utf-8")
-    assert page.startswith("open the whole address that obygaze view printed; each")
-    assert f"http://{server.host}/ opens the page again" in page
-    assert "stop obygaze view and start it again" in page
-    missing = ask(server, "/<b>", {"Accept": "text/html"})
-    assert (missing.status, missing.body) == (404, b"no such page.\n")
-    # Scripts of the page ask for any type, and get JSON.
-    for_scripts = ask(server, used, {"Cookie": None, "Accept": "*/*"})
-    assert for_scripts.headers["Content-Type"] == "application/json"
-    document = json.loads(for_scripts.body)
-    assert document["error"].startswith("open the whole address")
-    assert "start it again" in document["hint"]
 
 
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
@@ -259,22 +218,3 @@ def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"].strip() == "obygaze"
-
-
-def test_a_workspace_has_a_usual_port(tmp_path: Path) -> None:
-    page = site(tmp_path, film_clips("lake", ""))
-    usual = usual_port(tmp_path)
-    assert 20000 <= usual < 30000
-    assert usual == usual_port(tmp_path)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        taken = other.getsockname()[1]
-        with server_of(page, taken) as server:
-            assert server.server_port != taken
-            assert server.host == f"127.0.0.1:{server.server_port}"
-    # A server that ended gives its port to the next one, at once.
-    with served(page) as first:
-        assert ask(first, "/api/overview").status == 200
-    with server_of(page, first.server_port) as second:
-        assert second.server_port == first.server_port

@@ -108,26 +108,6 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert annotators == [["ben", "eva", "ada"], ["ben"], []]
 
 
-def test_a_table_is_shown_once_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Named by a path from here, the own marks were those of somebody else, too."""
-    write_video(tmp_path / "lake.mp4", numbers=range(75))
-    films = site(tmp_path, film_clips("lake", "lake.mp4", 3)).manifest
-    write_manifest(films, tmp_path / "manifests" / "films.toml")
-    for name in ("ada", "ben"):
-        path = tmp_path / "segments" / f"films.{name}.csv"
-        write_marks(path, segment(0, 0.4, name))
-    monkeypatch.chdir(tmp_path)
-    for name in ("ada", "ben"):
-        named = f"segments/films.{name}.csv"
-        page = open_site(segments=named, annotate="ada", workspace=tmp_path)
-        found = page.film("lake")
-        assert [one["annotator"] for one in found["marks"]] == ["ada"]
-        assert [one["annotator"] for one in found["segments"]] == ["ben"]
-        assert found["notes"] == []
-
-
 def test_times_of_a_table_that_are_beside_those_of_pictures_can_be_changed(
     tmp_path: Path,
 ) -> None:
@@ -222,16 +202,6 @@ def test_invalid_marks_change_nothing(
     with pytest.raises(FixUsage, match=r"no film '\.\./lake'"):
         page.save_marks(change(turn, mark(), film="../lake"))
     assert page.marks is not None and not page.marks.path.exists()
-
-
-def test_a_comment_is_one_line_of_text(tmp_path: Path) -> None:
-    write_video(tmp_path / "lake.mp4", numbers=range(75))
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
-    text = 'a "quote", a\r\nbreak\x00 and <script>alert(1)</script> é\u202e'
-    turn = page.take_turn({})["turn"]
-    (saved,) = page.save_marks(change(turn, mark(comment=text)))
-    assert saved["comment"] == 'a "quote", a break and <script>alert(1)</script> é'
-    assert page.film("lake")["marks"] == [saved]
 
 
 def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
@@ -334,19 +304,6 @@ def cells_with(*fits: Mapping[str, Any]) -> list[Cell]:
     key |= {"n_seen": 10, "leaked": False, "decision": 0}
     rows = [{**key, "seed": seed, **fit} for seed, fit in enumerate(fits)]
     return cells_of(table_of("predictions.csv", rows))
-
-
-def test_scores_are_the_mean_of_fits_with_their_band() -> None:
-    of_a = [{"clip_id": "a", "y": 1, "score": score} for score in (0.25, 0.75, 0.875)]
-    of_b = {"clip_id": "b", "y": 0, "score": 0.75}
-    cell, other = cells_with(*of_a, of_b, {**of_b, "model": "mlp", "score": 0.0})
-    assert scores_of(other)["b"]["score"] == 0
-    found = scores_of(cell)
-    assert found["a"] == {
-        **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
-        **{"positive": True, "correct": True},
-    }
-    assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
 
 
 @pytest.mark.parametrize("score", [0.4, 0.6])
@@ -464,19 +421,6 @@ def test_pictures_and_times(films: Path) -> None:
         assert ask(server, "/sheet/lake-001").body.startswith(b"\x89PNG")
 
 
-def test_unknown_names_are_said(tmp_path: Path) -> None:
-    page = site(tmp_path, film_clips("lake", "", 2))
-    with served(page) as server:
-        for path in (
-            "film?film=pond",
-            "clip?clip_id=nothing",
-            "clip?clip_id=%3Cscript%3E",
-        ):
-            answer = ask(server, f"/api/{path}")
-            assert answer.status == 404
-            assert answer.headers["Content-Type"] == "application/json"
-
-
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     """Its scores were compared with levels that its models had not learned from."""
     clips = clips_of()
@@ -582,20 +526,6 @@ def test_a_table_of_other_scores_or_clips_is_refused(
         open_site("films", run="r", scores=table, workspace=tmp_path)
     with pytest.raises(FixInput, match="the marks cannot be read"):
         open_site("films", segments=table, workspace=tmp_path)
-
-
-def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
-    """A manifest of one's own labels had a page that showed none of them."""
-    extra = {"mood": "tense", "shots": "", "fold:mine": "1"}
-    clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
-    manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
-    page = Site(Workspace(tmp_path), manifest)
-    overview = page.overview()
-    assert overview["clips"][0]["own"] == {"mood": "tense"}
-    assert page.clip("lake-1")["own"] == {"mood": "tense"}
-    blind = replace(page, blind=True, manifest=site(tmp_path, [clip]).manifest)
-    assert blind.clip("lake-1")["own"] == {}
-    assert overview["units"] == "clips"
 
 
 def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
