@@ -231,15 +231,6 @@ class TestReuse:
 
 
 class TestEstimate:
-    def test_value_and_interval(self) -> None:
-        predictions, film = films(3)
-        found = estimate(predictions, film)
-        assert {k: e.value for k, e in found.items()} == pytest.approx(
-            evaluate(predictions)
-        )
-        auc = found["auc"]
-        assert auc.by_film.low < auc.value < auc.by_film.high
-
     def test_draws_without_positives_have_no_value(self) -> None:
         # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
         # and of nothing else with chance (1/3)^3, together 1/3.
@@ -251,13 +242,6 @@ class TestEstimate:
 
         drawn = bootstrap.draw(statistics, codes, 1000, (0, 0))["auc"]
         assert np.isnan(drawn).sum() == pytest.approx(1000 / 3, abs=45)
-
-    def test_an_interval_stays_within_zero_and_one(self) -> None:
-        predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
-        found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])[
-            "f1_binary"
-        ]
-        assert 0 <= found.by_film.low <= found.by_film.high <= 1
 
 
 class TestRefusals:
@@ -386,21 +370,6 @@ def test_the_interval_of_five_films_near_one_does_not_begin_at_chance(
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
-def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
-    rng = np.random.default_rng(0)
-    draws = 0.5 + 0.05 * rng.normal(size=5000)
-    widths = []
-    for k in (12, 8, 4):
-        interval = interval_of(draws, 0.5, GroupCount(12, k))
-        widths.append(interval.high - interval.low)
-    # Student's quantiles for 11, 7 and 3 degrees of freedom, with k / (k - 1).
-    expected = [
-        2 * 0.05 * stats.t.ppf(0.975, k - 1) * (k / (k - 1)) ** 0.5 for k in (12, 8, 4)
-    ]
-    assert widths[:2] == pytest.approx(expected[:2], rel=0.1)
-    assert widths[0] < widths[1] < widths[2]
-
-
 @pytest.mark.parametrize(("n_right", "n"), [(38, 40), (199, 200), (10, 10)])
 def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     n_right: int, n: int
@@ -427,15 +396,6 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     of_value = stats.binomtest(n, n).proportion_ci(0.95, method="wilson")
     assert inside.value > 0.9
     assert inside.by_film.low < of_value.low
-
-
-def test_other_intervals_are_not_changed_by_the_number_of_clips() -> None:
-    narrow = Interval(0.88, 0.89)
-    wide = Interval(0.2, 1.0)
-    absent = Interval(np.nan, np.nan)
-    assert bootstrap.not_narrower_than_clips(narrow, 0.885, 3) == narrow
-    assert bootstrap.not_narrower_than_clips(wide, 0.95, 3) == wide
-    assert bootstrap.not_narrower_than_clips(absent, 1.0, 3).ends == (None, None)
 
 
 def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> None:

@@ -61,9 +61,3 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
         plan(*splits, f"splits.never={list(FILMS.films)}")
     # A film that data.where leaves out is known.
     plan(*splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"')
-
-
-def test_splits_that_do_not_read_it_refuse_it() -> None:
-    with pytest.raises(FixInput) as error:
-        quick("mediaeval2015-valence", f"splits.never=['{A}']")
-    assert "has no meaning in fixed splits" in error.value.details[0]

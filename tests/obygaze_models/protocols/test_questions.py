@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,12 @@ from obygaze_models.evaluation.results import (
     BLIND,
     Difference,
     add_p_of_all,
-    asks_for,
 )
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.answer import difference_to_guess
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.training import training_protocol
 
 ONE_CELL = (
     'grid.models=["ridge", "pcbm-lr"]',
@@ -128,25 +125,6 @@ def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> N
     assert unasked["p_all"] == unasked["p_guesses"] == pytest.approx(of_second)
 
 
-def test_a_question_may_name_its_models_in_either_order() -> None:
-    of_stores = question(first="ridge", first_store="b", second_store="a")
-    sides = [("ridge", "a"), ("ridge", "b"), ("mlp", "a"), ("random", "a")]
-    found = []
-    for ours, theirs in permutations(sides, 2):
-        row = {
-            "train": "EN_S",
-            "test": "EN_S",
-            "model": ours[0],
-            "store": ours[1],
-            "against_model": theirs[0],
-            "against_store": theirs[1],
-        }
-        if asks_for(of_stores, row):
-            found.append({ours, theirs})
-    expected = [{("ridge", "b"), other} for other in sides if other[1] == "a"]
-    assert sorted(map(sorted, found)) == sorted(map(sorted, expected * 2))
-
-
 @pytest.mark.parametrize(
     "question, said",
     [
@@ -183,15 +161,3 @@ def test_a_question_about_a_store_that_is_not_there_is_an_error(
     with pytest.raises(FixUsage, match="names the unknown store 'clp'") as refused:
         gather(quick("honest", asked), manifest, "", stores)
     assert refused.value.hint == "one of clip"
-
-
-def test_a_run_of_one_model_asks_nothing_of_others() -> None:
-    """A page answered the question of `honest`, and said that no difference of the run does."""
-    manifest = films(3, 20)
-    asked = {"ridge": ["ridge"], "mlp": [], "pcbm-lr": [], "cav": []}
-    for kind, firsts in asked.items():
-        protocol = training_protocol(kind, "EN_S", manifest)
-        assert [question.first for question in protocol.report.questions] == firsts
-        assert list(protocol.models) == [kind]
-    own = training_protocol("mlp", "HN_S", manifest).report
-    assert own.title == "mlp: hard negatives against sure" and not own.questions

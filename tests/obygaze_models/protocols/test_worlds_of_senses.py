@@ -42,7 +42,7 @@ from obygaze_models.runner.store_run import store_runs
 
 pytestmark = pytest.mark.check("hundreds of simulated data sets")
 
-N_WORLDS = amount(20, 120)
+N_WORLDS = amount(8, 120)
 N_FILMS = 12
 CLIPS_OF_A_FILM = 18
 # The width and the scale of each sense.
