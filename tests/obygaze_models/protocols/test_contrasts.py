@@ -30,8 +30,6 @@ PUBLISHED = (
     *("models.mlp.keep=last", "models.mlp.double_softmax=true"),
     *(f"tasks.{name}.folds=02_{name}" for name in ("EN_S", "HN_S", "ENHN_S")),
 )
-# The folds of one file for all tasks, as the bottlenecks of the paper have them.
-ONE_FILE = tuple(f"tasks.{name}.folds=02_ENHN_S" for name in ("EN_S", "HN_S", "ENHN_S"))
 
 
 def hard(tmp_path: Path, *changes: str, models: str = '["ridge", "mlp"]') -> Run:
@@ -82,31 +80,6 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
 def published(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("published")
     return hard(folder, *PUBLISHED, "leakage=warn", models='["ridge"]')
-
-
-@pytest.fixture(scope="module")
-def one_file(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The same splits, all tasks in the folds of one file, so that no cell leaks."""
-    folder = tmp_path_factory.mktemp("one-file")
-    return hard(folder, *PUBLISHED, *ONE_FILE, models='["ridge"]')
-
-
-def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
-    one_file: Run,
-) -> None:
-    run = one_file
-    found = contrasts(run, test="ENHN_S")[0]
-    assert (found["leaked"], found["basis"]) == (0, "film-seen")
-    of_films = []
-    for train in ("HN_S", "EN_S"):
-        cell = the_cell(run, model="ridge", train=train, test="ENHN_S")
-        of_films.append([*by_film(cell, "ap").values()])
-    known = np.subtract(*of_films)
-    known = known[np.isfinite(known)]
-    signs = 1 - 2 * (np.arange(2 ** len(known))[:, None] >> np.arange(len(known)) & 1)
-    means = np.abs(signs @ known / len(known))
-    assert found["p"] == pytest.approx(np.mean(means >= abs(known.mean()) - 1e-9))
-    assert found["low"] < found["value"] < found["high"]
 
 
 def test_leaked_clips_leave_no_interval_no_p_and_no_place_in_a_family(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import fit_of, models
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
@@ -43,25 +41,6 @@ def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
     with pytest.raises(FixInput) as error:
         quick("honest", f"models.{name}.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]
-
-
-def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
-    tmp_path: Path,
-) -> None:
-    film = FILMS.clips[0].movie_id
-    clips = [replace(c, level="NS") if c.movie_id == film else c for c in FILMS]
-    changes = (
-        "data.view=raw",
-        'grid.models=["mlp"]',
-        "models.mlp.max_epochs=1",
-        "models.mlp.min_epochs=1",
-    )
-    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
-    protocol = quick("honest", *ONE_CELL, *changes, "fit.seeds=3", replicates=20)
-    run = run_on(tmp_path, protocol, FILMS.with_clips(clips), {"s": store})
-    (cell,) = models(run)
-    assert fit_of(run, cell)["skipped"] == {"fold 0": "no clip of this task is tested"}
-    assert len(run.folds_of(cell)) == 9
 
 
 DRAWN = """

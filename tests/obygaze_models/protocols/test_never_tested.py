@@ -25,32 +25,6 @@ def plan(*changes: str, manifest: Manifest = FILMS) -> dict[Pair, list[HeldOut]]
     return folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
 
 
-@pytest.mark.parametrize(
-    "splits",
-    [
-        ("splits.kind=nested",),
-        ("splits.kind=nested", "splits.folds=3"),
-        ("splits.kind=nested", "splits.folds=5", "splits.validation=none"),
-        ("splits.kind=nested", "splits.validation=each"),
-        ("splits.kind=kfold", "splits.folds=4"),
-    ],
-)
-@pytest.mark.parametrize("never", [(A,), (A, B)])
-def test_all_other_films_are_tested_and_these_train_in_every_split(
-    splits: tuple[str, ...], never: tuple[str, ...]
-) -> None:
-    found = plan(*splits, f"splits.never={list(never)}")
-    for own in found.values():
-        films_of_clips = own[0].films
-        tested = films_of_clips[np.concatenate([held.test for held in own])]
-        assert set(tested.tolist()) == set(FILMS.films) - set(never)
-        for held in own:
-            used = films_of_clips[held.joined().train]
-            assert set(never) <= set(used.tolist())
-    if "splits.folds=3" in splits:
-        assert len(own) == 3
-
-
 @pytest.mark.parametrize("splits", [(), ("splits.kind=nested", "splits.folds=3")])
 def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
     with pytest.raises(

@@ -11,8 +11,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import limit_of
 from obygaze_models.protocols.clips import (
     ClipTable,
-    class_names,
-    clip_table,
     task_labels,
 )
 from obygaze_models.protocols.reading import load_protocol
@@ -151,23 +149,6 @@ def test_a_column_alone_is_no_label(text: str) -> None:
     """Whether a cell is filled in is not what it says."""
     with pytest.raises(FixInput, match="a column alone is no label"):
         labels(positive=text)
-
-
-@pytest.mark.parametrize(
-    ("cells", "task", "names"),
-    [
-        (["Yes", "No", "", "No"], "own", ["No", "Yes"]),
-        (["ja", "nein", "egal"], "own=ja", ["not (own=ja)", "own=ja"]),
-        (["1", "0", "0"], "own", ["not own", "own"]),
-    ],
-)
-def test_the_words_of_two_classes_are_their_names(
-    cells: list[str], task: str, names: list[str]
-) -> None:
-    of_task = asked("own", cells, task).tasks[task]
-    table = clip_table(manifest_of("own", cells), load_protocol("honest").data)
-    found = task_labels(task, of_task, table)
-    assert class_names(task, of_task, found, table) == names
 
 
 @given(st.lists(st.integers(-2, 5).map(str), min_size=2))

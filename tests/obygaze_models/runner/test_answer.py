@@ -13,20 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.run_tables import MANIFEST, STORE, table_of
 
-from obygaze_features.core.console import MISSING
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
 from obygaze_models.runner.answer import (
     answer,
-    films_above,
     short,
     verdict,
 )
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import (
-    FACTS,
     PROTECTS_NUMBERS,
     limits_of,
     many_fits,
@@ -289,32 +286,6 @@ def test_a_question_about_two_models_is_answered_first(
     )
 
 
-FILMS = st.sampled_from((PERFECT, SOME, REVERSED))
-
-
-@settings(max_examples=12, deadline=None)
-@given(
-    st.lists(st.none() | st.tuples(FILMS, FILMS), min_size=1, max_size=9),
-)
-def test_a_count_of_films_says_how_many_are_equal(
-    pairs: list[tuple[str, str] | None],
-) -> None:
-    """ "Higher in 1 of 9 films" was said of 1 higher, 3 equal and 5 lower."""
-    known = [pair for pair in pairs if pair is not None]
-    ours, theirs = ([pair[side] if pair else "00" for pair in pairs] for side in (0, 1))
-    with TemporaryDirectory() as folder:
-        run = run_of(Path(folder), [*cell("ridge", ours), *cell("mlp", theirs)])
-        first, second = run.cells
-    found = films_above(first, second, "ap")
-    other_way = films_above(second, first, "ap")
-    n_equal = sum(ours == theirs for ours, theirs in known)
-    assert found.n_above + other_way.n_above + n_equal == found.n_films == len(known)
-    assert found.n_equal == n_equal
-    equal = f" (equal in {n_equal})" if n_equal else ""
-    shown = f"{found.n_above} of {len(known)}{equal}" if known else MISSING
-    assert found.text() == shown
-
-
 @pytest.mark.parametrize("films", [("1111", "111")])
 def test_a_model_whose_folds_have_one_class_each_ranks_nothing(
     tmp_path: Path, films: tuple[str, ...]
@@ -352,21 +323,6 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
     found = limits(run_of(tmp_path, tests, ends()))
     assert "7 of the 48 test clips of EN_S" in found["leaks"]
     assert "3 of the 48 test clips of EN_S (s)" in found["copies"]
-
-
-def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
-    tests = [*cell("ridge", GUESS[:5]), *cell("neighbour", GUESS[:5])]
-    found = limits(run_of(tmp_path, tests, ends(auc=(0.42, 0.6))))
-    assert set(found) == {"guessing", "chance", "few films"}
-    assert "neighbour has AP .75, ridge .75" in found["guessing"]
-    assert found["chance"] == (
-        "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
-        " better than chance: ridge (EN_S)."
-    )
-    assert found["few films"] == (
-        "In 1 of 1 cells tested films are few (5); these may be alike or differ by chance, and say"
-        " little about other films."
-    )
 
 
 @pytest.mark.parametrize(("primary", "is_warned"), [("ap", False), ("auc", True)])
@@ -461,24 +417,6 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     if found:
         assert found.startswith(f"Folds hold up to {most} films, and intervals and p")
         assert "--set splits.column=director" in found
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.lists(st.sets(st.sampled_from("abcdef")), min_size=1, max_size=4))
-def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
-    lacking: list[set[str]],
-) -> None:
-    """It said 7 of max, which lacked 8, and nothing of a third store."""
-    of_all = set().union(*lacking)
-    stores: dict[str, Any] = {}
-    for number, own in enumerate(lacking):
-        stores[f"s{number}"] = {"missing": dict.fromkeys(sorted(own), "failed")}
-    stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
-    about = {"stores": stores}
-    found = [
-        facts["store"] for facts in FACTS["missing features"](Run(Path(), about), [])
-    ]
-    assert found == [f"s{n}" for n, own in enumerate(lacking) if own]
 
 
 # ---- the text for a terminal ----

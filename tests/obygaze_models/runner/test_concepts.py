@@ -149,30 +149,6 @@ def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     assert tables_of(inputs) == ([], [])
 
 
-@pytest.mark.parametrize("levels", [("", "", "", ""), ("EN", "EN", "NS", "NS")])
-def test_where_no_clip_is_an_example_of_a_concept_models_of_concepts_are_left_out(
-    tmp_path: Path, levels: tuple[str, ...]
-) -> None:
-    """A table of one's own has concepts and no levels: no vector can be found in any fold."""
-    level_of = dict(zip(("EN", "HN", "NS", "S"), levels, strict=True))
-    clips = [
-        replace(c, level=level_of[c.level], extra={"x": c.level})
-        for c in films(3, 20, seed=3)
-    ]
-    made = films(3, 20, seed=3)
-    own = Manifest(made.name, made.header, tuple(clips), ("x",))
-    task = ("tasks.x.positive=x == S", 'grid.train=["x"]', 'grid.test=["x"]')
-    task = (*task, "report.contrast=[]", "data.view=raw")
-    why = "no clip with a visual concept has the level HN or S"
-    with pytest.raises(FixInput, match=why):
-        inputs_of(tmp_path / "alone", own, 1.0, *task)
-    models = 'grid.models=["ridge", "pcbm-lr"]'
-    inputs = inputs_of(tmp_path / "others", own, 1.0, models, *task)
-    assert inputs.protocol.model_names == ["ridge"]
-    sentence = inputs.table.remarks["models of concepts"]
-    assert sentence == f"pcbm-lr is left out: {why}."
-
-
 def test_a_concept_that_has_no_vector_without_some_film_is_named(
     tmp_path: Path,
 ) -> None:

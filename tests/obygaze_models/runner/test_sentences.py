@@ -17,20 +17,16 @@ from support.experiments import (
     run_on,
     store_of,
     store_of_windows,
-    write_workspace,
 )
 from support.sentences import recipe_of_words, write_sentences
 from support.tables import contrasts, curve, models, rows_of, the_cell
 
-import obygaze as og
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
     NotFound,
-    ObygazeError,
 )
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.fitting import fit
@@ -274,32 +270,6 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     protocol = quick("honest", *changes, "data.view=raw")
     remarks = gather(protocol, own, "made-up", {"x": store}).table.remarks
     assert "no vector" not in remarks
-
-
-def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
-    tmp_path: Path, world: World
-) -> None:
-    manifest, X, _, _, texts = world
-    write_workspace(tmp_path, manifest, X)
-    store_of(tmp_path / "stores" / "said", manifest, X, recipe=recipe_of_words())
-    changes = [f"model.texts={texts}", "report.replicates=4"]
-    options: dict[str, Any] = {"workspace": tmp_path, "n_jobs": 1}
-    _, kept = og.train(
-        "pcbm-lr", "said", "made-up", changes=changes, output="kept", **options
-    )
-    assert kept.info.concepts == ("sure", "plain")
-    assert len(og.predict("kept", "said", workspace=tmp_path)) == len(manifest)
-    others = films(2, 8, seed=9)
-    renamed = [
-        replace(clip, clip_id=f"x{clip.clip_id}", movie_id=f"x{clip.movie_id}")
-        for clip in others
-    ]
-    new = replace(others.with_clips(renamed), name="new")
-    write_manifest(new, tmp_path / "manifests" / "new.toml")
-    with pytest.raises(ObygazeError) as caught:
-        og.predict("kept", "new", workspace=tmp_path)
-    # The command of pictures names that of words.
-    assert "obygaze manifest link new FOLDER" in str(caught.value)
 
 
 def test_texts_are_not_compared_with_a_maximum_over_windows(

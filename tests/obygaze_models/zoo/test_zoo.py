@@ -480,17 +480,13 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
     "change",
     [
         {"estimator": {"kind": ["Bottleneck"], "params": {}}},
-        {"estimator": {"kind": "Bottleneck", "params": "all"}},
         {
             "estimator": {
                 "kind": "Bottleneck",
                 "params": {"head": {"kind": {}, "params": {}}},
             }
         },
-        {"classes": []},
         {"classes": ["negative", "not sure", "positive"]},
-        {"concepts": ["Look"]},
-        {"name": 7},
         {
             "features": {
                 "backbone": "b",
@@ -501,7 +497,6 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
             }
         },
         {"metrics": {"ap": 0.5}},
-        {"metrics": {"ap": {"value": 0.5, "ci": [0.1]}}},
     ],
 )
 def test_facts_that_are_none_are_refused(tree: Path, change: dict[str, Any]) -> None:
@@ -544,13 +539,9 @@ def _tree(root: Path) -> dict[str, bytes]:
     "words",
     [
         ("-o", "."),
-        ("-o", "./"),
-        ("-o", ".."),
         ("-o", "models/"),
-        ("-o", "runs/"),
         ("-o", "../home"),
         ("-o", "./thesis"),
-        (),
     ],
 )
 def test_pull_replaces_nothing_but_a_model(
