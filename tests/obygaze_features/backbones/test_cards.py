@@ -9,7 +9,6 @@ import pytest
 
 from obygaze_features.backbones.card import Card, Mel, Sound, Words
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
-from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace
@@ -258,14 +257,6 @@ def test_presets_of_the_paper() -> None:
     )
 
 
-def test_every_family_names_a_class_that_exists() -> None:
-    pytest.importorskip("transformers", reason="backbones need the extract extra")
-    for family in PRETRAINED.values():
-        assert family.model().__name__ == family.class_name
-        assert family.text is None or family.model(family.text.model)
-    assert set(PRETRAINED) | {"lsmdc", *WITHOUT_CHECKPOINT} == set(FAMILIES)
-
-
 TEN_LINES = """
 schema = "obygaze-backbone/1"
 like = "clip-b16"
@@ -313,18 +304,6 @@ def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     assert find_card("other", own).title == "like CLIP ViT-L/14, OpenAI"
     other.write_text(text + 'title = "mine"\n')
     assert find_card("other", own).title == "mine"
-
-
-def test_the_path_of_a_card_may_have_an_at_sign(tmp_path: Path) -> None:
-    folder = tmp_path / "me@lab"
-    folder.mkdir()
-    text = (
-        'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "t"\n'
-    )
-    path = folder / "mine.toml"
-    path.write_text(f"{text}[preset.wide]\nresize = 'squash'\n", encoding="utf-8")
-    assert find_card(str(path)).label == "mine"
-    assert find_card(f"{path}@wide").label == "mine@wide"
 
 
 def test_near_misses_are_suggested() -> None:

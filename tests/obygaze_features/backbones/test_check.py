@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
+from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import call_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -179,31 +179,6 @@ def test_a_configuration_that_was_changed_in_the_cache_is_found(
     blob.write_text(json.dumps(config), "utf-8")
     code, found = run()
     assert (code, found["complete"]) == (4, "failed")
-
-
-@pytest.mark.parametrize("device", ["cuda", "foo", "mps"])
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_device_that_is_not_here_is_a_usage_error(
-    tmp_path: Path, device: str
-) -> None:
-    result = call_obygaze(
-        "backbones", "check", *tiny("clip", tmp_path), "--device", device
-    )
-    assert result.code == 2
-    assert "device" in result.stderr and "a bug" not in result.stderr
-
-
-def test_descriptors_need_nothing() -> None:
-    report = check("descriptors")
-    assert report["ok"]
-    assert states(report)["clip isolation"] == "ok"
-
-
-def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
-    save_lsmdc(tmp_path)
-    assert check(write_lsmdc_card(tmp_path), "--weights", tmp_path)["ok"]
-    report = check("xclip-lsmdc-b32", "--weights", tmp_path, code=4)
-    assert states(report)["card"] == "failed"
 
 
 def test_padding_is_blanked() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,16 +59,6 @@ def test_the_hub_cache_is_found_without_network(
     assert weights["model.safetensors"] == blob
 
 
-def test_a_package_without_the_folder_of_the_weights_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    card = replace(tiny_card("dinov2", "tests/tiny"), package="numpy/no_such_folder")
-    assert not is_cached(card)
-    with pytest.raises(NotFound, match="no weights for"):
-        find_weights(card)
-
-
 def test_a_revision_that_is_a_pull_request_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,41 +103,6 @@ def test_one_form_is_downloaded(
     assert load_backbone(card).geometry.width == 32
     assert "model.safetensors" in asked[0]
     assert "pytorch_model.bin" not in asked[0]
-
-
-def test_a_gated_checkpoint_names_its_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub
-
-    def fail(*a: Any, **k: Any) -> None:
-        raise OSError("401 Client Error")
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", fail)
-    with pytest.raises(NotFound, match="401") as caught:
-        load_backbone("dinov3-b16")
-    page = "https://huggingface.co/facebook/dinov3-vitb16-pretrain-lvd1689m"
-    assert page in str(caught.value.hint)
-
-
-def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None:
-    folder = save_tiny("dinov2", tmp_path / "files")
-    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
-    card = find_card("tiny-dinov2", Workspace(tmp_path))
-    hub_cache(card, tmp_path / "hub", folder)
-    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    words = ("-C", tmp_path, "backbones", "fetch", "descriptors", "tiny-dinov2")
-    document = json.loads(run_obygaze(*words, "--json", env=env).ok().stdout)
-    plain, tiny = document["backbones"]
-    assert plain == {"name": "descriptors", "bytes": 0, "folder": None}
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    assert tiny["name"] == "tiny-dinov2" and 0 < tiny["bytes"] <= size
-    run_obygaze(*words, "--to", tmp_path / "carried", env=env).ok()
-    assert list((tmp_path / "carried").glob("hub/*/snapshots/*/model.safetensors"))
-    done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
-    assert (done.code, "forbids the network" in done.stderr) == (1, True)
 
 
 def test_fetch_does_not_ask_the_hub_for_what_is_there(
@@ -261,25 +214,6 @@ def test_a_failed_download_is_one_error(
     ) as caught:
         load_backbone("clip-b16")
     assert "obygaze backbones fetch clip-b16" in (caught.value.hint or "")
-
-
-@pytest.mark.check("a process without a network")
-def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = server.getsockname()[1]
-    env: dict[str, str | None] = {
-        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
-        "HF_HUB_CACHE": str(tmp_path / "hub"),
-        "HF_ENDPOINT": f"http://127.0.0.1:{nobody}",
-        "HF_HUB_OFFLINE": "0",
-        "TRANSFORMERS_OFFLINE": "0",
-    }
-    done = run_obygaze("backbones", "fetch", "clip-b16", env=env)
-    assert done.code == 1
-    assert len(done.stderr.splitlines()) == 3, (
-        "and no attempts that are told one by one"
-    )
-    assert f"could not be downloaded from http://127.0.0.1:{nobody}: " in done.stderr
 
 
 @pytest.mark.parametrize("name", ["descriptors", "frames:clip-b16", "mine.py:net"])

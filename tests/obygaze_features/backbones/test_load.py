@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.checkpoints import FORMS, TINY, save_lsmdc, save_tiny, tiny_card
 
@@ -152,20 +151,6 @@ def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
     assert {**before, "weights": 0} == {**after, "weights": 0}
 
 
-def test_recipes_are_json_and_tell_what_decides(tmp_path: Path) -> None:
-    save_tiny("vivit", tmp_path)
-    card = tiny_card("vivit")
-    plain = load_backbone(card, tmp_path).recipe()
-    assert json.loads(json.dumps(plain)) == plain
-    assert set(plain) == {"backbone", "weights", "preprocessing", "compute"}
-    others = [
-        load_backbone(card, tmp_path, dtype="bfloat16"),
-        load_backbone(card.with_preset("paper-2024"), tmp_path),
-    ]
-    told = [json.dumps(other.recipe(), sort_keys=True) for other in others]
-    assert len({json.dumps(plain, sort_keys=True), *told}) == 3
-
-
 def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
     save_tiny("dinov2", tmp_path / "other", "bin", seed=1)
     save_tiny("dinov2", tmp_path / "both", "safetensors", seed=0)
@@ -272,26 +257,3 @@ def test_a_library_that_cannot_be_imported_is_no_bug(
     with pytest.raises(InstallExtra, match="torchvision::nms") as caught:
         pretrained.library("models.clip.modeling_clip")
     assert "pip uninstall torchvision" in str(caught.value.hint)
-
-
-def test_loading_says_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    save_tiny("vivit", tmp_path)
-    capfd.readouterr()
-    load_backbone(tiny_card("vivit"), tmp_path)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_read_only_arrays_are_taken_without_a_word(
-    tmp_path: Path, recwarn: pytest.WarningsRecorder
-) -> None:
-
-    save_tiny("dinov2", tmp_path)
-    backbone = load_backbone(tiny_card("dinov2"), tmp_path)
-    frames = np.zeros((3, 40, 60, 3), np.uint8)
-    frames.setflags(write=False)
-    pixels = backbone.preprocess(frames)[None].numpy()
-    pixels.setflags(write=False)
-    backbone.forward(pixels)
-    assert not [w for w in recwarn if "writ" in str(w.message)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze, environment
+from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -17,7 +15,6 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
-    FixInput,
     ObygazeError,
 )
 from obygaze_features.core.files import sha256_file  # noqa: E402
@@ -82,40 +79,6 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     expected = weights(pixels.flatten(1)).detach().numpy()
     found = store.matrix("clip", clips=["tt0-001"]).values[0]
     np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
-
-
-def test_an_array_of_another_shape_is_looked_for_in_the_card_of_the_code(
-    world: Path,
-) -> None:
-    wrong = NET.replace('"pooled": [5]', '"pooled": [7]')
-    (world / "wrong.py").write_text(wrong, "utf-8")
-    failed = call_obygaze("backbones", "check", f"{world / 'wrong.py'}:net")
-    assert "pooled: expected shape [2, 7], the model returned [2, 5]" in failed.stderr
-    assert "arrays= of the card: pooled is the shape of one clip, [5]?" in failed.stderr
-
-
-def test_data_classes_of_own_code_are_found(world: Path) -> None:
-    # Their annotations are looked up in the module of that name.
-    text = "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\n"
-    text += "@dataclass\nclass Settings:\n    _: KW_ONLY\n    frames: int = 4\n"
-    (world / "mine.py").write_text(
-        text + NET.replace("from __future__ import annotations", "")
-    )
-    assert find_card(f"{world / 'mine.py'}:net").name == "net"
-    with pytest.raises(FixInput, match=r"mine\.py:Settings must return a card"):
-        find_card(f"{world / 'mine.py'}:Settings")
-
-
-def test_a_module_of_the_working_folder(world: Path) -> None:
-    script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').arrays)"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=world,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert "'clip'" in done.stdout, done.stderr
 
 
 def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:

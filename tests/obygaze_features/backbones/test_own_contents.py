@@ -156,13 +156,6 @@ def test_an_object_without_arrays_of_its_own_is_not_refused(
         logging.getLogger().removeHandler(handler)
 
 
-def test_a_compiled_module_has_one_recipe(tmp_path: Path) -> None:
-    code = CODE.format(held="pass", found="1.0", files="")
-    code = code.replace("Net, run", "lambda: torch.compile(Net()), run")
-    (tmp_path / "mine.py").write_text(code, "utf-8")
-    assert recipe_and_number(tmp_path, 2.0) == recipe_and_number(tmp_path, 2.0)
-
-
 class Filter(logging.Filter):
     """A filter that holds an array."""
 

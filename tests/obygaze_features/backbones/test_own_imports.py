@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,10 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 
-from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
+from obygaze_features.backbones import load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
-from obygaze_features.core.parts import find_part, trust  # noqa: E402
 
 CARD = """\
 import torch
@@ -86,34 +82,6 @@ def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
     ]
 
 
-def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
-    for folder, value in (("a", 7.0), ("b", 8.0)):
-        net = f"import torch\nclass Net(torch.nn.Linear):\n    value = {value}\n"
-        text = CARD.replace(
-            "torch.nn.Linear(1, 1)", f"torch.load({folder!r}, weights_only=False)"
-        )
-        run = "def run(module, pixels):\n"
-        run += "    return {'clip': pixels.new_full((len(pixels), 1), module.value)}\n"
-        text = text.replace(f"{folder!r}", repr(str(tmp_path / folder / "net.pt")))
-        write(tmp_path / folder, mine="import whole\n" + run + text, whole=net)
-        sys.path.insert(0, str(tmp_path / folder))
-        import whole  # type: ignore[import-not-found]
-
-        torch.save(whole.Net(1, 1), tmp_path / folder / "net.pt")
-        sys.path.remove(str(tmp_path / folder))
-        del sys.modules["whole"]
-    assert value_of(tmp_path / "a" / "mine.py") == 7.0
-    assert value_of(tmp_path / "b" / "mine.py") == 8.0
-    assert code_of(tmp_path / "b" / "mine.py")["files"].keys() == {
-        "mine.py",
-        "whole.py",
-    }
-    mine = (tmp_path / "b" / "mine.py").read_text("utf-8")
-    write(tmp_path / "b", mine=mine.removeprefix("import whole\n"))
-    with pytest.raises(FixInput, match=r"needs whole\.py, which no import statement"):
-        value_of(tmp_path / "b" / "mine.py")
-
-
 @pytest.mark.parametrize(
     "place", ["import torch", "def net():", "def run(module, pixels):"]
 )
@@ -130,55 +98,6 @@ def test_a_helper_that_no_statement_imports_is_refused(
     write(tmp_path, mine=f"import helper\n{text}")
     assert value_of(path) == 1.0
     assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
-
-
-def test_an_import_of_another_part_in_another_thread_is_not_refused(
-    tmp_path: Path,
-) -> None:
-    """Each store of a run has a thread; one of them imports while the other computes."""
-    lazy = (
-        "def run(module, pixels):\n    import helper\n    return helper.run(module)\n"
-    )
-    write(tmp_path, mine=RUN % "1.0" + CARD, other=lazy + CARD, helper=RUN % "2.0")
-    names = [str(tmp_path / f"{name}.py:net") for name in ("mine", "other")]
-    trust(names)
-    mine, other = map(find_part, names)
-    assert tmp_path / "helper.py" in other.files
-    has_begun, may_end = Event(), Event()
-
-    def compute() -> bool:
-        has_begun.set()
-        return may_end.wait(60)
-
-    with ThreadPoolExecutor(1) as threads:
-        computed = threads.submit(mine.call, compute, "failed in run()")
-        assert has_begun.wait(60)
-        other.call(lambda: import_module("helper"), "failed in run()")
-        may_end.set()
-        assert computed.result()
-    # The same thread has no such excuse: the records of a part have nothing of another one.
-    write(tmp_path, helper=RUN % "3.0")
-    with pytest.raises(FixInput, match=r"needs helper\.py, which no import statement"):
-        mine.call(
-            lambda: other.call(lambda: import_module("helper"), "failed"), "failed"
-        )
-
-
-def test_an_import_that_fails_names_the_module_as_it_was_written(
-    tmp_path: Path,
-) -> None:
-    path = write(tmp_path, mine="import kit.missing\n" + CARD, kit___a="")
-    with pytest.raises(
-        FixInput, match=r"ModuleNotFoundError: No module named 'kit\.missing'"
-    ):
-        find_card(f"{path}:net")
-
-
-def test_a_folder_without_code_does_not_hide_a_package(tmp_path: Path) -> None:
-    (tmp_path / "PIL").mkdir()
-    path = write(tmp_path, mine="from PIL.Image import Image\n" + RUN % "1.0" + CARD)
-    assert value_of(path) == 1.0
-    assert code_of(path)["packages"].keys() == {"torch", "pillow"}
 
 
 def test_code_of_an_installed_package_is_hashed_with_the_files_of_its_package(
@@ -338,14 +257,6 @@ def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", source)
     with pytest.raises(FixInput, match="must return a module of Python"):
         load_backbone(f"{write(tmp_path, mine=text)}:net")
-
-
-def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:
-    text = RUN % "1.0" + CARD + "\nimport functools\nmade = functools.partial(net)\n"
-    write(tmp_path, cards=text)
-    path = write(tmp_path, mine="from cards import made as net\n")
-    assert value_of(path) == 1.0
-    assert code_of(path)["files"].keys() == {"mine.py", "cards.py"}
 
 
 def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:

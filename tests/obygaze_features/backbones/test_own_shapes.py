@@ -11,12 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("av", reason="av is not installed")
 
-from support.cli import run_obygaze  # noqa: E402
-from support.extraction import film_folder, keep_manifest  # noqa: E402
 
 from obygaze_features.backbones import check_backbone, load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
-from obygaze_features.store import open_store  # noqa: E402
 from obygaze_features.video.resize import Resize  # noqa: E402
 
 CODE = """\
@@ -95,19 +92,6 @@ def test_the_check_gives_levels_as_an_extraction_does(tmp_path: Path) -> None:
     file.write_text(CODE.replace("RESIZE", "'squash'"), "utf-8")
     report = check_backbone(f"{file}:card")
     assert report.failed == []
-
-
-@pytest.mark.check("a process for each shape")
-def test_it_is_extracted(code: str, tmp_path: Path) -> None:
-    keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
-    command = ("-C", tmp_path, "extract", "run", "films", "-b", code, "--json")
-    (state,) = run_obygaze(*command).ok().json()["stores"]
-    assert state["ok"] == 2
-    store = open_store(tmp_path / "stores" / "films.net")
-    preprocessing = store.recipe.to_json()["preprocessing"]
-    assert preprocessing["target"] == [6, 10] and preprocessing["values"] == "levels"
-    first = store.matrix("first").values
-    assert np.array_equal(first, np.rint(first)) and first.max() > 9
 
 
 @pytest.mark.parametrize(

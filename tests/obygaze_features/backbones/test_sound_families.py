@@ -24,7 +24,6 @@ from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.card import Mel  # noqa: E402
-from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
 from obygaze_features.backbones.families import _log_mel  # noqa: E402
 from obygaze_features.backbones.placement import (  # noqa: E402
@@ -165,17 +164,6 @@ def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
     assert calls.call_count == CALLS[family]
 
 
-def test_a_card_says_that_its_model_hears_one_by_one() -> None:
-    for name, ends in (
-        ("wavlm-base-plus", ", 15 s at once, one by one"),
-        ("sound-descriptors", "Hz, one by one"),
-        ("speech", "Hz, one by one"),
-        ("whisper-small", "30 s at once"),
-    ):
-        card = find_card(name)
-        assert card.input_size(card.geometry).endswith(ends)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -> None:
     whole = backbones(family)
@@ -261,20 +249,6 @@ def test_fused_clap_is_refused(backbones: Any, root: Path, tmp_path: Path) -> No
     )
     with pytest.raises(FixInput, match="fused CLAP"):
         load_backbone(card, tmp_path)
-
-
-def test_another_rate_than_the_processors_is_refused(
-    root: Path, backbones: Any
-) -> None:
-    card = backbones("whisper").card
-    processor_file = root / "whisper" / "preprocessor_config.json"
-    text = processor_file.read_text()
-    processor_file.write_text(text.replace("16000", "8000"))
-    try:
-        with pytest.raises(FixInput, match="is 8000, the card tiny-whisper has 16000"):
-            load_backbone(card, root / "whisper")
-    finally:
-        processor_file.write_text(text)
 
 
 @pytest.mark.parametrize("family", ["clap", "whisper"])

@@ -93,39 +93,6 @@ def test_another_patch_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
-    name, toy = "xclip-l14-k400", save_tiny("xclip", tmp_path / "toy")
-    done = call_obygaze("backbones", "check", name, "--weights", toy, "--json")
-    assert done.code == 4
-    lines = {line["name"]: line for line in done.json()["checks"]}
-    assert lines["card"]["state"] == "failed"
-    assert "width: expected 1024, got 32" in lines["card"]["detail"]
-
-    keep_manifest(film_folder(tmp_path, 1), tmp_path)
-    words = ("films", "-b", name, "--weights", f"{name}={toy}")
-    for command in ("plan", "run"):
-        done = call_obygaze("-C", tmp_path, "extract", command, *words)
-        assert done.code == 1
-        assert "the sizes of the card xclip-l14-k400" in done.stderr
-        assert "width: expected 1024, got 32" in done.stderr
-    assert not list(tmp_path.glob("stores/*"))
-    pixels = tmp_path / "x.npy"
-    pixels.write_bytes(b"")
-    text = call_obygaze(
-        "extract",
-        "text",
-        "-b",
-        name,
-        "--prompts",
-        "emotion",
-        "--weights",
-        toy,
-        "-o",
-        pixels,
-    )
-    assert (text.code, "the sizes of the card" in text.stderr) == (1, True)
-
-
 def test_a_local_copy_is_not_called_the_checkpoint(tmp_path: Path) -> None:
     folder = save_tiny("clip", tmp_path / "fine-tuned")
     section = backbone_of(tiny_card("clip", NAME), folder)

@@ -94,15 +94,6 @@ def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
     assert np.isnan(store.matrix("clip", missing="nan").values[5:7]).all()
 
 
-def test_rows_that_failed_in_the_model_are_shown_like_others(tmp_path: Path) -> None:
-    world = World(tmp_path, odd_rows=[2, 9])
-    shown: list[tuple[int, bool]] = []
-    world.run(watch=lambda row, failed: shown.append((row, failed)))
-    decoded = [(row, False) for row in range(N)]
-    assert sorted(shown) == sorted([*decoded, (2, True), (9, True)])
-    assert list(world.store().status().reasons) == [2, 9]
-
-
 def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> None:
     """Two stores see the same pictures of a clip; one of them has the odd rows already."""
     one, two = World(tmp_path / "one"), World(tmp_path / "two")
@@ -130,15 +121,6 @@ def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     n_times = [world.decoded.count(row) for row in range(N)]
     assert n_times[:2] == [3, 3]
     assert n_times[BLOCK:] == [1] * (N - BLOCK)
-    assert world.store().status().counts == {"ok": N}
-
-
-def test_out_of_memory_in_preprocessing_halves_the_batch(tmp_path: Path) -> None:
-    world = World(tmp_path, most_waiting=2)
-    world.run(batch=4)
-    # With a batch of 4, the first block does not fit.
-    assert world.backbone.batches == [2, 2, 2, 2, 2, 1]
-    assert [world.decoded.count(row) for row in range(N)] == [2] * BLOCK + [1] * 7
     assert world.store().status().counts == {"ok": N}
 
 
@@ -183,11 +165,8 @@ def test_all_batches_are_halved_if_one_does_not_fit(tmp_path: Path) -> None:
         assert world.store().status().counts == {"ok": N}
 
 
-@pytest.mark.parametrize("limit", ["most", "most_waiting"])
-def test_a_clip_that_does_not_fit_into_memory_is_an_error(
-    tmp_path: Path, limit: str
-) -> None:
-    world = World(tmp_path, **{limit: 0})
+def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> None:
+    world = World(tmp_path, most_waiting=0)
     with pytest.raises(ObygazeError, match="one clip of descriptors does not fit"):
         world.run(batch=2)
     assert world.filling.listed() == (set(), {})
@@ -246,7 +225,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("row", "end"),
-    [(0, "stop"), (3, "interrupt"), (6, "stop"), (6, "interrupt"), (10, "interrupt")],
+    [(6, "stop"), (6, "interrupt"), (10, "interrupt")],
 )
 def test_finished_blocks_survive_an_end_at_each_row(
     tmp_path: Path, undisturbed: Path, end: str, row: int

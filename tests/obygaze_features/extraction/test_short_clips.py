@@ -17,7 +17,6 @@ from support.extracted_stores import own_model, run
 from support.extraction import film_folder
 from support.videos import write_video
 
-from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.store import open_store
 
 pytest.importorskip("transformers")
@@ -70,25 +69,6 @@ def test_every_family_at_a_rate(tmp_path: Path) -> None:
         assert np.isfinite(store.read("time_s", [LONG])).all()
 
 
-def test_own_models_and_windows(tmp_path: Path) -> None:
-    """A window of half a second has one frame of four, and fails; one of four seconds has all."""
-    folder = tmp_path / "films"
-    folder.mkdir()
-    write_video(folder / "a.mp4", numbers=range(150), size=(64, 48))
-    backbone = own_model(tmp_path, "fps")
-    for name, seconds in (("short", 0.5), ("long", 4.0)):
-        write_windows(folder, name, seconds=seconds, every=seconds, workspace=tmp_path)
-        (state,) = run(name, tmp_path, backbone)
-        if name == "short":
-            assert (state.ok, state.failed) == (0, 12)
-            reasons = {why.sentence for why in state.failures.values()}
-            assert reasons == {
-                "too-short: 1 of 4 frames exist, and own needs all of them"
-            }
-        else:
-            assert (state.ok, state.failed) == (1, 0)
-
-
 def test_a_clip_with_fewer_pictures_than_frames_says_so(tmp_path: Path) -> None:
     """Evenly sampled, each frame is a picture of the clip; the reader learns that some repeat."""
     films = film_folder(tmp_path, 1)
@@ -99,15 +79,3 @@ def test_a_clip_with_fewer_pictures_than_frames_says_so(tmp_path: Path) -> None:
     assert store.rows[0].reason == "3 frames repeated to 4"
     # Picture int(i * 3 / 4) at 25 a second.
     np.testing.assert_allclose(store.read("time_s", [0])[0] * 25, [0, 0, 1, 2])
-
-
-def test_kept_frames_say_so_too(tmp_path: Path) -> None:
-    films = film_folder(tmp_path, 1)
-    video = Path(films.header.video_root, films.clips[0].video)
-    write_video(video, numbers=range(3), size=(64, 48))
-    run(films, tmp_path, "frames:descriptors")
-    notes: list[str] = []
-    run(films, tmp_path, "descriptors", note=notes.append)
-    assert notes[0].startswith("kept frames are read from")
-    store = open_store(tmp_path / "stores" / "films.descriptors")
-    assert store.rows[0].reason == "3 frames repeated to 16"

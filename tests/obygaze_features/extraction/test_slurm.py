@@ -91,17 +91,6 @@ def test_the_whole_script(here: Path) -> None:
     subprocess.run(["bash", "-n", "night.sh"], check=True)
 
 
-def test_the_next_command_is_printed(here: Path) -> None:
-    words = ("extract", "slurm", *RUN, "--tasks", "2", "-o", "my night.sh")
-    said = call_obygaze(*words).ok().stdout
-    assert said == (
-        "my night.sh: an array of 2 tasks; to submit it: sbatch 'my night.sh'\n"
-    )
-    document = call_obygaze(*words, "--json").ok().json()
-    assert (document["script"], document["tasks"]) == ("my night.sh", 2)
-    assert document["command"] == "sbatch 'my night.sh'"
-
-
 def test_odd_names_reach_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm and the shell read quotes, blanks, # and % in their own ways."""
     folder = workspace_in(tmp_path / """it's "1"#2 50% of""")
@@ -127,11 +116,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--devise", "cuda"], "'--devise'. Did you mean '--device'"),
-        (["--device", "cudda"], "unknown device 'cudda'"),
         (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
-        (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
-        (["--tasks", "0"], "must be a whole number"),
         (["--seal-now"], "leaves nothing to the tasks of a script"),
         (["--tasks", "3"], "--tasks 3 is more than the 2 blocks of clips"),
     ],
@@ -143,16 +128,14 @@ def test_what_tasks_would_refuse_is_refused_at_once(
     assert expected in refused(*tasks, *words)
 
 
-@pytest.mark.parametrize("name", ["plan", "slurm"])
 def test_a_plan_downloads_no_weights(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(weights, "download_files", lambda card: asked.append(card.name))
-    more = ("--tasks", "2", "-o", "night.sh") if name == "slurm" else ()
-    done = call_obygaze("extract", name, "films", "-b", "clip-b16", *more)
+    done = call_obygaze("extract", "plan", "films", "-b", "clip-b16")
     assert done.code == 1
     assert "no weights for clip-b16" in done.stderr
     assert "obygaze backbones fetch clip-b16" in done.stderr
@@ -170,9 +153,6 @@ def test_another_script_is_replaced_only_with_force(here: Path) -> None:
 def test_only_what_is_missing_has_tasks(here: Path) -> None:
     call_obygaze("extract", "run", *RUN, "--workers", "1").ok()
     assert "nothing is missing" in refused("--tasks", "1")
-    keep_manifest(film_folder(here, 3 * BLOCK_ROWS + 1), here)
-    assert "the 2 blocks of clips" in refused("--tasks", "3")
-    assert "--array=0-1" in "\n".join(script())
 
 
 # ---- a real Slurm ------------------------------------------------------------------------------

@@ -174,14 +174,6 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
         b"lake.srt\0" + sha256(Path(said, "lake.srt")) + b"\n"
     ).hexdigest()
     assert first.record.origins == (Origin("said", digest),)
-    # Subtitles that come later are another store, in which all other clips have the same bits.
-    say(workspace, pier="the sad dog riding on a bed")
-    later = made(said, "later")
-    assert later.fingerprint == first.fingerprint
-    assert merge([first, later], "both", workspace=workspace).n_clips == 4
-    both = open_store("both", workspace=workspace)
-    assert both.record.rows.ok == 4
-    assert {origin.place for origin in both.record.origins} >= {"said"}
     say(workspace, lake="a happy dog")
     changed = made(said, "changed")
     assert changed.fingerprint == first.fingerprint
@@ -191,11 +183,6 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     table.write_text("clip_id,text\nlake-0,a man\n")
     (origin,) = made(table, "texts").record.origins
     assert origin == Origin("texts.csv", sha256(table).decode())
-    # What gives new films features of the same recipe.
-    assert first.recipe.words_of_clips.startswith("FOLDER")
-    assert open_store("texts", workspace=workspace).recipe.words_of_clips.startswith(
-        "TABLE, with the columns clip_id and text"
-    )
     # The video has the subtitles inside.
     video = workspace / "videos" / "lake.mkv"
     write_subtitled(video, ["subrip"], [(1.0, 2.0, "a man")])

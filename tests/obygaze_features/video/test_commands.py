@@ -40,12 +40,6 @@ def test_probe_json_keeps_its_contract(film: Path) -> None:
     assert contract.items() <= found.items()
 
 
-def test_probe_for_people(film: Path) -> None:
-    words = call_obygaze("video", "probe", film).ok().stdout
-    for part in ("100, 4 key frames", "4.000", "160 x 120", "h264", "none found"):
-        assert part in words
-
-
 def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
     raw = write_video(tmp_path / "raw.h264", options={"preset": "veryfast"})
     assert call_obygaze("video", "probe", raw, "--json").ok().json()["times"] == "none"
@@ -96,21 +90,6 @@ def test_frames_say_what_is_damaged_missing_or_not_in_the_film(tmp_path: Path) -
         assert found["remarks"] == ([remark] if remark else [])
 
 
-def test_a_contact_sheet_shows_every_picture(film: Path, tmp_path: Path) -> None:
-    out = tmp_path / "sheet.png"
-    call_obygaze("video", "frames", film, "--count", "6", "-o", out).ok()
-    with Image.open(out) as sheet:
-        pixels = np.asarray(sheet.convert("RGB"))
-    # Two rows of three: 160 x 120 pictures, 8 pixels between, a line of 18 under each.
-    assert pixels.shape[:2] == (2 * (120 + 18 + 8) + 8, 3 * (160 + 8) + 8)
-    cells = [
-        pixels[8 + row * 146 :][:120, 8 + column * 168 :][:, :160]
-        for row in range(2)
-        for column in range(3)
-    ]
-    assert read_numbers(np.stack(cells)) == [0, 16, 33, 50, 66, 83]
-
-
 def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     from dataclasses import replace
 
@@ -157,26 +136,3 @@ def test_nothing_is_replaced_silently(film: Path, tmp_path: Path) -> None:
     call_obygaze("video", "frames", film, "-o", out, "--force").ok()
     # The same once more is no replacement.
     call_obygaze("video", "frames", film, "-o", out).ok()
-
-
-def test_errors_are_three_lines(tmp_path: Path) -> None:
-    text = tmp_path / "text.mp4"
-    text.write_text("not a film", encoding="utf-8")
-    for path, code, n_lines in (
-        (text, 4, 2),
-        (tmp_path / "none.mp4", 1, 3),
-        (tmp_path, 1, 3),
-    ):
-        for command in (["probe", path], ["frames", path, "-o", tmp_path / "x.npz"]):
-            result = call_obygaze("video", *command)
-            assert result.code == code and result.stdout == ""
-            assert len(result.stderr.splitlines()) == n_lines
-            assert str(path) in result.stderr
-
-
-@pytest.mark.parametrize("text", ["1:10", "soon", "-1", "nan"])
-def test_times_are_seconds(text: str, tmp_path: Path) -> None:
-    words = ("video", "frames", "film.mkv", "--start", text, "-o", "a.png")
-    refused = call_obygaze(*words, cwd=tmp_path)
-    assert refused.code == 2
-    assert "'--start': must be a number, at least 0, got " in refused.stderr

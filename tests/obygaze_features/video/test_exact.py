@@ -44,10 +44,6 @@ SHAPES = {
 SOME_KINDS = amount(sorted(KINDS)[::3], sorted(KINDS))
 
 
-def test_there_are_enough_kinds() -> None:
-    assert len(KINDS) >= 50
-
-
 def test_probe_counts_the_pictures(made: Made) -> None:
     quick, full = probe(made.path), probe(made.path, decode=True)
     assert quick.index.frames == full.index.frames == len(made.numbers)

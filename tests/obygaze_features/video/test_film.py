@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.seeds import amount
-from support.video_kinds import KINDS, Made
+from support.video_kinds import KINDS
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video import film, packets
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
-from obygaze_features.video.film import film_index, probe
+from obygaze_features.video.film import probe
 from obygaze_features.video.resize import Resize
 from obygaze_features.video.source import VideoSource
 
@@ -197,14 +197,6 @@ def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(
     assert all(same(kept[view], plain[view]) for view in VIEWS)
 
 
-def test_progress_is_reported_for_each_packet_and_picture(tmp_path: Path) -> None:
-    made: Made = KINDS["avi_mpeg4_b"](tmp_path)
-    reports: list[int] = []
-    film.film_index(made.path, tmp_path / "indexes", lambda: reports.append(1))
-    # 100 packets for the index, and again 100 packets and 100 pictures for the order.
-    assert len(reports) == 300
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["avi_mpeg4_b", "raw_h264", "wmv_wmv2", "mpg_mpeg2_b"])
 def test_clips_of_a_damaged_film_are_the_same(
@@ -222,38 +214,6 @@ def test_clips_of_a_damaged_film_are_the_same(
         kept = decode_views(made.path, VIEWS, **part, indexes=tmp_path / "indexes")
         facts = ("total", "is_incomplete")
         assert all(same(kept[view], plain[view], facts) for view in VIEWS)
-
-
-def test_a_film_stays_open_although_another_thread_forgets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Forgetful(dict):
-        """What is known of films, while other threads open so many that each is forgotten."""
-
-        def __setitem__(self, key: object, value: object) -> None:
-            super().__setitem__(key, value)
-            self.clear()
-
-    monkeypatch.setattr(film, "_FILMS", Forgetful())
-    path = write_video(tmp_path / "a.mkv", numbers=range(20), size=(64, 48))
-    index, size = film_index(path, tmp_path / "indexes")
-    assert (index.frames, size) == (20, (48, 64))
-
-
-def test_an_index_that_cannot_be_removed_is_read_around(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_video(tmp_path / "a.mkv", numbers=range(20), size=(64, 48))
-    with film.open_film(path, tmp_path / "indexes") as source:
-        known = source.film
-
-    def refused(self: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(13, "Permission denied", str(self))
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    film.distrust(known)  # from now on it is read from its beginning
-    film.distrust(known)
-    assert known not in film._FILMS.values()
 
 
 @pytest.mark.parametrize("indexed", [False, True])

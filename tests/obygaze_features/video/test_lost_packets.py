@@ -35,7 +35,6 @@ from support.generated_videos import Case, make
 from support.seeds import amount
 from support.videos import read_numbers, remux, write_video
 
-from obygaze_features.video import film
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.damage import gaps
 from obygaze_features.video.decode import decode_clip, decode_views
@@ -172,17 +171,6 @@ def test_a_lost_key_frame_of_h264_marks_its_group(
     (rows,) = np.nonzero(found.marked)
     assert set(range(20, 39)) <= set(rows.tolist()) <= set(range(1, 39))
     assert not (~found.whole & ~found.marked).any()
-
-
-def test_losses_in_a_file_too_large_to_keep(
-    clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(film, "KEEP_BYTES", 0)
-    monkeypatch.setattr(film, "_FILMS", {})
-    whole = clean("h264.mkv")
-    position = positions_of(whole, "P")[5]
-    found = judge(drop_packets(whole, tmp_path / "lost.mkv", {position}), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
 
 @pytest.mark.parametrize("suffix", [".mpg", ".ts"])
@@ -461,30 +449,6 @@ def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_l
     clip = decode_clip(declared, PictureView(COUNT))
     assert read_numbers(clip.pictures) == list(range(COUNT))
     assert not clip.damaged
-
-
-def test_slices_without_a_picture(clean: Any, tmp_path: Path) -> None:
-    whole = clean("mpeg2.mpg")
-    position = positions_of(whole, "P")[5]
-
-    def behead(data: bytearray, _: Any) -> None:
-        at = data.index(b"\0\0\1\0")
-        data[at : at + 8] = b"\xff" * 8
-
-    found = judge(
-        change_packets(whole, tmp_path / "headless.mpg", {position}, behead), whole
-    )
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
-def test_several_lost_pictures_of_mpeg2_are_not_taken_for_a_b_picture(
-    clean: Any, tmp_path: Path
-) -> None:
-    whole = clean("mpeg2.ts")
-    second_p, third_p = positions_of(whole, "P")[1:3]
-    lost = set(range(second_p, third_p + 3))
-    found = judge(drop_packets(whole, tmp_path / "lost.ts", lost), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
 
 @pytest.mark.parametrize("name", ["mpeg2.mkv", "mpeg4.mkv", "mpeg4.avi"])

@@ -167,18 +167,6 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
     assert caught.value.reason == "animated"
 
 
-def test_of_a_photograph_with_others_behind_it_the_first_is_read(
-    tmp_path: Path,
-) -> None:
-    """Telephones append a map of the brightness as another JPEG."""
-    first, both = tmp_path / "first.jpg", tmp_path / "both.jpg"
-    Image.fromarray(scene()).save(first)
-    Image.fromarray(scene(1)[:20, :20]).save(both)
-    both.write_bytes(first.read_bytes() + both.read_bytes())
-    assert decode_clip(both, PictureView(2)).total == 1
-    assert np.array_equal(decoded(both), decoded(first))
-
-
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
 def test_damaged_pictures_are_refused(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"

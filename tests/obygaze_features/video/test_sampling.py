@@ -157,19 +157,6 @@ def test_one_picture_a_second_goes_by_times_where_the_rate_is_not_that_of_the_he
     assert chosen.index[chosen.mask].tolist() == [25, 37, 50, 62]
 
 
-def test_ranks_of_a_span_by_its_times() -> None:
-    index = index_of([0.0, 0.5, 2.0, 2.5], keys=[0])
-    assert sample(
-        index, span_of(index.times_s, None, None), 2, "even"
-    ).index.tolist() == [0, 2]
-    assert sample(
-        index, span_of(index.times_s, 0.5, 2.5), 2, "even"
-    ).index.tolist() == [1, 2]
-    seconds = sample(index, (0, 4), 4, "fps")
-    # On the screen at 0, 1 and 2 s.
-    assert seconds.index[seconds.mask].tolist() == [0, 1, 2]
-
-
 def order(pts: list[int], reorder: int, keys: Sequence[int] = ()) -> list[int] | None:
     """presentation_order in plain lists."""
     is_shown = np.ones(len(pts), dtype=np.bool_)
@@ -265,12 +252,6 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     for ranks in ([-1], [3, -2], []):
         with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
             decode_clip("film.mkv", PictureView(4), ranks=ranks)
-
-
-def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
-    index = index_of([0.0, 0.12, 0.04, 0.08, 0.24, 0.16, 0.2], keys=[0, 4])
-    assert index.start_of(4) == 4
-    assert index.start_of(5) == 0
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,11 @@ from benchmarks.sound.films import (
     click_offset,
     copy,
 )
-from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
-from obygaze_features.video import sound as sound_of_clips
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.film import index_file
-from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
@@ -278,34 +275,6 @@ def test_a_film_of_pictures_or_of_sound_alone(tmp_path: Path) -> None:
     assert results[0].clip(pictures).total == 300
 
 
-def test_a_part_may_end_with_its_film(tmp_path: Path) -> None:
-    path = write_film("mp4-aac", tmp_path)
-    endless = decode_sound(path, VIEW, start_s=9.0, end_s=math.inf)
-    assert is_same(endless, decode_sound(path, VIEW, start_s=9.0))
-    assert endless.end_s == 12.0
-
-
-def test_few_parts_need_the_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Path] = []
-
-    def end_s(path: Path, *_: Any) -> float:
-        asked.append(path)
-        return 12.0
-
-    monkeypatch.setattr(sound_of_clips, "pictures_end_s", end_s)
-    path = write_film(
-        SoundFilm("early", ".mkv", [SoundTrack("flac", end_s=9)]), tmp_path
-    )
-    decode_sound(path, VIEW, start_s=1.0, end_s=9.5)
-    assert asked == []
-    # The pictures end 3 s after the sound.
-    assert failure_of(path, 1.0, 13.5).startswith("too-long")
-    assert decode_sound(path, VIEW, start_s=1.0).end_s == 12.0
-    assert asked == [path, path]
-
-
 def test_sound_whose_clock_is_set_back_has_no_times(tmp_path: Path) -> None:
     """Two recordings behind each other, of which the second begins at 0 again."""
     film = write_film("ts-mp2", tmp_path)
@@ -444,20 +413,6 @@ def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) 
     assert taken.remarks == (sentence,)
 
 
-def test_a_cut_film_ends_early(tmp_path: Path) -> None:
-    path = write_film("ts-mp2", tmp_path)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2 // 188 * 188])
-    sound = decode_sound(path, VIEW, start_s=0.0, end_s=3.0)
-    assert sound.remarks == ()
-    end_s = sound.bounds_s[1]
-    assert 4 < end_s < 8
-    assert (
-        failure_of(path, end_s + 0.2, end_s + 0.6)
-        == f"no-sound: the sound ends at {end_s:.1f} s"
-    )
-
-
 def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -506,34 +461,6 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
         decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
 
 
-def test_a_film_in_which_seeking_shows_other_packets_is_read_from_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_film("mkv-ac3", tmp_path)
-
-    def second(start_s: float) -> bytes:
-        end_s = start_s + 1
-        sound = decode_sound(
-            path, VIEW, start_s=start_s, end_s=end_s, indexes=tmp_path / "indexes"
-        )
-        return sound.samples.tobytes()
-
-    expected = [second(10.2), second(10.7)]
-    forget_sound()
-    real = PacketTable.position_of
-
-    def one_early(table: PacketTable, packet: Any) -> int | None:
-        position = real(table, packet)
-        return None if position is None else position - 1
-
-    def made_again(*_: Any) -> Any:
-        raise AssertionError("the sound was decoded once more for its index")
-
-    monkeypatch.setattr(PacketTable, "position_of", one_early)
-    monkeypatch.setattr(sound_index, "_read", made_again)
-    assert [second(10.2), second(10.7)] == expected
-
-
 def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
     path = write_film("mp4-aac", tmp_path)
     indexes = tmp_path / "indexes"
@@ -542,22 +469,6 @@ def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
             job = DecodeJob(path, (), indexes=str(indexes), with_sound=with_sound)
             assert pool.submit(job).result().error is None
             assert names <= {file.name for file in indexes.glob("*/*.npz")}
-
-
-def test_without_workers_the_samples_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_film("mkv-ac3", tmp_path)
-    views = (VIEW, PictureView(3), SoundView(48000, 1.0))
-    job = DecodeJob(path, views, 2.0, 5.0)
-    with DecodePool(1) as pool:
-        apart = pool.submit(job).result()
-        monkeypatch.setattr(system, "HAS_DECODE_WORKERS", False)
-        here = pool.submit(job).result()
-    for view in (views[0], views[2]):
-        assert is_same(here.sound(view), apart.sound(view))
-    assert len(apart.sound(views[2]).samples) == 4 * 48000
-    assert np.array_equal(here.clip(views[1]).pictures, apart.clip(views[1]).pictures)
 
 
 def test_a_view_is_plain_and_checked() -> None:
