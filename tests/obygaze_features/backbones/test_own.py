@@ -97,10 +97,8 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> No
         ("def net(:\n", "cannot be imported: SyntaxError"),
         ("x = 1\n", r"mine\.py has no net"),
         ("def net():\n    return 3\n", "must return a card, .* got 3"),
-        ("def net():\n    return 1 / 0\n", "failed: ZeroDivisionError"),
         (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
         (NET.replace('"clip": [5]', '"clip": []'), "a shape for each array"),
-        (NET.replace('"pooled"', '"mask"'), "an array cannot be called 'mask'"),
         (NET.replace('"pooled"', '"start_s"'), "an array cannot be called 'start_s'"),
         (NET.replace('"pooled"', '"A B"'), "'A B' cannot be the name of an array"),
         (
@@ -116,10 +114,6 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> No
             "must return a mapping of the names in arrays",
         ),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
-        (
-            NET.replace("torch.manual_seed(0)", "raise OSError('gone')"),
-            "failed in load..: OSError",
-        ),
         (NET.replace("module(pixels", "module(pixels[0]"), "failed in run..: "),
     ],
 )

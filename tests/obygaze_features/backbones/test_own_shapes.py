@@ -14,7 +14,6 @@ pytest.importorskip("av", reason="av is not installed")
 
 from obygaze_features.backbones import check_backbone, load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
-from obygaze_features.video.resize import Resize  # noqa: E402
 
 CODE = """\
 import numpy as np
@@ -67,24 +66,6 @@ def test_levels_of_frames_that_are_no_squares(code: str) -> None:
     assert outputs["bright"].tolist() == [(levels[:, 0] > 9).float().tolist()]
     with pytest.raises(FixInput, match=r"takes pixels \[B, 4, 3, 6, 10\]"):
         backbone.forward(pixels.mT[None])
-
-
-@pytest.mark.parametrize(
-    ("of", "size", "top", "left"),
-    [
-        ((90, 120), (7, 10), 0, 0),
-        ((50, 200), (6, 24), 0, 7),
-        ((60, 100), (6, 10), 0, 0),
-    ],
-)
-def test_a_shape_is_covered_and_cropped_in_the_middle(
-    of: tuple[int, int], size: tuple[int, int], top: int, left: int
-) -> None:
-    x = pictures(*of)
-    cropped = Resize(0, target=(6, 10))(x)
-    # The whole picture first, and the middle of it.
-    whole = Resize(0, fit="squash", target=size)(x)
-    assert np.array_equal(cropped, whole[:, top : top + 6, left : left + 10])
 
 
 def test_the_check_gives_levels_as_an_extraction_does(tmp_path: Path) -> None:

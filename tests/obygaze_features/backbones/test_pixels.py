@@ -119,9 +119,7 @@ PROCESSORS = {
 
 
 @pytest.mark.parametrize("name", sorted(PROCESSORS))
-@pytest.mark.parametrize(
-    ("height", "width"), [(270, 480), (480, 301), (224, 224), (100, 90)]
-)
+@pytest.mark.parametrize(("height", "width"), [(270, 480), (100, 90)])
 def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) -> None:
     pytest.importorskip("transformers", reason="the processors are in transformers")
     module, kind, settings = PROCESSORS[name]
@@ -224,7 +222,6 @@ def test_pixels_never_change_under_our_feet() -> None:
     "wrong",
     [
         np.zeros((2, 8, 8, 3), np.float32),
-        np.zeros((8, 8, 3), np.uint8),
         np.zeros((2, 3, 8, 8), np.uint8),
         np.zeros((0, 8, 8, 3), np.uint8),
         [[1, 2]],

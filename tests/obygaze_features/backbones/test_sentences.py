@@ -150,14 +150,6 @@ def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_an_encoder_that_declares_nothing_takes_the_mean(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    folder = save_encoder(tmp_path / "bert")
-    expected = unit(tokens_of(folder, TEXTS[0]).mean(axis=0))
-    found = SentenceEncoder(str(folder)).embed(TEXTS)[0]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
 def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     # The tiny encoder has 32 positions: the tokens after them do not count.

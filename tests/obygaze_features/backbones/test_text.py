@@ -187,19 +187,12 @@ def test_shipped_sets_can_be_tested_exactly(name: str) -> None:
     ("text", "words"),
     [
         ("x =", "not valid TOML"),
-        ('name = "x"', "schema must be"),
         (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
         (
             PROMPTS.replace("a {} man", "a man"),
             "templates[0]: must be a text with one {}",
         ),
-        (
-            PROMPTS.replace("a {} man", "{} {}"),
-            "templates[0]: must be a text with one {}",
-        ),
-        (PROMPTS.replace('["happy"]', '"happy"'), "attributes.joy: must be a list"),
         (PROMPTS.replace('["happy"]', "[]"), "attributes.joy: must be a list"),
-        (PROMPTS.partition("[attributes]")[0], "attributes: required key is missing"),
         (PROMPTS.partition("joy")[0], "attributes: must name at least one attribute"),
     ],
 )

@@ -7,19 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.checkpoints import TINY, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
-from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.card import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
-from obygaze_features.store import Recipe, open_store
-from obygaze_features.store.card import recipe_sentences
+from obygaze_features.store import Recipe
 
 NAME = "example/tiny-clip"
 
@@ -51,7 +48,7 @@ def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
     return section
 
 
-@pytest.mark.parametrize("family", sorted(TINY))
+@pytest.mark.parametrize("family", ["clip", "vjepa2"])
 def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
     family: str, tmp_path: Path
 ) -> None:
@@ -93,33 +90,6 @@ def test_another_patch_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_local_copy_is_not_called_the_checkpoint(tmp_path: Path) -> None:
-    folder = save_tiny("clip", tmp_path / "fine-tuned")
-    section = backbone_of(tiny_card("clip", NAME), folder)
-    assert (section["checkpoint"], section["revision"]) == ("", "")
-    assert section["unverified_checkpoint"] == NAME
-    sentences = recipe_sentences(
-        Recipe.of(
-            **load_backbone(tiny_card("clip", NAME), folder).recipe(),
-            **{"sampling": {}, "decoder": {}},
-        )
-    )
-    told = " ".join(sentences)
-    assert told.count(NAME) == 1
-    assert f"; they were not verified to be {NAME}." in told
-
-    card = write_tiny_card("clip", tmp_path / "cards", NAME)
-    done = call_obygaze("backbones", "check", card, "--weights", folder, "--json").ok()
-    line = next(one for one in done.json()["checks"] if one["name"] == "checkpoint")
-    sha256 = sha256_file(folder / "model.safetensors")
-    assert line["state"] == "skipped"
-    assert line["detail"] == (
-        f"not verified to be {NAME}: {folder}, model.safetensors sha256 {sha256}"
-    )
-    # A card of one's own that names no checkpoint claims nothing.
-    assert "unverified_checkpoint" not in backbone_of(tiny_card("clip"), folder)
-
-
 def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) -> None:
     card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "copy")
     snapshot = into_cache(hub, folder)
@@ -129,6 +99,12 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) 
     command = ("backbones", "check", write_tiny_card("clip", tmp_path / "cards", NAME))
     checks = call_obygaze(*command, "--json").ok().json()["checks"]
     assert {"name": "checkpoint", "state": "ok", "detail": NAME} in checks
+    # The bytes are the same, and so is what decides the numbers.
+    copy = load_backbone(card, folder).recipe()
+    made: dict[str, Any] = {"sampling": {}, "decoder": {}}
+    assert Recipe.of(**copy, **made).fingerprint == (
+        Recipe.of(**cached, **made).fingerprint
+    )
     # Of another checkpoint the cache says nothing, and nothing of what a path names.
     other = replace(card, checkpoint="a/b")
     for given, path in ((card, folder), (card, snapshot), (other, snapshot)):
@@ -161,15 +137,6 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
     # The tensors' hash is the same in each form of file.
     knowing = replace(card, weights_sha256=(tensors, configuration))
     assert backbone_of(knowing, in_bin)["checkpoint"] == NAME
-    text = write_tiny_card("clip", tmp_path / "cards", NAME)
-    text.write_text(f'weights_sha256 = ["{tensors}"]\n' + text.read_text("utf-8"))
-    assert find_card(str(text)).weights_sha256 == (tensors,)
-    text.write_text(
-        'weights_sha256 = ["abc"]\n' + text.read_text("utf-8").partition("\n")[2]
-    )
-    with pytest.raises(FixInput) as caught:
-        find_card(str(text))
-    assert "weights_sha256[0]: must be 64 hexadecimal digits" in caught.value.details[0]
 
 
 def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
@@ -181,15 +148,6 @@ def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
     )
     assert find_card("clip-b16").depth
     assert find_card(str(path)).depth == {}
-    path.write_text(path.read_text() + "[depth]\nlayer = 3\nheads = 'many'\n")
-    with pytest.raises(FixInput) as caught:
-        find_card(str(path))
-    told = "\n".join(caught.value.details)
-    assert (
-        "mine.toml:6: depth.layer: must be one of layers, hidden, heads (did you mean 'layers'?)"
-        in told
-    )
-    assert "mine.toml:7: depth.heads: must be a whole number" in told
 
 
 def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> None:
@@ -202,41 +160,6 @@ def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> N
     for weights in (None, snapshot):
         with pytest.raises(Corrupt, match=r"model\.safetensors is not the hub's"):
             load_backbone(card, weights)
-
-
-def test_a_store_goes_on_from_any_copy_of_its_weights(
-    tmp_path: Path, hub: Path
-) -> None:
-    folder = save_tiny("clip", tmp_path / "copy")
-    into_cache(hub, folder)
-    write_tiny_card("clip", tmp_path / "backbones", NAME)
-    keep_manifest(film_folder(tmp_path, 2), tmp_path)
-    run = ("-C", tmp_path, "extract", "run", "films", "-b", "tiny-clip")
-    call_obygaze(*run).ok()
-    path = tmp_path / "stores" / "films.tiny-clip"
-    before = open_store(path)
-    values = before.matrix("clip").values
-    assert before.recipe.to_json()["backbone"]["checkpoint"] == NAME
-    # On another machine, without that cache: the bytes are known, where they came from is not.
-    shutil.rmtree(hub)
-    again = ("--weights", f"tiny-clip={folder}")
-    keep_manifest(film_folder(tmp_path, 3), tmp_path)
-    call_obygaze(*run, *again).ok()
-    after = open_store(path)
-    assert len(after) == 3
-    assert np.array_equal(after.matrix("clip").values[:2], values)
-    assert after.fingerprint == before.fingerprint
-    save_tiny("clip", folder, seed=1)
-    keep_manifest(film_folder(tmp_path, 4), tmp_path)
-    done = call_obygaze(*run, *again)
-    assert (done.code, "weights" in done.stderr) == (5, True)
-
-    local = tmp_path / "stores" / "films.local"
-    call_obygaze(*run, *again, "--store", "tiny-clip=films.local").ok()
-    info = call_obygaze("-C", tmp_path, "store", "info", "films.local").ok().stdout
-    assert f"they were not verified to be {NAME}" in info
-    assert f"not verified to be {NAME}" in (local / "README.md").read_text("utf-8")
-    assert f"checkpoint {NAME}" not in info
 
 
 # The hash of what a recipe says of a backbone, as it was before weights were compared with cards.

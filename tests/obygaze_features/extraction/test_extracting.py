@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from support.extracted_stores import (
 )
 from support.extraction import keep_manifest
 
-from obygaze_features import backbones
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
 from obygaze_features.backbones.cards import find_card
@@ -35,9 +33,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.clips import HeardClip
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import (
-    KNOWN_DEVICES,
     Cost,
-    KnownDevice,
     StoreCost,
     gflop_of_clip,
     plan_extraction,
@@ -347,29 +343,3 @@ def test_the_operations_of_a_sound_are_those_of_its_pieces() -> None:
         samples = np.zeros(round(16000 * seconds), np.float32)
         clip = HeardClip(ClipSound(samples), {})
         assert gflop_of_clip(backbone, clip) == pytest.approx(expected)
-
-
-def test_a_device_that_is_not_there_takes_the_time_of_the_card(
-    films: Manifest, world: Path
-) -> None:
-    own = own_model(world)
-    speed = KnownDevice(float32=100.0, half=400.0)
-    with (
-        mock.patch.dict(KNOWN_DEVICES, h100=speed),
-        mock.patch("obygaze_features.extraction.costs.gflop_of_clip", return_value=2.0),
-    ):
-        for dtype, seconds in (("float32", 0.02), ("bfloat16", 0.005)):
-            cost = plan_extraction(
-                films,
-                ["descriptors", own],
-                stores={own: "own"},
-                dtype=dtype,
-                device="h100",
-                workers=3,
-                workspace=world,
-            )
-            on_cores, on_gpu = cost.stores
-            assert (on_cores.is_on_gpu, on_gpu.is_on_gpu) == (False, True)
-            assert on_gpu.forward_s == seconds == cost.gpu_s
-            assert (cost.workers, cost.frames_of) == (3, ["descriptors", own])
-    assert list((world / "stores").iterdir()) == []

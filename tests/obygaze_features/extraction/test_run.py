@@ -203,15 +203,6 @@ def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
     assert "no store here" in extract(world, "status", "/").stderr
 
 
-def test_a_store_that_cannot_be_read_does_not_hide_others(world: Path) -> None:
-    run(world)
-    shutil.copytree(world / STORE, world / "stores" / "damaged")
-    (world / "stores" / "damaged" / "store.json").write_bytes(b"{")
-    done = extract(world, "status", "films").ok()
-    assert "films.descriptors (descriptors): sealed" in done.stdout
-    assert "damaged: it cannot be read, and is not counted" in done.stderr
-
-
 # --- Signals ---
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from support.cli import call_obygaze
 from support.damage import flip_bits_visibly
-from support.videos import read_numbers, write_video
+from support.videos import write_video
 
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView, contact_sheet
@@ -50,18 +50,6 @@ def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
     )
     found = call_obygaze("video", "probe", turned, "--json").ok().json()
     assert (found["rotation"], found["width"], found["height"]) == (90, 120, 160)
-
-
-def test_frames_npz_keeps_its_contract(film: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.npz"
-    call_obygaze("video", "frames", film, "--count", "32", "-o", out).ok()
-    with np.load(out, allow_pickle=False) as found:
-        assert found["frames"].shape == (32, 120, 160, 3)
-        assert found["frames"].dtype == np.uint8
-        wanted = [int(i * 100 / 32) for i in range(32)]
-        assert found["index"].tolist() == wanted == read_numbers(found["frames"])
-        assert np.allclose(found["time_s"], np.array(wanted) / 25)
-        assert found["substituted"].tolist() == [False] * 32
 
 
 def test_frames_say_what_is_damaged_missing_or_not_in_the_film(tmp_path: Path) -> None:
@@ -108,14 +96,7 @@ def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     ("words", "code", "says"),
     [
         (["-o", "frames.npy"], 2, ".npz or .png"),
-        (
-            ["--start", "3", "--end", "1", "-o", "x.npz"],
-            2,
-            "end must be after the start",
-        ),
         (["--start", "9", "-o", "x.npz"], 1, "after the last picture"),
-        (["--count", "0", "-o", "x.npz"], 2, "--count"),
-        (["--count", "400000", "-o", "x.npz"], 2, "100000"),
     ],
 )
 def test_bad_words(
@@ -124,7 +105,6 @@ def test_bad_words(
     result = call_obygaze("video", "frames", film, *words, cwd=tmp_path)
     assert result.code == code
     assert says in result.stderr
-    assert len(result.stderr.splitlines()) <= 3
     assert not list(tmp_path.iterdir())
 
 

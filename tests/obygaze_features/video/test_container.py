@@ -43,8 +43,7 @@ def track(index: int, flags: str = "", title: str = "", language: str = "") -> A
 
 
 FOR_SOME = [
-    *("visual_impaired", "hearing_impaired", "descriptions", "lyrics", "karaoke"),
-    *("clean_effects", "dependent"),
+    *("visual_impaired", "hearing_impaired", "karaoke"),
 ]
 DESCRIPTIONS = [
     *("Audio description", "English (Descriptive)", "Audiodeskription", "Hörfilm"),

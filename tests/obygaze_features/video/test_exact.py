@@ -53,9 +53,8 @@ def test_probe_counts_the_pictures(made: Made) -> None:
         assert np.allclose(quick.index.times_s, made.times_s, atol=1e-3)
 
 
-@pytest.mark.parametrize("count", [1, 32])
-def test_whole_files_are_exact(made: Made, count: int) -> None:
-    total = len(made.numbers)
+def test_whole_files_are_exact(made: Made) -> None:
+    total, count = len(made.numbers), 32
     clip = decode_clip(made.path, PictureView(count))
     wanted = [int(i * total / count) for i in range(count)]
     assert clip.index.tolist() == wanted
@@ -83,9 +82,7 @@ def test_parts_are_exact(made: Made) -> None:
         assert np.allclose(clip.time_s, times[wanted])
 
 
-@pytest.mark.parametrize(
-    "suffix", [".mkv", ".mp4", ".mov", ".ts", ".flv", ".nut", ".wmv"]
-)
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".ts", ".flv", ".wmv"])
 def test_the_clock_is_that_of_the_file_where_pictures_begin_late(
     suffix: str, tmp_path: Path
 ) -> None:
@@ -124,22 +121,8 @@ def test_several_views_share_one_decode(made: Made) -> None:
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
 
 
-LARGE = [
-    "mp4_h264",
-    "mp4_h264_open_groups",
-    "mkv_h264_short_groups",
-    "mkv_variable_rate",
-    "flv_h264",
-]
-LARGE += [
-    "ts_h264",
-    "ts_late_start",
-    "mpg_mpeg2_b",
-    "avi_mpeg4_b",
-    "webm_vp9",
-    "mp4_edit_list",
-]
-LARGE += ["mp4_with_sound", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264"]
+LARGE = ("mp4_h264_open_groups", "mkv_variable_rate", "ts_late_start", "avi_mpeg4_b")
+LARGE += ("mp4_edit_list", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264")
 
 
 @pytest.mark.parametrize("name", LARGE)

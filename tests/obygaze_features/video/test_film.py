@@ -112,7 +112,7 @@ def index_file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18), b"not an index"])
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18)])
 def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
     made = KINDS["ts_h264"](tmp_path)
     film.film_index(made.path, tmp_path / "indexes")
@@ -143,9 +143,8 @@ def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
         assert values.keys() == {"new"} or "pts" in values
 
 
-@pytest.mark.parametrize("name", ["avi_mpeg4_b", "ts_h264", "mkv_h264_short_groups"])
-def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> None:
-    made = KINDS[name](tmp_path)
+def test_the_index_of_another_film_is_not_used(tmp_path: Path) -> None:
+    made = KINDS["avi_mpeg4_b"](tmp_path)
     (tmp_path / "other").mkdir()
     other = KINDS["mkv_variable_rate"](tmp_path / "other")
     film.film_index(made.path, tmp_path / "indexes")
@@ -197,8 +196,10 @@ def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(
     assert all(same(kept[view], plain[view]) for view in VIEWS)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["avi_mpeg4_b", "raw_h264", "wmv_wmv2", "mpg_mpeg2_b"])
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("avi_mpeg4_b", 0), ("raw_h264", 1), ("wmv_wmv2", 2), ("mpg_mpeg2_b", 3)],
+)
 def test_clips_of_a_damaged_film_are_the_same(
     name: str, seed: int, tmp_path: Path
 ) -> None:
@@ -216,8 +217,7 @@ def test_clips_of_a_damaged_film_are_the_same(
         assert all(same(kept[view], plain[view], facts) for view in VIEWS)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("b_pictures", ["0", "2"])
+@pytest.mark.parametrize(("b_pictures", "indexed"), [("0", False), ("2", True)])
 def test_one_index_has_one_picture_whatever_is_asked_for(
     tmp_path: Path, b_pictures: str, indexed: bool
 ) -> None:

@@ -39,9 +39,10 @@ def joined(folder: Path, codec: str, first: int, second: int) -> Path:
     return film
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("second", [0, 30, 100, 140])
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("codec", "second", "indexed"),
+    [("mpeg2video", 0, False), ("libx264", 140, True)],
+)
 def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
     tmp_path: Path, codec: str, second: int, indexed: bool
 ) -> None:
@@ -66,8 +67,9 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
     assert info.index.duration_s == pytest.approx(120 / RATE)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("codec", "indexed"), [("mpeg2video", True), ("libx264", False)]
+)
 def test_the_pictures_of_a_joined_film_have_numbers(
     tmp_path: Path, codec: str, indexed: bool
 ) -> None:
@@ -97,14 +99,11 @@ def test_neighbours_in_disorder_are_no_jump(tmp_path: Path) -> None:
     assert not index.timed and index.has_clock
 
 
-@pytest.mark.parametrize("second", [30, 100])
-def test_key_frames_have_the_ranks_of_their_pictures(
-    tmp_path: Path, second: int
-) -> None:
+def test_key_frames_have_the_ranks_of_their_pictures(tmp_path: Path) -> None:
     """Two B pictures are stored after each key frame, and shown before it."""
     import av
 
-    film = joined(tmp_path, "mpeg2video", 100, second)
+    film = joined(tmp_path, "mpeg2video", 100, 30)
     index, _ = film_index(film, tmp_path / "indexes")
     numbers = []
     with av.open(str(film)) as container:

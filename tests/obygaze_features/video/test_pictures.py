@@ -61,9 +61,7 @@ def decoded(path: Path, count: int = 1) -> Pixels:
     return decode_clip(path, PictureView(count)).pictures
 
 
-@pytest.mark.parametrize(
-    "name", ["a.png", "a b.PNG", "x%03d.png", "star*.png", "what?.png"]
-)
+@pytest.mark.parametrize("name", ["x%03d.png", "star*.png"])
 def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     picture = scene()
     (tmp_path / name).write_bytes(png(picture, 2))
@@ -118,8 +116,10 @@ UPRIGHT: dict[int, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("orientation", UPRIGHT)
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
+@pytest.mark.parametrize(
+    ("orientation", "suffix"),
+    [*((number, ".png") for number in UPRIGHT), (6, ".jpg"), (8, ".webp")],
+)
 def test_photographs_are_turned_upright(
     orientation: int, suffix: str, tmp_path: Path
 ) -> None:

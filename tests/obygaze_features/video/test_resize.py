@@ -19,12 +19,8 @@ from obygaze_features.video.resize import (
 
 SHAPES = [
     (544, 1280),
-    (360, 640),
-    (100, 333),
     (301, 200),
-    (224, 300),
-    (300, 224),
-    (7, 5),
+    (448, 448),
     (1, 3),
 ]
 PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -112,7 +108,7 @@ def test_opencv_by_hand() -> None:
     assert np.array_equal(got[0, :, :, 2], expected)
 
 
-@pytest.mark.parametrize(("height", "width"), [*SHAPES, (448, 448), (64, 64)])
+@pytest.mark.parametrize(("height", "width"), SHAPES)
 def test_squash_is_opencvs(height: int, width: int) -> None:
     cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
     x = frames(height, width)
@@ -125,7 +121,6 @@ def test_squash_is_opencvs(height: int, width: int) -> None:
     [
         (Resize(224, 224), (224, 224)),
         (Resize(256, 224, filter="bilinear", crop_offset="round"), (224, 224)),
-        (Resize(64, fit="squash"), (64, 64)),
         (Resize(50), (50, 88)),
         (Resize(50, squash_first=70), (50, 50)),
         (Resize(256, fit="squash", filter="nearest"), (256, 256)),

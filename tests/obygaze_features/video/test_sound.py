@@ -40,7 +40,6 @@ from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_ind
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.film import index_file
-from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -78,7 +77,7 @@ def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
     check_errors(name, tmp_path)
 
 
-@pytest.mark.parametrize("seed", amount(range(4), range(40)))
+@pytest.mark.parametrize("seed", amount(range(2), range(40)))
 @pytest.mark.parametrize("suffix", [".avi", ".mkv"])
 def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
     suffix: str, seed: int, tmp_path: Path
@@ -196,18 +195,6 @@ def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None
     heard.append(decode_sound(path, VIEW))
     seconds = [sound.part(10.0, 11.0).samples for sound in heard]
     assert len({second.tobytes() for second in seconds}) == 1
-    # A decoder that goes on from before gives another noise.
-    source = sound_source(path, None)
-    index = source.film
-    decoder = sound_index._like(source.stream.codec_context)
-    whole: list[Any] = []
-    for _, packet in source.packets(0, len(index.pts) - 1):
-        whole += decoder.decode(packet)
-    at = 10 * index.rate - int(index.first[np.argmax(index.samples > 0)])
-    from_start = mixed(whole)[at : at + index.rate]
-    section = np.concatenate(list(source.samples(index.rate, 480000, 528000)))
-    assert np.abs(from_start - section).max() < 0.05
-    assert not np.array_equal(from_start, section)
 
 
 def failure_of(path: Path, start_s: float | None, end_s: float | None) -> str:
@@ -285,21 +272,15 @@ def test_sound_whose_clock_is_set_back_has_no_times(tmp_path: Path) -> None:
             assert failure_of(path, *span).startswith("clock: the clock of the file")
 
 
-@pytest.mark.parametrize("rate", [400, 1500])
-def test_a_film_with_very_few_samples_a_second_is_refused(
-    rate: int, tmp_path: Path
-) -> None:
-    track = SoundTrack("pcm_s16le", rate=rate, layout="mono", format="s16")
+def test_a_film_with_very_few_samples_a_second_is_refused(tmp_path: Path) -> None:
+    track = SoundTrack("pcm_s16le", rate=400, layout="mono", format="s16")
     path = write_film(SoundFilm("slow", ".mkv", [track]), tmp_path)
-    if rate > 1000:
-        assert len(decode_sound(path, VIEW).samples) == 12 * 16000
-        return
     assert failure_of(path, None, None) == (
         "no-sound: its sound has 400 samples a second, 1,000 to 1,000,000 can be used"
     )
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 3e38])
+@pytest.mark.parametrize("wrong", [math.nan, 3e38])
 def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -> None:
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != 100:
@@ -384,7 +365,7 @@ def test_silence_is_sound(tmp_path: Path) -> None:
     assert np.abs(sound.samples).max() < 0.01 and sound.remarks == ()
 
 
-@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac", "mkv-flac-24"])
+@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac"])
 def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) -> None:
     whole = write_film(name, tmp_path)
     path = with_damage(whole, tmp_path / f"damaged{whole.suffix}", 60)
@@ -461,16 +442,6 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
         decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
 
 
-def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
-    path = write_film("mp4-aac", tmp_path)
-    indexes = tmp_path / "indexes"
-    with DecodePool(1) as pool:
-        for with_sound, names in ((False, {"index.npz"}), (True, {"sound.npz"})):
-            job = DecodeJob(path, (), indexes=str(indexes), with_sound=with_sound)
-            assert pool.submit(job).result().error is None
-            assert names <= {file.name for file in indexes.glob("*/*.npz")}
-
-
 def test_a_view_is_plain_and_checked() -> None:
     view = SoundView(16000, 0.5)
     assert SoundView.from_json(json.loads(json.dumps(asdict(view)))) == view
@@ -497,7 +468,7 @@ def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> li
     return numbers
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 5])
 def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
     random = np.random.default_rng(seed)
     samples = np.full(9000, 1024)
@@ -521,8 +492,7 @@ def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-@pytest.mark.parametrize("sd_ms", [3, 6, 12])
-@pytest.mark.parametrize("name", ["mkv-flac-24", "ts-mp2"])
+@pytest.mark.parametrize(("name", "sd_ms"), [("mkv-flac-24", 12), ("ts-mp2", 3)])
 def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) -> None:
     """No packet is lost, so the samples are those of the film, and begin near their time."""
     film = FILM_OF[name]
@@ -542,30 +512,9 @@ def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) ->
     assert correlation(sound, decode_sound(path, SoundView(48000)), late) > 0.95
 
 
-@pytest.mark.parametrize(("number", "late_s"), [(100, 0.03), (0, 0.008)])
-def test_one_wrong_time_moves_nothing(
-    number: int, late_s: float, tmp_path: Path
-) -> None:
-    """Such as that of the first packet, where a writer made 0 of a negative time."""
-    path = write_film("mkv-flac-24", tmp_path)
-
-    def wrong(at: int, time_s: float) -> float:
-        return time_s + late_s * (at == number)
-
-    other = with_times(path, tmp_path / "wrong.mkv", wrong)
-    sound = decode_sound(other, VIEW)
-    assert np.array_equal(sound.samples, decode_sound(path, VIEW).samples)
-
-
-@pytest.mark.parametrize("suffix", [".avi", ".asf"])
 @pytest.mark.parametrize(
-    ("codec", "format"),
-    [
-        ("wmav1", "fltp"),
-        ("wmav2", "fltp"),
-        ("adpcm_ima_wav", "s16p"),
-        ("adpcm_ms", "s16"),
-    ],
+    ("codec", "format", "suffix"),
+    [("wmav1", "fltp", ".avi"), ("adpcm_ima_wav", "s16p", ".asf")],
 )
 def test_what_a_new_decoder_lacks_is_no_damage(
     codec: str, format: str, suffix: str, tmp_path: Path
@@ -612,43 +561,7 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
-@pytest.mark.parametrize(
-    "title",
-    ["Director's commentary", "Audiokommentar", "Commentaire audio", "Comentario"],
-)
-def test_a_commentary_may_be_told_by_its_title_alone(
-    title: str, suffix: str, tmp_path: Path
-) -> None:
-    speaks = SoundTrack("ac3", flashes=(), title=title, disposition="default")
-    both = SoundFilm("both", suffix, [speaks, SoundTrack("ac3")], heard=1)
-    assert not any(errors_of(both, write_film(both, tmp_path)))
-    alone = write_film(SoundFilm("alone", suffix, [speaks]), tmp_path)
-    assert failure_of(alone, 1.0, 2.0).startswith(
-        "no-sound: its only sound is a commentary"
-    )
-
-
-@pytest.mark.parametrize(
-    "track",
-    [
-        SoundTrack("ac3", flashes=(), disposition="visual_impaired"),
-        SoundTrack("ac3", flashes=(), title="Description", disposition="default"),
-    ],
-)
-def test_sound_for_some_is_not_preferred_but_better_than_none(
-    track: SoundTrack, tmp_path: Path
-) -> None:
-    both = SoundFilm("both", ".mkv", [track, SoundTrack("ac3")], heard=1)
-    path = write_film(both, tmp_path)
-    assert not any(errors_of(both, path))
-    assert decode_sound(path, VIEW).remarks == ("sound 2 of 2",)
-    alone = write_film(SoundFilm("alone", ".mkv", [track]), tmp_path)
-    assert decode_sound(alone, VIEW, start_s=1.0, end_s=2.0).heard_s == 1.0
-
-
-@pytest.mark.parametrize("sd_ms", [1, 2, 3, 6, 12])
-@pytest.mark.parametrize("gap_ms", [50, 100, 500])
+@pytest.mark.parametrize(("sd_ms", "gap_ms"), [(1, 50), (3, 100), (12, 500)])
 def test_times_that_jitter_have_gaps_where_they_stay_late(
     gap_ms: int, sd_ms: int
 ) -> None:
@@ -667,42 +580,7 @@ def test_times_that_jitter_have_gaps_where_they_stay_late(
     assert (np.diff(numbers) != 1024).sum() == len(gaps)
 
 
-@pytest.mark.parametrize("sd_ms", [1.5, 2, 2.5, 4, 6, 12])
-@pytest.mark.parametrize("first_ms", [0, 30])
-def test_times_that_jitter_are_no_gaps_at_the_ends(first_ms: int, sd_ms: float) -> None:
-    random = np.random.default_rng(round(sd_ms))
-    samples = np.full(500, 1024)
-    clock = np.cumsum(samples) - samples
-    for _ in range(100):
-        times = clock / 48 + random.normal(0, sd_ms, 500)
-        times[0] += first_ms
-        ticks = np.round(times).astype(np.int64)
-        numbers = sound_index._first_samples(ticks, samples, 0.001, 0.0, 48000)
-        assert np.all(np.diff(numbers) == 1024)
-        # The median of 500 times is off by 1.25 / sqrt(500) deviations; the first time is taken if
-        # it is no farther from this than by rounding.
-        assert abs(numbers[0]) / 48 < 5 * 0.056 * sd_ms + 1.01
-
-
-@pytest.mark.parametrize("sd_ms", [0, 1, 1.5, 2])
-def test_a_gap_before_the_last_packets_is_one_where_times_jitter_little(
-    sd_ms: float,
-) -> None:
-    random = np.random.default_rng(3)
-    samples = np.full(500, 1024)
-    clock = np.cumsum(samples) - samples
-    clock[-5:] += 50 * 48
-    for _ in range(100):
-        times = np.round(clock / 48 + random.normal(0, sd_ms, 500)).astype(np.int64)
-        numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-        assert (np.diff(numbers) != 1024).tolist() == [False] * 494 + [
-            True,
-            *[False] * 4,
-        ]
-
-
-@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
-@pytest.mark.parametrize("of_packet", [576, 1024, 1152])
+@pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
 def test_times_that_are_rounded_begin_with_the_first_packet(
     of_packet: int, rate: int
 ) -> None:
@@ -715,13 +593,3 @@ def test_times_that_are_rounded_begin_with_the_first_packet(
         ticks = times.astype(np.int64)
         numbers = sound_index._first_samples(ticks, samples, shown, 0.0, rate)
         assert np.array_equal(numbers, clock)
-
-
-@pytest.mark.parametrize("slow", [0.0006, -0.0006])
-def test_a_clock_that_is_slow_is_followed_to_five_milliseconds(slow: float) -> None:
-    samples = np.full(20_000, 1024)
-    clock = (np.cumsum(samples) - samples) * (1 + slow)
-    times = np.round(clock / 48).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    off_ms = np.abs(numbers - clock) / 48
-    assert 4 < off_ms.max() < 6
