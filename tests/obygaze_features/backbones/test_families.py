@@ -263,18 +263,6 @@ def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(
             backbones("vivit").forward(wrong)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_arrays_declare_what_comes_out(family: str, backbones: Any) -> None:
-    backbone = backbones(family)
-    out = backbone.forward(clips(family, 1))
-    assert {n: tuple(v.shape[1:]) for n, v in out.items()} == {
-        n: array.shape for n, array in backbone.arrays.items()
-    }
-    only = backbone.forward(clips(family, 1), only=["clip"])
-    assert list(only) == ["clip"]
-    assert torch.equal(only["clip"], out["clip"])
-
-
 @pytest.mark.parametrize("family", ["clip"])
 def test_both_file_forms_have_one_tensor_hash(family: str, backbones: Any) -> None:
     safe = backbones(family, "safetensors").recipe()["weights"]

@@ -159,21 +159,6 @@ def test_one_revision_is_carried(tmp_path: Path) -> None:
     assert [path.name for path in (carried / "refs").iterdir()] == ["main"]
 
 
-def test_a_copy_into_the_cache_itself_leaves_it_as_it_is(tmp_path: Path) -> None:
-    folder = save_tiny("dinov2", tmp_path / "files")
-    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
-    card = find_card("tiny-dinov2", Workspace(tmp_path))
-    hub_cache(card, tmp_path / "hub", folder)
-    before = {path: path.is_symlink() for path in (tmp_path / "hub").rglob("*")}
-    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    words = ("-C", tmp_path, "backbones", "fetch", "tiny-dinov2", "--to", tmp_path)
-    run_obygaze(*words, env=env).ok()
-    after = {path: path.is_symlink() for path in (tmp_path / "hub").rglob("*")}
-    assert after == before
-    shown = run_obygaze(*words[:3], "show", "tiny-dinov2", "--json", env=env)
-    assert shown.ok().json()["weights"] == "cached"
-
-
 def test_a_failed_download_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
-from support.extraction import film_folder, keep_manifest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -17,10 +14,6 @@ from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     ObygazeError,
 )
-from obygaze_features.core.files import sha256_file  # noqa: E402
-from obygaze_features.store import open_store  # noqa: E402
-from obygaze_features.video.decode import decode_clip  # noqa: E402
-from obygaze_features.video.decoded_clip import PictureView  # noqa: E402
 
 NET = """\
 import torch
@@ -46,39 +39,9 @@ def net():
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
-    keep_manifest(film_folder(tmp_path / "films", 3), tmp_path)
     (tmp_path / "mine.py").write_text(NET, "utf-8")
     (tmp_path / "widths.py").write_text("WIDTH = 5\n", "utf-8")
     return tmp_path
-
-
-def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
-    world: Path,
-) -> None:
-    code = f"{world / 'mine.py'}:net"
-    checks = call_obygaze("backbones", "check", code, "--json").ok().json()["checks"]
-    states = {check["name"]: check["state"] for check in checks}
-    names = ("shapes", "finite", "clip isolation", "batch invariance")
-    assert {states[name] for name in names} == {"ok"}
-    command = ("-C", world, "extract", "run", "films", "-b", code, "--json")
-    (state,) = call_obygaze(*command).ok().json()["stores"]
-    assert state["ok"] == 3
-    store = open_store(world / "stores" / "films.net")
-    recorded = store.recipe.to_json()["backbone"]["code"]
-    assert recorded["files"] == {
-        name: sha256_file(world / name) for name in ("mine.py", "widths.py")
-    }
-    assert recorded["packages"] == {"torch": version("torch")}
-    backbone = load_backbone(code)
-    clip = decode_clip(
-        next((world / "films").rglob("*001.mp4")), PictureView(4, "even")
-    )
-    pixels = backbone.preprocess(clip.pictures)
-    torch.manual_seed(0)
-    weights = torch.nn.Linear(3 * 8 * 8, 5)
-    expected = weights(pixels.flatten(1)).detach().numpy()
-    found = store.matrix("clip", clips=["tt0-001"]).values[0]
-    np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
 
 
 def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:

@@ -150,24 +150,6 @@ def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
         load_backbone(f"{path}:net")
 
 
-def test_a_file_called_tensors_does_not_replace_the_hash_of_the_tensors(
-    tmp_path: Path,
-) -> None:
-    path = write(
-        tmp_path / "net",
-        mine=RUN % "1.0" + CARD.replace("**options", "files=[HERE], **options"),
-    )
-    here = tmp_path / "net" / "tensors"
-    path.write_text(f"HERE = {str(here)!r}\n" + path.read_text("utf-8"), "utf-8")
-    here.write_text("a table")
-    weights = load_backbone(f"{path}:net").recipe()["weights"]
-    assert weights["net/tensors"] == sha256_file(here)
-    # The weights of torch.nn.Linear are drawn at each load.
-    again = load_backbone(f"{path}:net").recipe()["weights"]
-    assert again["net/tensors"] == weights["net/tensors"]
-    assert again["tensors"] != weights["tensors"]
-
-
 def test_files_of_one_name_in_two_folders_have_their_folders(tmp_path: Path) -> None:
     for folder in ("a", "b", "c/b"):
         (tmp_path / folder).mkdir(parents=True)
@@ -181,12 +163,6 @@ def test_files_of_one_name_in_two_folders_have_their_folders(tmp_path: Path) -> 
     write(tmp_path, mine=f"FILES = {files}\n{text}")
     with pytest.raises(FixInput, match=r"two model files are called b/net\.onnx"):
         load_backbone(f"{path}:net")
-
-
-def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
-    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
-    path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
-    assert value_of(path) == 1.0
 
 
 def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
@@ -205,34 +181,6 @@ def tensors_of(folder: Path, load: str, **names: object) -> str:
     card = CARD.partition("\n\ndef net")
     path.write_text(path.read_text("utf-8") + card[1] + card[2], "utf-8")
     return str(load_backbone(f"{path}:net").recipe()["weights"]["tensors"])
-
-
-def test_a_module_that_was_used_before_has_the_same_hash(tmp_path: Path) -> None:
-    """A file may make its module once; torch numbers hooks as they are made in a process."""
-    load = """\
-NET = torch.nn.Linear(1, 1)
-torch.nn.init.ones_(NET.weight)
-torch.nn.init.ones_(NET.bias)
-
-
-def load():
-    hook = lambda module, inputs, names: None
-    NET.register_forward_pre_hook(hook, with_kwargs=True)
-    return NET
-"""
-    first = tensors_of(tmp_path, load)
-    assert tensors_of(tmp_path, load) == first
-
-
-def test_numbers_under_keys_of_equal_words_are_both_hashed(tmp_path: Path) -> None:
-    load = """\
-def load():
-    net = torch.nn.Identity()
-    net.table = {1: torch.full((2,), ONE), "1": torch.zeros(2)}
-    return net
-"""
-    hashes = {tensors_of(tmp_path, load, ONE=number) for number in (1.0, 2.0)}
-    assert len(hashes) == 2
 
 
 def test_a_tensor_without_a_hash_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("av", reason="av is not installed")
 
 
-from obygaze_features.backbones import check_backbone, load_backbone  # noqa: E402
+from obygaze_features.backbones import load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 CODE = """\
@@ -66,13 +66,6 @@ def test_levels_of_frames_that_are_no_squares(code: str) -> None:
     assert outputs["bright"].tolist() == [(levels[:, 0] > 9).float().tolist()]
     with pytest.raises(FixInput, match=r"takes pixels \[B, 4, 3, 6, 10\]"):
         backbone.forward(pixels.mT[None])
-
-
-def test_the_check_gives_levels_as_an_extraction_does(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(CODE.replace("RESIZE", "'squash'"), "utf-8")
-    report = check_backbone(f"{file}:card")
-    assert report.failed == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from obygaze_features.backbones.card import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
-from obygaze_features.store import Recipe
 
 NAME = "example/tiny-clip"
 
@@ -64,32 +63,6 @@ def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
     assert f"layers: expected {layers}, got 2" in caught.value.details
 
 
-@pytest.mark.parametrize("key", ["layers", "hidden", "heads"])
-def test_another_depth_is_another_model(key: str, tmp_path: Path) -> None:
-    card, folder = tiny_card("xclip"), save_tiny("xclip", tmp_path / "w")
-    other = replace(card, depth={**card.depth, key: card.depth[key] + 1})
-    with pytest.raises(FixInput) as caught:
-        load_backbone(other, folder)
-    assert caught.value.details == (
-        f"{key}: expected {card.depth[key] + 1}, got {card.depth[key]}",
-    )
-    assert load_backbone(replace(card, depth={}), folder), (
-        "a card need not give its depth"
-    )
-
-
-def test_another_patch_is_named(tmp_path: Path) -> None:
-    card, folder = tiny_card("clip"), save_tiny("clip", tmp_path / "w")
-    with pytest.raises(FixInput) as caught:
-        load_backbone(
-            replace(card, geometry=replace(card.geometry, grid=(3, 4, 4))), folder
-        )
-    assert caught.value.details == (
-        "grid: expected [3, 4, 4], got [3, 2, 2]",
-        "patch: expected 8, got 16",
-    )
-
-
 def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) -> None:
     card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "copy")
     snapshot = into_cache(hub, folder)
@@ -100,11 +73,7 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) 
     checks = call_obygaze(*command, "--json").ok().json()["checks"]
     assert {"name": "checkpoint", "state": "ok", "detail": NAME} in checks
     # The bytes are the same, and so is what decides the numbers.
-    copy = load_backbone(card, folder).recipe()
-    made: dict[str, Any] = {"sampling": {}, "decoder": {}}
-    assert Recipe.of(**copy, **made).fingerprint == (
-        Recipe.of(**cached, **made).fingerprint
-    )
+    assert load_backbone(card, folder).recipe()["weights"] == cached["weights"]
     # Of another checkpoint the cache says nothing, and nothing of what a path names.
     other = replace(card, checkpoint="a/b")
     for given, path in ((card, folder), (card, snapshot), (other, snapshot)):
@@ -137,17 +106,6 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
     # The tensors' hash is the same in each form of file.
     knowing = replace(card, weights_sha256=(tensors, configuration))
     assert backbone_of(knowing, in_bin)["checkpoint"] == NAME
-
-
-def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "x"\n'
-    )
-    assert find_card("clip-b16").depth
-    assert find_card(str(path)).depth == {}
 
 
 def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> None:

@@ -129,33 +129,8 @@ def test_a_video_that_was_replaced_is_refused(now: tuple[int, str]) -> None:
         done.refuse("films.clip")
 
 
-def test_a_replaced_video_is_refused_where_times_changed_too() -> None:
-    """The clips that are left would be read from the new video, and the others stay as they are."""
-    clips = [CLIP_A._replace(end_s=1.5), CLIP_B]
-    rows = [ROW_A, NOT_THERE]
-    facts = {**FACTS, "a.mp4": (11, "a" * 64)}
-    done = work(clips, rows, filling=True, facts=facts)
-    assert found(done) == {cases.VIDEO_REPLACED: 1, cases.MISSING: 1}
-    with pytest.raises(Mismatch, match="other bytes of the video") as error:
-        done.refuse("films.clip", "clip-b16")
-    assert error.value.hint == (
-        "put the videos back, or choose another store name: --store clip-b16=NAME"
-    )
-
-
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
     assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {cases.SAME: 1}
-
-
-def test_failed_rows_are_tried_again_on_request() -> None:
-    assert found(work([CLIP_B], [BROKEN])) == {cases.FAILED_BEFORE: 1}
-    # With the times that failed, the reason may be one that is not true any more.
-    other_times = work([CLIP_B._replace(start_s=1.5)], [BROKEN])
-    assert found(other_times) == {cases.TIMES_CORRECTED: 1}
-    assert other_times.rows == [Row("b", "film", 1.5, 2.0)]
-    assert other_times.computed == [True]
-    same_times = work([CLIP_B], [BROKEN], retry_failed=True)
-    assert found(same_times) == {cases.RETRIED: 1}
 
 
 def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
@@ -165,17 +140,6 @@ def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete(
         done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
         assert found(done) == {cases.MISSING: 1, cases.FAILED_SO_FAR: 1}
         assert done.computed == [True, False]
-
-
-def test_while_a_store_is_filled_a_clip_without_a_video_has_not_failed() -> None:
-    """It was said to have failed, and to need --retry-failed."""
-    row = BROKEN._replace(status=NO_VIDEO)
-    without = [CLIP_A, CLIP_B._replace(video="")]
-    done = work(without, [NOT_A, row], filling=True)
-    assert found(done) == {cases.MISSING: 1, cases.WITHOUT_VIDEO: 1}
-    done = work([CLIP_A, CLIP_B], [NOT_A, row], filling=True)
-    assert found(done) == {cases.MISSING: 1, cases.FOR_THE_NEXT_RUN: 1}
-    assert done.computed == [True, False]
 
 
 def test_a_row_without_a_video_gets_the_times_of_the_manifest() -> None:

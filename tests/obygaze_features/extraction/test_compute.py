@@ -26,7 +26,6 @@ from support.gpu_runs import (
     fill_stores,
     new_filler,
     new_filling,
-    timed_run,
 )
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 from support.sound_checkpoints import save_tiny_sound, tiny_sound_card
@@ -48,8 +47,7 @@ from obygaze_features.extraction.compute import (
     gpu_batches,
     measured_clip_bytes,
 )
-from obygaze_features.store import Array, open_store
-from obygaze_features.store.sealing import seal
+from obygaze_features.store import Array
 
 pytest.importorskip("transformers")
 FAMILIES = (*TINY, "lsmdc")
@@ -253,26 +251,6 @@ def test_code_of_the_user_computes_one_clip_at_a_time(
 # --- Overlap: seconds of a virtual clock
 
 
-@pytest.mark.parametrize(
-    ("device_s", "n_backbones"), [(0.005, 1), (0.022, 1), (0.012, 5)]
-)
-def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
-    device_s: float, n_backbones: int, tmp_path: Path
-) -> None:
-    n_clips = 256
-    seconds, gpu = timed_run(tmp_path, device_s, n_clips, 4, n_backbones)
-    # In order, every batch would wait for the one before: 0.012 + device_s a clip.
-    assert 1.0 <= seconds / (n_clips * max(0.012, device_s)) <= 1.03
-    assert gpu.blocking_copies == 0
-    total = float(a_clip(70, 16).pictures.reshape(16, -1)[:, 0].sum())
-    for number in range(n_backbones):
-        seal(tmp_path / str(number))
-        store = open_store(tmp_path / str(number))
-        assert store.status().counts == {"ok": n_clips}
-        width = store.record.arrays[0].shape[0]
-        assert store.matrix("clip").values[70].tolist() == [total] * width
-
-
 # --- Memory of a GPU that several backbones share
 
 GB = 10**9
@@ -335,14 +313,6 @@ def test_the_processes_of_several_devices_share_the_machine(
         assert (share.workers, share.batch, share.compute_threads) == (1, 3, 2)
         assert share.bytes_of_clips_ahead == alone.bytes_of_clips_ahead // 4
         assert share.bytes_of_clips_ahead == 64 * GB // 8 // 4
-
-
-def test_a_clip_that_does_not_fit_has_its_rough_estimate() -> None:
-    inner = load_backbone("descriptors")
-    with SimulatedGpu(memory_bytes=GB) as gpu:
-        backbone: Any = TimedBackbone(inner, gpu, 0.001, 2 * GB)
-        computer = BatchComputer(backbone, arrays_of_features(inner))
-        assert measured_clip_bytes(computer) == inner.activation_bytes
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:

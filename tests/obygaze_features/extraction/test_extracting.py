@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,16 @@ from support.extracted_stores import (
     bytes_of,
     films_with_failures,
     no_work_is_left,
-    own_model,
     run,
 )
 from support.extraction import keep_manifest
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
-from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.sound import ClipSound
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.clips import HeardClip
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import (
-    Cost,
-    StoreCost,
-    gflop_of_clip,
     plan_extraction,
 )
 from obygaze_features.extraction.stored import store_status
@@ -208,23 +200,6 @@ def test_a_device_that_fails_is_named(
     assert error.value.where == "cpu"
 
 
-def test_an_array_that_only_one_backbone_has_is_asked_of_this_one(
-    films: Manifest, world: Path
-) -> None:
-    own = own_model(world)
-    options: dict[str, Any] = {"arrays": ["frames"], "stores": {own: "own"}}
-    run(films, world, ["descriptors", own], **options)
-    names = {}
-    for name in (STORE, "own"):
-        arrays = open_store(world / "stores" / name).record.arrays
-        names[name] = [
-            array.name for array in arrays if array.name in ("clip", "frames")
-        ]
-    assert names == {STORE: ["frames"], "own": ["clip"]}
-    with pytest.raises(FixUsage, match="descriptors has no array tokens"):
-        run(films, world, ["descriptors", own], arrays=["tokens"], stores={own: "x"})
-
-
 # --- Only what is missing ---
 
 
@@ -293,53 +268,3 @@ def test_a_plan_counts_and_measures_and_writes_nothing(
     assert cost.decode_s is not None
     assert cost.decode_s > 0 < store.forward_s
     assert list((world / "stores").iterdir()) == []
-
-
-def cost_of(decode_s: float, *forward_s: float, is_on_gpu: bool = True) -> Cost:
-    """The cost of 2,000 clips on 16 cores and a GPU."""
-    stores = []
-    for number, seconds in enumerate(forward_s):
-        name = f"s{number}"
-        stores.append(StoreCost(name, 2000, 2000, 10**6, 10**6, seconds, is_on_gpu, ()))
-    return Cost(
-        "night",
-        *(2000, 2000, decode_s, stores, "h100", 16),
-        host_bytes=4 * 10**9,
-        frames_of=["clip-b16"],
-        frames_bytes=5 * 10**9,
-    )
-
-
-def test_a_plan_says_how_long_a_gpu_waits_for_the_cores() -> None:
-    cost = cost_of(0.64, 0.004, 0.0052)
-    # 16 cores give a clip in .04 s, of which the GPU computes .0092 s.
-    assert cost.waits == pytest.approx(0.77)
-    facts = cost.to_json()
-    assert (facts["seconds"], facts["cores_needed"]) == (pytest.approx(80), 70)
-    assert str(cost).splitlines()[-3:] == [
-        "16 cores: about 0:01:20; h100 is at work for 23% of it, and waits for the cores for 77%;"
-        " 70 cores would feed it",
-        "or decode first, without h100: obygaze extract run night -b frames:clip-b16"
-        " (about 0:01:20, 5.0 GB); then 0:00:18 on h100",
-        "main memory: about 4.0 GB; batches take at most half of what is free on h100",
-    ]
-    # The GPU decides.
-    slow = cost_of(0.64, 0.05)
-    assert (slow.waits, slow.clip_s) == (0.0, 0.05)
-    assert "decode first" not in str(slow)
-    on_cores = cost_of(0.64, 0.16, is_on_gpu=False)
-    assert (on_cores.waits, on_cores.clip_s) == (None, 0.05)
-    assert "16 cores: about 0:01:40\nmain memory: about 4.0 GB" in str(on_cores)
-
-
-def test_the_operations_of_a_sound_are_those_of_its_pieces() -> None:
-    for name, seconds, expected in (
-        # A part of 15 s, and whole spectrograms of 30 s.
-        ("wav2vec2-base", 5.0, 229 / 3),
-        ("whisper-small", 5.0, 344),
-        ("whisper-small", 31.0, 688),
-    ):
-        backbone: Any = SimpleNamespace(card=find_card(name))
-        samples = np.zeros(round(16000 * seconds), np.float32)
-        clip = HeardClip(ClipSound(samples), {})
-        assert gflop_of_clip(backbone, clip) == pytest.approx(expected)

@@ -33,7 +33,7 @@ from obygaze_features.extraction.kept import (
     stores_of_frames,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import open_store, subset, verify
+from obygaze_features.store import open_store, verify
 from obygaze_features.store.layout import CLEAN, PICTURES
 from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
@@ -100,31 +100,6 @@ def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
         for name in ("time_s", "asked_s", "mask"):
             np.testing.assert_array_equal(clip.arrays[name], getattr(decoded, name))
         assert clip.total == decoded.total
-
-
-def test_frames_are_those_of_the_clip_in_whatever_row(tmp_path: Path) -> None:
-    """The store of frames has fewer clips than the manifest, in other rows, as has a subset."""
-    films = film_folder(tmp_path, 4)
-    keep_manifest(films.with_clips([films.clips[0], films.clips[3]]), tmp_path)
-    stores = tmp_path / "stores"
-    run("films", tmp_path, "frames:descriptors")
-    keep_manifest(films, tmp_path)
-    run("films", tmp_path, "frames:descriptors")
-    for before in stores.glob("*.before-*"):
-        shutil.rmtree(before)
-    clips = [films.clips[number].clip_id for number in (3, 1, 2)]
-    subset(stores / KEPT, tmp_path / "part", clips=clips)
-    shutil.rmtree(stores / KEPT)
-    run("films", tmp_path, stores={"descriptors": "of-films"})
-    (tmp_path / "part").rename(stores / KEPT)
-    assert open_store(stores / KEPT).clip_ids.tolist() != [
-        clip.clip_id for clip in films.clips[1:]
-    ]
-    video_of(films, 1).unlink()
-    video_of(films, 3).unlink()
-    run("films", tmp_path)
-    expected = bytes_of(stores / "of-films")
-    assert bytes_of(stores / "films.descriptors") == expected
 
 
 def test_damaged_frames_are_decoded_again(

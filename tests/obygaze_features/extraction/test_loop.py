@@ -20,7 +20,7 @@ from support.simulated_gpu import SimulatedGpu
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Failure, ViewedClip
+from obygaze_features.extraction.clips import Failure, ViewedClip
 from obygaze_features.extraction.loop import StoreFiller
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
@@ -83,17 +83,6 @@ def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
     assert world.store().status().counts == {"ok": N}
 
 
-def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.failing = {5: Failure("failed", "unreadable: x"), 6: NO_VIDEO_NAMED}
-    world.run(batch=2)
-    assert world.backbone.batches == [2, 2, 2, 2, 1]
-    store = world.store()
-    assert store.status().counts == {"ok": 9, "failed": 1, "no-video": 1}
-    assert str(store.status().reasons[5]) == "failed: unreadable: x"
-    assert np.isnan(store.matrix("clip", missing="nan").values[5:7]).all()
-
-
 def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> None:
     """Two stores see the same pictures of a clip; one of them has the odd rows already."""
     one, two = World(tmp_path / "one"), World(tmp_path / "two")
@@ -142,29 +131,6 @@ def test_each_error_for_too_little_memory_halves_the_batch(
     assert world.store().status().counts == {"ok": N}
 
 
-def test_all_batches_are_halved_if_one_does_not_fit(tmp_path: Path) -> None:
-    """They share the memory: the one that fails may already be as small as possible."""
-    one, two = World(tmp_path / "one"), World(tmp_path / "two")
-    forward = two.backbone.forward
-    with ExitStack() as stack:
-        fillers: list[StoreFiller] = []
-        for world, batch in ((one, 4), (two, 1)):
-            filler = new_filler(world.backbone, world.filling, world.inner, batch)
-            fillers.append(stack.enter_context(filler))
-        large, small = fillers
-
-        def forward_if_there_is_room(*args: Any, **options: Any) -> Any:
-            if large.batch > 1:
-                raise RuntimeError("CUDA out of memory")
-            return forward(*args, **options)
-
-        two.backbone.forward = forward_if_there_is_room  # type: ignore[method-assign]
-        fill_stores(fillers, one.decode)
-        assert (large.batch, small.batch) == (1, 1)
-    for world in (one, two):
-        assert world.store().status().counts == {"ok": N}
-
-
 def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> None:
     world = World(tmp_path, most_waiting=0)
     with pytest.raises(ObygazeError, match="one clip of descriptors does not fit"):
@@ -196,18 +162,6 @@ def test_the_memory_of_what_did_not_fit_is_free_before_the_next_try(
     world.run(batch=4)
     assert freed == [True]
     assert world.store().status().counts == {"ok": N}
-
-
-def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
-    world = World(tmp_path)
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("shape mismatch")
-
-    world.backbone.forward = broken  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match="shape mismatch"):
-        world.run()
-    assert world.filling.listed() == (set(), {})
 
 
 # --- An end at any row ---

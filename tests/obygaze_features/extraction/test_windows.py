@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.damage import flip_bits_visibly, zero_the_middle
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
@@ -40,15 +39,11 @@ from obygaze_features.video import (
     PictureView,
     decode_clip,
 )
-from obygaze_features.video import pool as pool_module
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
-from obygaze_features.video.resize import Resize
 from obygaze_features.video.sound import SoundView, decode_sounds
 from obygaze_features.video.worker import DecodeResult
 
-ALL = PictureView(250)
 APART = Grid(16, 16)
 OVERLAPPING = Grid(16, 4)
 OF_SECONDS = Grid(seconds=1, every=0.4)
@@ -135,59 +130,6 @@ def test_a_window_holds_exactly_its_pictures(
         assert read_numbers(result.clips[view].pictures) == sampled(expected, 4), window
         clip = manifest.clips[window]
         assert result.clips[view].span_s == (clip.start_s, clip.end_s)
-
-
-def test_a_sweep_gives_what_each_window_alone_gives(
-    tmp_path: Path, pool: DecodePool
-) -> None:
-    """Also with damage, with every rule of sampling, and for several views at once."""
-    made = film_of("mkv_h264_short_groups", tmp_path)
-    whole = made.path.rename(tmp_path / "whole.mkv")
-    flip_bits_visibly(whole, made.path, [30, 61])
-    views = PictureView(8), PictureView(5, "fps"), PictureView(8, resize=Resize(48))
-    grid = Grid(16, 8)
-    _, results = swept(tmp_path / "films", grid, views, pool, tmp_path)
-    indexes = Workspace(tmp_path).folder("indexes")
-    n_damaged = 0
-    for window, result in enumerate(results):
-        ranks = range(window * 8, window * 8 + 16)
-        for view in views:
-            alone = decode_clip(
-                made.path, view, ranks=ranks, indexes=indexes, accept_damaged=True
-            )
-            swept_clip = result.clips[view]
-            for name in ("pictures", "index", "substituted", "mask", "total"):
-                same = np.array_equal(getattr(alone, name), getattr(swept_clip, name))
-                assert same, (window, view, name)
-            n_damaged += int(alone.substituted.sum())
-    assert n_damaged > 0
-
-
-def test_windows_with_missing_pictures_fail(
-    tmp_path: Path, pool: DecodePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fifth of a film of 10 s is missing; windows begin before, in and behind it."""
-    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
-    (tmp_path / "films").mkdir()
-    film = write_video(
-        tmp_path / "films" / "a.mkv",
-        numbers=range(250),
-        options={"preset": "veryfast", "g": "15", "sc_threshold": "0"},
-    )
-    zero_the_middle(film)
-    there = set(read_numbers(decode_views(film, [ALL])[ALL].pictures))
-    assert 20 < 250 - len(there) < 100
-    view = PictureView(4)
-    grid = Grid(seconds=1, every=0.4)
-    _, results = swept(tmp_path / "films", grid, (view,), pool, tmp_path)
-    for window, result in enumerate(results):
-        expected = list(range(10 * window, 10 * window + 25))
-        if there.issuperset(expected):
-            clip = result.clips[view].check()
-            assert read_numbers(clip.pictures) == sampled(expected, 4), window
-        else:
-            with pytest.raises(BadVideo):
-                result.clips[view].check()
 
 
 @pytest.fixture(scope="module")
@@ -577,51 +519,6 @@ def test_a_film_that_was_replaced_or_cannot_be_read(
     was = "the film had 91 pictures from 0 s to 3.64 s when it was cut"
     assert was in reasons[1] and reasons[1].endswith("has 90 from 0 s to 3.6 s")
     assert reasons[2].endswith("has 100 from 0 s to 2 s")
-
-
-def test_a_film_that_takes_too_long_costs_one_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other parts of its sweep, its windows alone and its next block are not sent at all."""
-    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
-    sent: list[str] = []
-
-    def too_long(worker: Any, job: DecodeJob, *rest: Any) -> dict[str, Any]:
-        sent.append(str(job.path))
-        if job.ranks is not None and Path(job.path).stem == "a":
-            raise TimeoutError
-        return decode(worker, job, *rest)
-
-    for name in ("a", "b"):
-        write_video(
-            tmp_path / f"{name}.mkv",
-            numbers=range(60),
-            size=(64, 48),
-            options={"g": "8"},
-        )
-    workspace, grid = Workspace(tmp_path), Grid(8, 8)
-    manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
-    view = PictureView(4)
-    indexes = str(workspace.folder("indexes"))
-    decode = pool_module._Worker.decode
-    with DecodePool(1) as pool:
-        # The indexes of the films are there.
-        for name in ("a", "b"):
-            pool.submit(
-                DecodeJob(tmp_path / f"{name}.mkv", (), indexes=indexes)
-            ).result()
-        monkeypatch.setattr(pool_module._Worker, "decode", too_long)
-        reasons = []
-        for name in ("a", "a", "b"):
-            wanted = [WantedWindow(number, (view,)) for number in range(7)]
-            video = str(tmp_path / f"{name}.mkv")
-            for result in decode_windows(video, grid, wanted, pool, indexes):
-                reasons.append(result.error.reason if result.error else "")
-    assert len(manifest) == 14
-    assert reasons == ["timeout"] * 14 + [""] * 7
-    of_a = [path for path in sent if Path(path).stem == "a"]
-    # The index, once, and the part that took too long.
-    assert len(of_a) == 2
 
 
 def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:

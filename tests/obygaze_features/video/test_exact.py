@@ -10,7 +10,6 @@ from support.seeds import amount
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
-from obygaze_features.video import film, packets, source
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import probe
@@ -119,50 +118,3 @@ def test_several_views_share_one_decode(made: Made) -> None:
         assert np.array_equal(clip.index, alone.index)
         real = clip.pictures[clip.mask]
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
-
-
-LARGE = ("mp4_h264_open_groups", "mkv_variable_rate", "ts_late_start", "avi_mpeg4_b")
-LARGE += ("mp4_edit_list", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264")
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_files_too_large_to_keep_are_as_exact(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(film, "KEEP_BYTES", 0)
-    monkeypatch.setattr(film, "_FILMS", {})
-    made = KINDS[name](tmp_path)
-    total = len(made.numbers)
-    for _ in range(2):
-        clip = decode_clip(made.path, PictureView(16))
-        wanted = [int(i * total / 16) for i in range(16)]
-        assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
-    part = decode_clip(made.path, PictureView(8), start_s=2.0, end_s=3.0)
-    assert read_numbers(part.pictures) == [made.numbers[i] for i in part.index]
-    assert part.index[0] == np.searchsorted(probe(made.path).index.times_s, 2.0 - 1e-6)
-
-
-def test_a_large_film_is_read_through_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(film, "KEEP_BYTES", 0)
-    monkeypatch.setattr(film, "_FILMS", {})
-    made = KINDS["mkv_h264_short_groups"](tmp_path)
-    passes, read_packets = [], []
-    read_all, demux = packets._read_packets, source.demux
-    monkeypatch.setattr(
-        packets, "_read_packets", lambda *a: passes.append(1) or read_all(*a)
-    )
-    for start in (0.5, 1.5, 3.5):
-        decode_clip(made.path, PictureView(4), start_s=start, end_s=start + 0.4)
-    assert len(passes) == 1
-
-    def counted(*given: object) -> object:
-        for packet in demux(*given):
-            read_packets.append(packet.size)
-            yield packet
-
-    monkeypatch.setattr(source, "demux", counted)
-    decode_clip(made.path, PictureView(4), start_s=3.5, end_s=3.9)
-    # Groups of 12 pictures: those the part lies in, and the first one for the shape.
-    assert len(read_packets) <= 3 * 12 + 2

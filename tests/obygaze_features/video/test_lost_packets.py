@@ -159,17 +159,6 @@ def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
     assert group * 20 <= rows.min() and rows.max() < (group + 1) * 20
 
 
-@pytest.mark.parametrize(("suffix", "kind"), [(".mpg", "P"), (".ts", "I")])
-def test_a_lost_picture_of_mpeg2_marks_what_was_built_on_it(
-    clean: Any, tmp_path: Path, suffix: str, kind: str
-) -> None:
-    whole = clean(f"mpeg2{suffix}")
-    position = positions_of(whole, kind)[2]
-    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {position}), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-    assert found.info.damaged
-
-
 # Zeros in a stream without a container are reported by no decoder.
 CHANGES = [
     ("h264.mkv", remove_bytes),
@@ -380,31 +369,6 @@ def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_l
     clip = decode_clip(declared, PictureView(COUNT))
     assert read_numbers(clip.pictures) == list(range(COUNT))
     assert not clip.damaged
-
-
-@pytest.mark.parametrize("name", ["mpeg2.mkv", "mpeg4.avi"])
-def test_b_pictures_before_a_key_frame_hang_on_a_group_that_lost_its_end(
-    clean: Any, tmp_path: Path, name: str
-) -> None:
-    whole = clean(name)
-    data = bytearray(whole.read_bytes())
-    import av
-
-    with av.open(str(whole)) as opened:
-        packets = [packet for packet in opened.demux(video=0) if packet.size]
-        places = [(packet.pos, packet.size) for packet in packets]
-    _, group_before, key, *_ = positions_of(whole, "I")
-    # Whole packets are lost. Matroska goes on with the next cluster, AVI with the next chunk.
-    if name.endswith(".mkv"):
-        start = sum(places[group_before - 1])
-        stop = data.rindex(b"\x1f\x43\xb6\x75", 0, places[key][0])
-    else:
-        start, stop = places[key - 6][0] - 8, places[key][0] - 8
-    data[start:stop] = bytes(stop - start)
-    path = tmp_path / name
-    path.write_bytes(data)
-    found = judge(path, whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
 
 def test_a_gif_that_was_cut_in_its_last_picture(tmp_path: Path) -> None:

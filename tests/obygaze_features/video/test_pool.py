@@ -254,20 +254,6 @@ def test_a_crash_costs_one_clip(
     assert is_gone(pid)
 
 
-@pytest.mark.check("kills a worker")
-def test_a_worker_killed_from_outside_costs_nothing(
-    films: list[Path], slow_film: Path, sent: threading.Event
-) -> None:
-    with DecodePool(1) as pool:
-        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = worker_ids(pool)
-        future = submit_to_a_still_worker(
-            pool, sent, pid, DecodeJob(slow_film, (PictureView(32),))
-        )
-        os.kill(pid, signal.SIGKILL)
-        assert future.result().error is None
-
-
 @pytest.mark.check("kills workers")
 @pytest.mark.parametrize(
     ("method", "told"), [("decode", "crashed"), ("await_ready", "not start")]
@@ -417,13 +403,6 @@ def test_workers_end_with_the_process_of_the_pool(slow_film: Path) -> None:
         run.kill()
         assert run.wait(timeout=30) != 0
     assert all(is_gone(pid) for pid in pids)
-
-
-def test_pictures_stay_when_the_pool_is_gone(films: list[Path]) -> None:
-    with DecodePool(1) as pool:
-        result = pool.submit(DecodeJob(films[2], (PictureView(60),))).result()
-    assert result.clips is not None
-    assert read_numbers(result.clips[PictureView(60)].pictures) == list(range(200, 260))
 
 
 def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:

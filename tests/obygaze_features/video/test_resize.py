@@ -75,18 +75,6 @@ def test_a_crop_is_a_part_of_the_whole() -> None:
     assert np.array_equal(part, whole[:, 5:25, 3:24])
 
 
-def test_without_numba_the_sums_are_those_of_scipy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(resize, "COMPILED_AFTER", -1)
-    monkeypatch.setattr(resize, "compiled_kernels", lambda: None)
-    x = frames(100, 90, 1)
-    assert np.array_equal(
-        resize_crop(x, (40, 36), (0, 0, 40, 36), "bicubic"),
-        by_pillow(x, (40, 36), "bicubic"),
-    )
-
-
 def test_extremes_do_not_overflow() -> None:
     # Negative lobes of the bicubic kernel beside full white: the largest sums there are.
     x = np.zeros((1, 64, 64, 3), np.uint8)

@@ -118,13 +118,6 @@ def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
         span_of(np.arange(100) / 25, start, end)
 
 
-def test_one_picture_a_second() -> None:
-    index = index_of([i / 24 for i in range(100)], keys=[0], rate=23.976)
-    chosen = sample(index, (0, 100), 12, "fps")
-    assert chosen.index[chosen.mask].tolist() == [0, 23, 46, 69, 92]
-    assert chosen.mask.tolist() == [True] * 5 + [False] * 7
-
-
 def test_one_picture_a_second_of_a_long_clip() -> None:
     index = index_of([i / 25 for i in range(1000)], keys=[0])
     chosen = sample(index, (0, 1000), 12, "fps")

@@ -28,11 +28,9 @@ from support.sounds import (
 from support.videos import write_video
 
 from benchmarks.sound.films import (
-    FLASHES,
     SoundFilm,
     SoundTrack,
     click_errors,
-    click_offset,
     copy,
 )
 from obygaze_features.core.errors import FixUsage
@@ -312,39 +310,6 @@ def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -
         assert is_same(part, alone)
 
 
-@pytest.mark.parametrize(("rate", "layout"), [(48000, "mono"), (32000, "stereo")])
-def test_sound_may_change_its_channels_but_not_its_rate(
-    rate: int, layout: str, tmp_path: Path
-) -> None:
-    import av
-
-    first = SoundTrack("mp2", format="s16")
-    whole = write_film(SoundFilm("first", ".mkv", [first]), tmp_path)
-    second = replace(first, rate=rate, layout=layout)
-    with av.open(str(write_film(SoundFilm("second", ".mkv", [second]), tmp_path))) as f:
-        others = [bytes(packet) for packet in f.demux(audio=0)]
-
-    def change(stream: Any, at: int, packet: Any) -> Any:
-        if stream.type != "audio" or not 200 <= at < 300:
-            return packet
-        return packet_of(packet, others[at])
-
-    path = copy(whole, tmp_path / "changed.mkv", change=change)
-    # Packet 200 of 1,152 samples begins at 4.8 s, packet 300 at 7.2 s.
-    before = decode_sound(path, VIEW, start_s=3.0, end_s=4.7)
-    intact = decode_sound(whole, VIEW, start_s=3.0, end_s=4.7)
-    assert np.abs(before.samples - intact.samples).max() < 0.02
-    after = decode_sound(path, VIEW, start_s=7.5, end_s=9.0)
-    late, fit = click_offset(after.samples, VIEW.rate, FLASHES[2] / 25 - 7.5)
-    assert abs(late) <= 0.002 * VIEW.rate and fit > 0.8
-    if layout == "mono":
-        assert decode_sound(path, VIEW, start_s=4.0, end_s=8.0).remarks == ()
-    else:
-        assert failure_of(path, 4.0, 8.0) == (
-            "damaged: sound for 1.5 of 4.0 s, the rest is damaged or missing"
-        )
-
-
 @pytest.mark.parametrize("is_told", [True, False])
 def test_he_aac_has_twice_the_rate_of_its_core(is_told: bool, tmp_path: Path) -> None:
     core = write_film(SoundFilm("core", ".mp4", [SoundTrack(rate=24000)]), tmp_path)
@@ -559,25 +524,6 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     assert failure_of(path, None, None) == (
         "no-sound: its only sound is that of another program than its pictures"
     )
-
-
-@pytest.mark.parametrize(("sd_ms", "gap_ms"), [(1, 50), (3, 100), (12, 500)])
-def test_times_that_jitter_have_gaps_where_they_stay_late(
-    gap_ms: int, sd_ms: int
-) -> None:
-    random = np.random.default_rng(sd_ms * gap_ms)
-    samples = np.full(20_000, 1024)
-    clock = np.cumsum(samples) - samples
-    gaps = np.array([30, 2000, 2030, *range(4000, 20_000, 2000)])
-    for at in gaps:
-        clock[at:] += gap_ms * 48
-    times = np.round(clock / 48 + random.normal(0, sd_ms, 20_000)).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    off_ms = np.abs(numbers - clock) / 48
-    # Where exactly the gap is, times that jitter do not tell.
-    is_near = np.abs(np.arange(20_000)[:, None] - gaps).min(axis=1) < 10
-    assert off_ms[~is_near].max() < 10
-    assert (np.diff(numbers) != 1024).sum() == len(gaps)
 
 
 @pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
