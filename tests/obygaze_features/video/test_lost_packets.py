@@ -62,11 +62,10 @@ CODED: dict[str, tuple[str, dict[str, str]]] = {
     "wmv2": ("wmv2", {"g": "15", "b": "800k"}),
     "flv1": ("flv", {"g": "15", "b": "800k"}),
     "h263": ("h263", {"g": "15", "b": "800k"}),
-    "zmbv": ("zmbv", {"g": "15"}),
     "ffv1": ("ffv1", {"level": "3", "slicecrc": "1", "g": "10"}),
     "av1": ("libsvtav1", {"g": "20", "preset": "8", "svtav1-params": "lp=1"}),
 }
-PIXELS = {"mjpeg": "yuvj420p", "zmbv": "bgr0"}
+PIXELS = {"mjpeg": "yuvj420p"}
 # H.263 has a few sizes only.
 SIZES = {"h263": (352, 288)}
 
@@ -214,7 +213,7 @@ def test_a_gap_is_one_in_regular_times() -> None:
     assert gaps(regular[[0, 1, 3]]).tolist() == []
 
 
-LOST = ["vp8.avi", "mpeg4p.mkv", "msmpeg4v2.avi", "flv1.flv", "zmbv.avi", "ffv1.mkv"]
+LOST = ["vp8.avi", "mpeg4p.mkv", "msmpeg4v2.avi", "flv1.flv", "ffv1.mkv", "av1.mkv"]
 LOST += ["hevc.mkv", "mpeg2.mkv", "h264.mkv"]
 LOST_AT = [(name, 23) for name in LOST] + [("mpeg4.avi", 36), ("vp9.webm", 36)]
 
