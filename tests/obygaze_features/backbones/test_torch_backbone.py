@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.checkpoints import TINY, save_tiny, tiny_card, write_tiny_card
+from support.checkpoints import TINY, hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
 
 from obygaze_features.backbones.actions import load_backbone
@@ -27,19 +26,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("transformers", reason="backbones need the extract extra")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
-
-
-def into_cache(hub: Path, files: Path, checkpoint: str = NAME) -> Path:
-    """Put a checkpoint into the hub's cache, as its library lays it out; the snapshot's folder."""
-    repository = hub / ("models--" + checkpoint.replace("/", "--"))
-    snapshot = repository / "snapshots" / "main"
-    snapshot.mkdir(parents=True)
-    (repository / "blobs").mkdir()
-    shutil.copy(files / "config.json", snapshot)
-    blob = repository / "blobs" / sha256_file(files / "model.safetensors")
-    shutil.copy(files / "model.safetensors", blob)
-    (snapshot / "model.safetensors").symlink_to(blob)
-    return snapshot
 
 
 def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
@@ -65,7 +51,7 @@ def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
 
 def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) -> None:
     card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "copy")
-    snapshot = into_cache(hub, folder)
+    snapshot = hub_cache(card, hub, folder)
     cached = load_backbone(card).recipe()
     assert cached["backbone"]["checkpoint"] == NAME
     assert "unverified_checkpoint" not in cached["backbone"]
@@ -110,7 +96,7 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
 
 def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> None:
     card = tiny_card("clip", NAME)
-    snapshot = into_cache(hub, save_tiny("clip", tmp_path / "copy"))
+    snapshot = hub_cache(card, hub, save_tiny("clip", tmp_path / "copy"))
     blob = (snapshot / "model.safetensors").resolve()
     raw = bytearray(blob.read_bytes())
     raw[-5] ^= 4

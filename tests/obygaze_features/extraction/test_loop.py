@@ -97,6 +97,11 @@ def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> N
     assert one.backbone.batches == FULL_BATCHES
     assert two.backbone.batches == [2, 2, 2]
     assert not two.filling.missing()
+    # Alone, it decodes no other row.
+    alone = World(tmp_path / "alone")
+    alone.filling = new_filling(tmp_path / "alone" / "part", alone.inner, N, even_rows)
+    alone.run()
+    assert alone.decoded == list(range(0, N, 2))
 
 
 # --- Too little memory ---

@@ -50,7 +50,7 @@ def case_of(name: str) -> Case:
     return Case(codec, group, container, rate, cut, text.removeprefix(f"{cut}-"))
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate(FAILED))
+@pytest.mark.parametrize(("number", "name"), [*enumerate(FAILED)])
 def test_kinds_that_were_wrong(
     number: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
