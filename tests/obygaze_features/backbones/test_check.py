@@ -92,6 +92,7 @@ def card():
 def test_a_clip_that_has_no_numbers_alone_is_found(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     report = check(f"{tmp_path / 'own.py'}:card", code=4)
+    assert report["ok"] is False
     failed = [name for name, state in states(report).items() if state == "failed"]
     assert failed == ["batch invariance"]
 
