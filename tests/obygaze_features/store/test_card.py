@@ -16,9 +16,7 @@ from obygaze_features.store.card import (
     Terms,
     card_of_store,
     edits_of,
-    maker_text,
     read_terms,
-    recipe_sentences,
     with_edits,
     with_terms,
 )
@@ -137,24 +135,6 @@ def test_a_card_says_what_the_store_is() -> None:
     assert head["citation"] == TERMS.citation
     assert head["pretty_name"] == "films clip-b16"
     assert "configs" not in head
-
-
-def test_the_card_tells_the_hub_where_the_rows_are() -> None:
-    card = a_card(has_table=True)
-    (config,) = head_of(card)["configs"]
-    assert config["data_files"] == [{"split": "train", "path": "features.parquet"}]
-    assert 'pandas.read_parquet("features.parquet")' in card
-
-
-def test_reasons_are_counted_and_the_most_frequent_are_shown() -> None:
-    rows = [
-        Row(f"m-{n}", "m", status=FAILED, reason=f"reason {n % 30}") for n in range(90)
-    ]
-    rows += [Row("m-90", "m", status=FAILED, reason="reason 7")]
-    card = a_card(Terms(), rows=rows)
-    assert "| 4 | failed | reason 7 |" in card
-    assert card.count("| 3 | failed |") == 19
-    assert "| 30 |  | other reasons |" in card
 
 
 @pytest.mark.parametrize(
@@ -280,41 +260,6 @@ def test_texts_from_outside_are_only_text() -> None:
     assert "<script>" not in body
     assert "[here](" not in body.replace("\\[here\\](", "")
     assert head_of(card)["license"] == "other"
-
-
-def test_a_recipe_in_words() -> None:
-    recipe = Recipe.of(
-        backbone={
-            "name": "clip-b16",
-            "checkpoint": "openai/clip",
-            "preset": "",
-            "geometry": {"frames": 16, "order": "hw"},
-            "levels": {"clip": "frame-mean"},
-        },
-        weights={"model.safetensors": "ab" * 32},
-        sampling={"frames": 16, "rule": "int(i * total / T)", "audio": False},
-        decoder={"name": "pyav", "version": 18},
-        preprocessing={"size": [224, 224], "mean": [0.5, 0.25]},
-        compute={"dtype": "float32"},
-    )
-    assert recipe_sentences(recipe) == [
-        "They were made by the backbone clip-b16 (checkpoint openai/clip).",
-        "Its weights are model.safetensors (sha256 abababababab...).",
-        "16 frames of each clip were taken by the rule int(i * total / T), with audio no.",
-        "Videos were decoded by pyav (version 18).",
-        "Pixels were prepared with mean 0.5 0.25, size 224 x 224.",
-        "The features were computed with dtype float32.",
-    ]
-    sections = recipe.to_json()
-    sections["sampling"] = {"medium": "one of a later version"}
-    (prepared,) = recipe_sentences(Recipe.from_json(sections))[4:5]
-    assert prepared == "Inputs were prepared with mean 0.5 0.25, size 224 x 224."
-    unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
-    assert recipe_sentences(unknown) == [
-        "How they were made is not known: they were imported. Stated at the import:"
-        " backbone x-clip, origin (file a.npz)."
-    ]
-    assert maker_text(Maker("obygaze 1.0")) == "obygaze 1.0"
 
 
 # --- What is published ---

@@ -227,14 +227,3 @@ def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) 
     assert "another process changed" in stopped.stderr
     run(hub, home, "push", "toy", "hf://lab/films").ok()
     assert hub.files == tree(home / "stores" / "toy")
-
-
-def test_what_the_hub_refuses_is_said(hub: FakeHub, home: Path) -> None:
-    missing = run(hub, home, "pull", "hf://lab/films", "-o", "x")
-    assert missing.code == 1
-    assert "no such data set on the hub" in missing.stderr
-    hub.refuse = True
-    refused = run(hub, home, "push", "toy", "hf://lab/films")
-    assert refused.code == 1
-    assert "hf auth login" in refused.stderr
-    assert list((home / "stores").iterdir()) == [home / "stores" / "toy"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -154,16 +152,6 @@ def test_an_export_says_of_which_store_it_is(
     assert (origin.licence, origin.citation) == TERMS
 
 
-def test_other_files_are_of_no_store(tmp_path: Path, store: Store) -> None:
-    np.savez(tmp_path / "x.npz", X=np.zeros(3))
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["x"] = np.zeros(3)
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    (tmp_path / "text").write_text("hello")
-    for path in tmp_path.iterdir():
-        assert read_origin(path) is None, path
-
-
 def test_numpy_reads_the_npz(tmp_path: Path, store: Store) -> None:
     with np.load(exported(store, tmp_path, "npz"), allow_pickle=False) as archive:
         assert archive["clip_id"].tolist() == with_features(store)
@@ -181,42 +169,6 @@ def a_manifest(licence: str = "CC0-1.0") -> Manifest:
         Clip("lake-1", "lake"),
     )
     return Manifest("films", Header("made up", {}, licence=licence), clips)
-
-
-def read_with(library: str, folder: Path) -> dict[str, list[Any]]:
-    """The columns of an exported table, read by another program."""
-    module = pytest.importorskip(library)
-    file = folder / "data/features.parquet"
-    if library == "pandas":
-        table: dict[str, list[Any]] = module.read_parquet(file).to_dict("list")
-    else:
-        loaded = module.load_dataset(
-            str(folder), split="train", cache_dir=str(folder.parent / "cache")
-        )
-        table = loaded.to_dict()
-    return table
-
-
-@pytest.mark.parametrize("library", ["pandas", "datasets"])
-def test_other_programs_read_the_table(
-    tmp_path: Path, store: Store, library: str
-) -> None:
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    target = exported(store, tmp_path, "parquet", labels=a_manifest())
-    table = read_with(library, target)
-    assert list(table) == [
-        *("clip_id", "movie_id", "start_s", "end_s", "level", "concepts"),
-        "clip",
-    ]
-    clips = with_features(store)
-    assert list(table["clip_id"]) == clips
-    np.testing.assert_array_equal(
-        np.stack(table["clip"]), store.matrix("clip", clips=clips)
-    )
-    assert list(table["start_s"])[:3] == [0, 1, 3]
-    assert table["level"][0] == "S"
-    assert list(table["concepts"][0]) == ["Look", "Body"]
 
 
 def test_the_columns_of_a_table_have_the_types_of_the_arrays(

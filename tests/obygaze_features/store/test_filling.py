@@ -6,7 +6,6 @@ import errno
 import heapq
 import shutil
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +44,6 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
-from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.store.filling import (
     BlockWriter,
     Filling,
@@ -101,25 +99,6 @@ def test_a_filled_store_is_the_one_that_is_written_at_once(tmp_path: Path) -> No
     assert seal(tmp_path / "s") == (tmp_path / "s", written.seal, ())
 
 
-def test_only_files_of_one_block_are_linked(tmp_path: Path) -> None:
-    filling = plan(tmp_path / "s")
-    fill(filling, VALUES)
-    inodes = {
-        array.name: [
-            (filling.folder_of(block) / array.name).stat().st_ino
-            for block in range(N_BLOCKS)
-        ]
-        for array in ARRAYS
-    }
-    seal(tmp_path / "s")
-    for array in ARRAYS:
-        paths = [
-            tmp_path / "s" / array.file_name(n) for n in range(array.n_files(N_ROWS))
-        ]
-        linked = [path.stat().st_ino in inodes[array.name] for path in paths]
-        assert all(linked) if array is TOKENS else not any(linked)
-
-
 def test_a_plan_is_made_once(tmp_path: Path) -> None:
     first, second = plan(tmp_path / "s"), plan(tmp_path / "s")
     assert first.digest == second.digest and names_in(tmp_path) == {"s.next"}
@@ -147,14 +126,6 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
     assert "no command replaces a store" in str(error.value.hint)
     with pytest.raises(NotFound, match="not being filled"):
         seal(tmp_path / "u")
-
-
-def test_the_file_of_an_array_has_at_least_one_block(tmp_path: Path) -> None:
-    array = Array("pooled", "float32", (16,), ("d16",), 4, 4)
-    filling = plan(tmp_path / "s", arrays=[array])
-    assert filling.plan.block_rows == 16 and filling.arrays[0].file_rows == 16
-    windows = plan(tmp_path / "w", arrays=[array], windows=True)
-    assert windows.plan.block_rows == 256
 
 
 def test_a_block_is_written_once(tmp_path: Path) -> None:
@@ -325,58 +296,6 @@ def test_a_file_that_was_removed_while_it_is_written(tmp_path: Path, step: str) 
     assert names_in(tmp_path) == {"s"}
 
 
-def test_a_folder_is_renamed_before_it_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A late process that has a plan in it gives NAME.next nothing, or all of it."""
-    filling = plan(tmp_path / "s")
-    late = hidden_name(tmp_path / "s", filling.tag)
-    shutil.copytree(filling.folder, late)
-    identity = late.stat().st_ino
-    fill(filling, VALUES)
-    removed: list[str] = []
-    rmtree = shutil.rmtree
-
-    def meanwhile(folder: Path, **options: object) -> None:
-        if folder.stat().st_ino == identity:
-            removed.append(folder.name)
-            with suppress(FileNotFoundError):
-                late.rename(filling.folder)
-        rmtree(folder, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", meanwhile)
-    seal(tmp_path / "s")
-    assert len(removed) == 1
-    assert names_in(tmp_path) == {"s"}
-
-
-def test_a_killed_seal_is_finished_by_the_next(tmp_path: Path) -> None:
-    fill(plan(tmp_path / "s"), VALUES)
-    shutil.copytree(tmp_path / "s.next", tmp_path / "kept")
-    first = seal(tmp_path / "s")
-    # Killed after the store had its name.
-    (tmp_path / "kept").rename(tmp_path / "s.next")
-    assert seal(tmp_path / "s").seal == first.seal
-    assert names_in(tmp_path) == {"s"}
-
-
-def test_two_seals_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second begins when the first has read the plan, and finishes before it."""
-    fill(plan(tmp_path / "s"), VALUES)
-    read_block, seals = Filling.read_block, []
-
-    def meanwhile(self: Filling, block: int):
-        if block == 4 and not seals:
-            seals.append("")
-            seals[0] = seal(tmp_path / "s").seal
-        return read_block(self, block)
-
-    monkeypatch.setattr(Filling, "read_block", meanwhile)
-    assert seal(tmp_path / "s").seal == seals[0]
-    check_store(tmp_path / "s", expected_rows(), VALUES)
-    assert names_in(tmp_path) == {"s"}
-
-
 # --- Changes ---
 
 
@@ -402,17 +321,6 @@ def test_more_clips(tmp_path: Path) -> None:
             for name in map(array.file_name, range(array.n_files(N_ROWS)))
         ]
         assert same == [number < n_same for number in range(len(same))]
-
-
-def test_failed_rows_again(tmp_path: Path) -> None:
-    sealed = filled_store(tmp_path / "s")
-    computed = [fails_at_first(number) for number in range(N_ROWS)]
-    filling = plan(tmp_path / "s", replaces=sealed, computed=computed)
-    still_fails = {number for number in range(N_ROWS) if number % 14 == 3}
-    fill(filling, VALUES, fails=still_fails.__contains__)
-    seal(tmp_path / "s")
-    rows = expected_rows(fails=still_fails.__contains__)
-    check_store(tmp_path / "s", rows, VALUES)
 
 
 def test_failed_rows_that_are_not_computed_again_keep_their_reason(
@@ -525,15 +433,6 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
 
 
 # --- The order of blocks ---
-
-
-def test_which_block_is_next() -> None:
-    needed = [0, 2, 4, 6]
-    assert choose_block(needed, set(), {}, 4) == 4
-    assert choose_block(needed, {4}, {6: 1}, 4) == 0
-    assert choose_block(needed, {0, 2}, {4: 2, 6: 1}, 3) == 6
-    assert choose_block(needed, {0, 2}, {4: 1, 6: 1}, 5) == 6
-    assert choose_block(needed, set(needed), {}, 0) is None
 
 
 def computed_over_needed(n_workers: int, n_blocks: int, seed: int) -> float:

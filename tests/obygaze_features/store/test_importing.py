@@ -24,7 +24,6 @@ from obygaze_features.core.errors import (
     Mismatch,
     UnknownName,
 )
-from obygaze_features.manifest.io import ID, as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
@@ -32,7 +31,6 @@ from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
-from obygaze_features.store.importing.clips import _as_ids
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
@@ -118,29 +116,6 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
         import_features(file, tmp_path / "u")
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ((3, 4), "run honest --manifest films --store STORE"),
-        # An experiment takes an array with one vector a clip.
-        ((3, 5, 4), "store info STORE"),
-    ],
-)
-def test_an_experiment_comes_next_where_the_clips_allow_one(
-    tmp_path: Path, shape: Any, expected: str
-) -> None:
-    clips = []
-    for clip_id, level in zip(IDS, ("EN", "HN", "S"), strict=True):
-        clips.append(Clip(clip_id, clip_id.partition("-")[0], level=level))
-    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=values)
-    arrays = {"clip" if len(shape) == 2 else "frames": "frames"}
-    path = tmp_path / "s"
-    done = import_features(file, path, arrays=arrays, manifest=a_manifest(clips))
-    command = expected.replace("STORE", str(path))
-    assert done.notes[-1] == f"next: obygaze {command}"
-
-
 def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
     clips = [
         Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")
@@ -202,16 +177,6 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
         bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
         import_features(bad, tmp_path / "t")
-
-
-def test_a_piece_without_a_usable_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(imported_rows, "MOST_BYTES", 16)
-    values = np.ones((3, 4), np.float32)
-    values[1, 2] = np.nan
-    file = saved(tmp_path / "f.npz", clip_id=["a-1", "a-2", "a-3"], X=values)
-    assert list(import_features(file, tmp_path / "s").failed) == ["a-2"]
 
 
 def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
@@ -294,13 +259,6 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
 
 
-def test_one_number_a_clip_is_imported_if_it_is_named(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, share=[0.5, 0.25, 1])
-    store = made(file, tmp_path / "s", arrays={"share": "share"})
-    assert store.array("share").shape == ()
-    assert values_of(store, "share", IDS).tolist() == [0.5, 0.25, 1]
-
-
 def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
     """Both had one recipe, so that they could be merged."""
     frames = np.ones((3, 2, 4), np.float32)
@@ -320,13 +278,6 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
     done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_a_target_below_a_file_is_refused(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with pytest.raises(FixUsage, match="expected a folder, got a file") as caught:
-        import_features(file, file / "s")
-    assert caught.value.where == str(file)
 
 
 def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
@@ -363,27 +314,6 @@ def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -
     with pytest.raises(Mismatch, match="have different recipes") as raised:
         merge([first, second], tmp_path / "both")
     assert hint in raised.value.hint
-
-
-def test_an_import_says_at_once_that_no_other_store_can_be_scored(
-    tmp_path: Path,
-) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    for options in ({}, {"backbone": "x-clip"}):
-        done = import_features(file, tmp_path / f"s{len(options)}", **options)
-        said = [note for note in done.notes if "no other store" in note]
-        assert len(said) == (not options)
-        assert all("--backbone NAME" in note for note in said)
-    # A blank is no name: all imports would have the recipe of it.
-    blank = import_features(file, tmp_path / "blank", backbone=" ")
-    assert any("no other store" in note for note in blank.notes)
-
-
-def test_an_error_names_the_store_and_not_what_is_built_of_it(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with pytest.raises(FixInput, match="'X' cannot be the name of an array") as caught:
-        import_features(file, tmp_path / "s", arrays={"X": "X"})
-    assert caught.value.where == str(tmp_path / "s")
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
@@ -627,20 +557,6 @@ def test_rows_in_any_order_are_found(
     )
 
 
-def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
-    for number in range(5):
-        folder = tmp_path / "npy" / "m"
-        folder.mkdir(parents=True, exist_ok=True)
-        dtype = "float16" if number < 3 else "float32"
-        np.save(folder / f"m-{number}.npy", np.full((3, 4), 1 / 3, dtype))
-    store = made(tmp_path / "npy", tmp_path / "s")
-    assert store.array("frames").dtype == "float32"
-    np.testing.assert_array_equal(
-        store.read("frames", [0, 4])[:, 0, 0],
-        [np.float16(1 / 3), np.float32(1 / 3)],
-    )
-
-
 def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     random = np.random.default_rng(3).normal(size=(75, 16))
     arrays = {
@@ -656,38 +572,6 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     found = {line.partition(" rows")[0] for line in done.warnings}
     assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
     assert "zeros" in done.warnings[0]
-
-
-@pytest.mark.parametrize("format", ["npz", "npy"])
-def test_a_film_that_contradicts_the_manifest_is_refused(
-    tmp_path: Path, format: Any
-) -> None:
-    manifest = a_manifest([Clip("1", "alba"), Clip("2", "alba")])
-    file = saved(
-        tmp_path / "f.npz", clip_id=["1", "2"], movie_id=["alba", "brug"], X=X[:2]
-    )
-    if format == "npy":
-        file = tmp_path / "files"
-        for clip, film, vector in zip("12", ("alba", "brug"), X, strict=False):
-            (file / film).mkdir(parents=True)
-            np.save(file / film / f"{clip}.npy", vector)
-    with pytest.raises(Mismatch) as error:
-        import_features(file, tmp_path / "s", manifest=manifest)
-    assert error.value.message == (
-        "1 clip of the files is not what the manifest has under the same id: '2' is of the film"
-        " 'brug' and of 'alba'"
-    )
-
-
-def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
-    manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
-    films = ["alba", "", ""]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
-    notes = import_features(file, tmp_path / "s", manifest=manifest).notes
-    assert [note for note in notes if "ids alone" in note] == [
-        "2 clips matched by the ids alone: the files have no movie_id, start_s or end_s that the"
-        " manifest has too"
-    ]
 
 
 @pytest.mark.parametrize("of", ["original", "export"])
@@ -728,18 +612,6 @@ def test_an_old_file_brings_no_withdrawn_clip_back(
 def store_files(folder: Path) -> list[Path]:
     """The files below a folder."""
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    texts=st.one_of(
-        st.lists(st.text(st.sampled_from("a0_.+-: "), min_size=9, max_size=9)),
-        st.lists(st.from_regex(ID, fullmatch=True)),
-        st.lists(st.sampled_from(["lake-1", "lake-2", "été", "a" * 250])),
-    )
-)
-def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
-    assert list(_as_ids(texts)) == list(map(as_id, texts))
 
 
 def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
@@ -785,16 +657,6 @@ def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
             place = theirs.index(row.clip_id)
             values = values_of(store, "clip", [row.clip_id])
             np.testing.assert_array_equal(values, features[place : place + 1])
-
-
-def test_left_over_clips_of_other_films_are_no_other_numbers(tmp_path: Path) -> None:
-    manifest = a_manifest([Clip("1", "lake"), Clip("2", "lake"), Clip("3", "sea")])
-    file = saved(
-        tmp_path / "f.npz", clip_id=[1, 3, 4], movie_id=["lake", "sea", "sea"], X=X
-    )
-    done = import_features(file, tmp_path / "s", manifest=manifest)
-    assert done.not_in_manifest == ["4"] and [*done.failed] == ["2"]
-    assert not done.warnings
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,6 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
     return path
 
 
-def test_one_data_set_a_video_as_mad_has_it(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"2738": A, "9": A + 10})
-    store = made(file, tmp_path / "s")
-    assert store.clip_ids.tolist() == ["2738", "9"]
-    np.testing.assert_array_equal(values_of(store, "frames", ["2738"])[0], A)
-
-
 def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
     content: dict[str, Any] = {}
     for i in (1, 2, 10):
@@ -295,25 +288,11 @@ def test_ids_behind_a_large_group_are_asked_for(
         open_features(file)
 
 
-def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "Ada's/c": V})
-    done = import_features(file, tmp_path / "s")
-    assert done.n_clips == 2
-    (note,) = [note for note in done.notes if note.startswith("groups were left out")]
-    assert note == ("groups were left out: Ada's; --array clip='GROUP/{id}' takes one")
-
-
 def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
     """The file was called incomplete."""
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
     done = import_features(file, tmp_path / "s")
     assert list(done.failed) == ["b"]
-
-
-def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
-    store = made(file, tmp_path / "s")
-    assert [row.status for row in store.rows] == ["ok", "ok", "failed"]
 
 
 @pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
@@ -381,17 +360,6 @@ def test_a_type_that_is_no_text_is_not_read(
     # A damaged attribute says nothing of the film.
     reader = open_features(path)
     assert list(reader.clip_ids) == ["m-1"] and list(reader.movie_ids) == [""]
-    reader.close()
-
-
-def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file["m-1"] = A[0]
-        file["m-1"].attrs["movie_id"] = "garlic"
-    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
-    reader = open_features(path)
-    assert list(reader.movie_ids) == [""]
     reader.close()
 
 
@@ -519,14 +487,6 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
         open_features(tmp_path / "f")
 
 
-def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
-    npy(tmp_path / "f/season-1/pilot/x-1.npy", A)
-    npy(tmp_path / "f/season-2/pilot/x-2.npy", A)
-    npy(tmp_path / "f/brazil/x-3.npy", A)
-    with pytest.raises(FixInput, match="2 of 3 clips without a film: x-1, x-2"):
-        import_features(tmp_path / "f", tmp_path / "s")
-
-
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     for i in range(5):
@@ -565,26 +525,6 @@ def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(value, path, **options)
     return root / "FEATURES"
-
-
-def test_the_released_tree(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    tokens = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
-    pth(tmp_path, "tt1/tt1-001.pth", tokens[:1].half())
-    root = pth(tmp_path, "tt2/tt2-001.pth", tokens[1:].half())
-    store = made(root, tmp_path / "s")
-    assert store.movie_ids.tolist() == ["tt1", "tt2"]
-    assert values_of(store, "tokens").dtype == np.float16
-    np.testing.assert_array_equal(values_of(store, "tokens"), tokens.half().numpy())
-    np.testing.assert_array_equal(
-        values_of(store, "pooled"), tokens.half().float().amax(dim=1).numpy()
-    )
-    vectors = tmp_path / "v"
-    pth(vectors, "a/001.pth", torch.zeros(1, 2))
-    pth(vectors, "b/001.pth", torch.ones(1, 2))
-    store = made(vectors / "FEATURES", tmp_path / "t")
-    assert store.clip_ids.tolist() == ["a-001", "b-001"]
-    assert store.feature_arrays == ("clip",)
 
 
 def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
@@ -687,18 +627,6 @@ def test_a_pickle_that_would_run_code_stops_the_import(
     assert not (tmp_path / "s").exists()
 
 
-def test_where_no_tensor_can_be_used_the_first_is_described(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    for value, words in (
-        (torch.ones(4, 16), r"has the shape \(4, 16\), expected \[1, D\]"),
-        ({"a": torch.ones(1, 2)}, r"m-1\.pth holds dict, not a tensor"),
-    ):
-        root = pth(tmp_path, "m/m-1.pth", value)
-        with pytest.raises(FixInput, match=words) as caught:
-            open_features(root)
-        assert "torch.save(tensor[None], file)" in str(caught.value.hint)
-
-
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
@@ -723,25 +651,6 @@ def parquet(path: Path, **columns: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     writer.write_table(pyarrow.table(columns), path, row_group_size=2)
     return path
-
-
-def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
-    """Lists as pandas writes them, without a size in their type."""
-    file = parquet(
-        tmp_path / "mine.parquet",
-        name=["m-2", "m-10", "m-1"],
-        vector=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
-        tags=[["a"], [], ["b", "c"]],
-        score=[0.5, 0.25, 0.125],
-    )
-    stated = {"id_key": "name", "backbone": "theirs"}
-    done = import_features(file, tmp_path / "s", **stated)
-    assert done.remarks == [
-        "columns without lists of numbers were left out: tags, score"
-    ]
-    store = open_store(tmp_path / "s")
-    assert store.clip_ids.tolist() == ["m-2", "m-10", "m-1"]
-    assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
 def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:

@@ -66,15 +66,6 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
         import_features(path, tmp_path / "t", id_key="Szene", facts=told)
 
 
-def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
-    path = tmp_path / "n.csv"
-    path.write_text("clip_id,movie_id,a\nx-1,lake,.5\ny,lake,2e3\n", "utf-8")
-    import_features(path, tmp_path / "s", backbone="b")
-    store = open_store(tmp_path / "s")
-    assert store.movie_ids.tolist() == ["lake", "lake"]
-    assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
-
-
 def test_levels_folds_and_names_are_no_features(tmp_path: Path) -> None:
     """A model that reads the level of a clip is always right; Python reads 1_2 as a number."""
     path = tmp_path / "n.csv"

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.plain_store import reseal
-from support.store_servers import web_server
 from support.stores import a_recipe, made_store, some_rows, some_values
-from support.written_stores import ArraySource, check_all, files_of, lasting_bytes
+from support.written_stores import ArraySource, check_all, files_of
 
 from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import token_grid
@@ -28,14 +27,11 @@ from obygaze_features.extraction.search import search
 from obygaze_features.store import Array, Recipe, Store, open_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import join, merge, subset
-from obygaze_features.store.copying import pull, push
-from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.joining import (
     JoinedPart,
     part_names,
-    part_slices,
     recipe_of_parts,
     split_array,
 )
@@ -44,9 +40,8 @@ from obygaze_features.store.recipe import (
     joined_parts,
 )
 from obygaze_features.store.records import Maker, ManifestMark
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.texts import TextTable
-from obygaze_features.store.verifying import verify
 from obygaze_models.text_vectors import check_spaces
 
 N_ROWS = 10
@@ -93,22 +88,6 @@ def both(here: Workspace, name: str = "both") -> Store:
     return open_store(here.root / "stores" / name)
 
 
-def test_the_vectors_are_side_by_side_bit_for_bit(here: Workspace) -> None:
-    store = both(here)
-    parts = joined_parts(store.recipe)
-    assert [part.title for part in parts] == ["wav2vec2", "xclip-b16"]
-    assert part_slices(parts) == [slice(0, 2), slice(2, 5)]
-    clips = [clip for clip in store if clip not in ("tt0000100-003", "tt0000100-005")]
-    read = store.matrix("clip", clips=clips).values
-    assert read.dtype == np.float32
-    heard = open_store(here.root / "stores/heard").matrix("clip", clips=clips).values
-    seen = open_store(here.root / "stores/seen").matrix("pooled", clips=clips).values
-    assert read[:, :2].tobytes() == heard.tobytes()
-    assert read[:, 2:].astype(np.float16).tobytes() == seen.tobytes()
-    assert len(clips) == 8
-    check_all(here.root / "stores/both")
-
-
 def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
     seen_store(here)
     heard_store(here)
@@ -122,31 +101,6 @@ def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
         "tt0000100-003": "failed: wav2vec2: no-sound: no sound",
         "tt0000100-005": "failed: wav2vec2: no clip of that id in its store",
     }
-
-
-def test_what_is_said_of_a_joined_store(here: Workspace) -> None:
-    store = both(here)
-    page = describe(store)
-    for words in (
-        "8 with features, 2 without features",
-        "The numbers 0 to 1 are the array clip of wav2vec2 (made of sound, fingerprint",
-        "The numbers 2 to 4 are the array pooled of xclip-b16 (made of pictures, fing",
-        "tt0000100-003 failed: wav2vec2: no-sound: no sound",
-    ):
-        assert words in page
-    card = store.card.decode()
-    assert "# Features of made-up: joined: wav2vec2 + xclip-b16" in card
-    assert "Features are what models made of pictures and sound." in card
-    assert store.recipe.title == "joined: wav2vec2 + xclip-b16"
-    assert store.recipe.medium == "pictures and sound"
-
-
-def test_the_order_does_not_matter(here: Workspace) -> None:
-    first = both(here)
-    join(["heard:clip", "seen:pooled"], "again", workspace=here.root)
-    again = here.root / "stores/again"
-    assert open_store(again).fingerprint == first.fingerprint
-    assert lasting_bytes(again) == lasting_bytes(here.root / "stores/both")
 
 
 def test_what_is_known_of_a_video_and_of_the_makers_is_kept(here: Workspace) -> None:
@@ -183,25 +137,6 @@ def test_what_is_known_of_a_video_and_of_the_makers_is_kept(here: Workspace) -> 
     assert store.record.makers == (
         Maker("obygaze 1", "cpu and cuda", versions=versions),
     )
-
-
-def test_films_and_times_that_differ_are_refused_with_both_values(
-    here: Workspace,
-) -> None:
-    clips = [Row("1", "alba", 0.0, 2.0), Row("2", "alba", 2.0, 4.0)]
-    seen_store(here, rows=[*clips, *some_rows(N_ROWS)[2:]])
-    for name, row, words in (
-        (
-            "film",
-            clips[1]._replace(movie_id="brug"),
-            "of the film 'brug' and of 'alba'",
-        ),
-        ("time", clips[1]._replace(start_s=3.0), "3 s to 4 s and 2 s to 4 s"),
-    ):
-        heard_store(here, name, rows=[clips[0], row])
-        with pytest.raises(Mismatch, match=rf"^1 clip of .*: '2' is {words}\n"):
-            join(["seen", name], "both", workspace=here.root)
-    assert not (here.root / "stores/both").exists()
 
 
 def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
@@ -339,29 +274,6 @@ def test_a_withdrawal_from_a_part_lists_the_joined_store(here: Workspace) -> Non
     }
 
 
-def test_parts_over_http_a_push_a_pull_and_a_subset(here: Workspace) -> None:
-    pytest.importorskip("obstore")
-    local = both(here)
-    with web_server(here.root / "stores") as server:
-        urls = [f"{server.url}/seen", f"{server.url}/heard:clip"]
-        join(urls, "far", workspace=here.root)
-    far = here.root / "stores/far"
-    ours = local.matrix("clip", missing="drop").values
-    assert open_store(far).matrix("clip", missing="drop").values.tobytes() == (
-        ours.tobytes()
-    )
-    target = here.root / "pushed"
-    push("far", target, publish=True, creators=["Doe, Jane"], workspace=here.root)
-    pull(target, "pulled", workspace=here.root)
-    pulled = here.root / "stores/pulled"
-    assert verify(pulled, hashes=True).problems == []
-    assert open_store(pulled).seal == open_store(far).seal
-    subset("pulled", "part", films=["tt0000101"], workspace=here.root)
-    part = open_store(here.root / "stores/part")
-    assert part.fingerprint == local.fingerprint
-    assert part.matrix("clip").values.tobytes() == ours[-5:].tobytes()
-
-
 @pytest.mark.parametrize("file", ["f.npz", "f.h5"])
 def test_an_export_is_not_imported_without_its_parts(
     here: Workspace, file: str
@@ -477,21 +389,6 @@ def test_differences_of_joined_recipes_name_the_parts() -> None:
     assert line == "backbone: joined: a + b here, toy there"
 
 
-def test_clips_without_a_video_have_a_reason(here: Workspace) -> None:
-    rows = some_rows(N_ROWS)
-    rows[0] = rows[0]._replace(status=NO_VIDEO)
-    rows[1] = rows[1]._replace(status=FAILED, reason="broken")
-    seen_store(here, rows=rows)
-    rows[0] = rows[0]._replace(reason="no file")
-    heard_store(here, rows=rows)
-    made = join(["seen", "heard"], "both", workspace=here.root)
-    first, second = open_store(made.path).rows[:2]
-    assert first.reason == "wav2vec2: no file; xclip-b16: no-video"
-    assert second.reason == "wav2vec2: broken; xclip-b16: broken"
-    # No store has them, so that joining has lost none.
-    assert made.warnings == ()
-
-
 def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:
     np.savez(here.root / "a.npz", clip_id=["a-1"], X=np.ones((1, 3)))
     with pytest.raises(FixUsage, match="would be taken for the features of joined"):
@@ -538,20 +435,3 @@ def test_only_words_are_counted_in_a_joined_store(
         with pytest.raises(FixInput, match="has the array clip of all their vectors"):
             subset("both", "words", arrays=["n_words"], workspace=here.root)
         assert not (here.root / "stores" / "words").exists()
-
-
-def test_a_person_recognises_parts_of_one_title(here: Workspace) -> None:
-    """Imports without a backbone all have the title of their format."""
-    rows = some_rows(3)
-    for name in ("eyes", "ears"):
-        facts = {"origin": {"file": f"{name}.npz"}}
-        recipe = Recipe.unknown("npz", facts)
-        values = some_values(3, [Array.of("clip", "float32", (2,))])
-        made_store(here.root / "stores" / name, rows, values, recipe=recipe)
-    join(["eyes", "ears"], "both", workspace=here.root)
-    page = str(describe_store("both", workspace=here.root))
-    for name in ("eyes", "ears"):
-        part = open_store(here.root / "stores" / name)
-        title = f"unknown (npz):clip@{part.fingerprint[:8]}"
-        assert f"are the array clip of {title} (fingerprint" in page
-        assert f"made from {name} ({part.seal})" in page

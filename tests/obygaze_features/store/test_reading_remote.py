@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.fake_hub import hub_here
 from support.plain_store import rows_of, write_plain_store
-from support.store_servers import WebServer, bucket_here, web_server
+from support.store_servers import WebServer, web_server
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.store.network import Unreachable
@@ -110,12 +110,6 @@ def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
     assert server.requests[-1].endswith("store.json?signature=secret")
 
 
-def test_a_verification_reads_every_file(server: WebServer) -> None:
-    report = verify(f"{server.url}/pooled", hashes=True)
-    assert not report.problems
-    assert report.n_bytes < server.n_bytes
-
-
 # Servers that are not as they should be.
 
 
@@ -126,17 +120,6 @@ def test_an_address_without_a_store(server: WebServer, absent) -> None:
     server.absent = absent
     with pytest.raises(NotFound, match="no store here"):
         open_store(f"{server.url}/nothing")
-
-
-def test_a_page_in_place_of_a_file_is_refused(server: WebServer) -> None:
-    store = open_store(f"{server.url}/pooled")
-
-    def page(path: str, body: bytes) -> bytes:
-        return (b"<html>" * (len(body) // 6 + 1))[: len(body)]
-
-    server.fault = page
-    with pytest.raises(Corrupt, match="damaged, or from another store"):
-        store.matrix("pooled", missing="drop")
 
 
 def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
@@ -189,27 +172,6 @@ def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:
         store.matrix("tokens", clips=[CLIPS[7]])
     with pytest.raises(Unreachable):
         verify(store, hashes=True)
-
-
-def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
-    obstore = pytest.importorskip("obstore")
-    from obygaze_features.store.network import object_store
-
-    with bucket_here(tmp_path, monkeypatch):
-        bucket = object_store("s3://films/shared/tokens")
-        for file in (root / "tokens").rglob("*"):
-            if file.is_file():
-                name = file.relative_to(root / "tokens").as_posix()
-                obstore.put(bucket, name, file.read_bytes())
-        store = open_store("s3://films/shared/tokens")
-        matrix = store.matrix("tokens", films=[FILMS[170]])
-        np.testing.assert_array_equal(
-            matrix.values, numbers(200, 100, 512)[matrix.rows]
-        )
-        assert not verify("s3://films/shared/tokens").problems
-        with pytest.raises(NotFound, match="no store here") as error:
-            open_store("s3://films/absent")
-        assert "check the address" in error.value.hint
 
 
 def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

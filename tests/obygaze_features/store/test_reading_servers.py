@@ -17,15 +17,12 @@ import pytest
 from support.cli import call_obygaze
 from support.seeds import SEED, amount
 from support.store_servers import nginx, web_server
-from support.stores import sealed_store, some_values, tree
+from support.stores import sealed_store, tree
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
-from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull
-from obygaze_features.store.describing import describe_store
-from obygaze_features.store.files import FolderFiles, Range
 from obygaze_features.store.layout import Array
-from obygaze_features.store.network import REQUESTS_AT_ONCE, ObjectFiles, Unreachable
+from obygaze_features.store.network import ObjectFiles, Unreachable
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
@@ -65,38 +62,6 @@ def test_nginx_gives_what_the_folder_gives(root: Path, tmp_path: Path) -> None:
         # The card, if there is none.
         assert answers.count(404) <= 1
     assert tree(tmp_path / "copy") == tree(root / "films")
-
-
-def test_parts_are_asked_for_side_by_side(root: Path) -> None:
-    """A place that answers for no part before six have been asked for."""
-    enough = threading.Event()
-    gate = threading.Lock()
-    n_asked = 0
-
-    class Slow(ObjectFiles):
-        def __init__(self) -> None:
-            self.files = FolderFiles(root / "films")
-            self.location = self.address = str(root / "films")
-
-        piece_bytes = 2**13
-
-        def read(self, name: str, most_bytes: int) -> Any:
-            return self.files.read(name, most_bytes)
-
-        def _range(self, wanted: Range) -> Any:
-            nonlocal n_asked
-            with gate:
-                n_asked += 1
-                if n_asked >= 6:
-                    enough.set()
-            assert enough.wait(20)
-            (data,) = self.files.read_ranges([wanted])
-            return data
-
-    assert REQUESTS_AT_ONCE >= 6
-    found = open_store(Slow()).matrix("pooled").values
-    np.testing.assert_array_equal(found, some_values(N_CLIPS, ARRAYS)["pooled"])
-    assert n_asked >= 40
 
 
 def test_damage_on_a_server_is_named_and_other_arrays_are_read(
@@ -141,16 +106,6 @@ def test_a_server_that_sends_files_whole_only(
         with pytest.raises(Stopped, match="the copy was interrupted"):
             pull(url, tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-def test_a_card_that_a_server_denies_is_none(root: Path, tmp_path: Path) -> None:
-    with web_server(root) as server:
-        server.denied = ("README.md",)
-        url = f"{server.url}/films"
-        page = str(describe_store(url))
-        assert "licence: not stated" in page
-        made = subset(url, tmp_path / "part", films=["tt0000105"])
-        assert made.n_clips == 5
 
 
 @pytest.mark.parametrize("at", ["rows.csv", "ids", "store.json"])
