@@ -11,7 +11,6 @@ import pytest
 from support.filled_stores import ARRAYS, plan
 from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
-from support.stores import a_recipe as recipe_of_clips
 from support.stores import made_store
 from support.withdrawn_stores import (
     FILM,
@@ -49,7 +48,6 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
@@ -439,10 +437,7 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
     assert filling.folder.exists() and not (folder / "night").exists()
 
 
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_what_one_store_knows_of_a_clip_is_kept(
-    tmp_path: Path, is_turned: bool
-) -> None:
+def test_what_one_store_knows_of_a_clip_is_kept(tmp_path: Path) -> None:
     """Without the times, the new store would take another clip of the film for this one."""
     values = {"clip": np.ones((1, 4), "float32")}
     failed = Row("1", "sea", status=FAILED, reason="damaged")
@@ -451,7 +446,7 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
         made_store(store, [row], values, manifest=ManifestMark(name, store.name))
-    done = merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    done = merge(stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
     # No two of the stores state the same fact.
     said = [text for text in done.warnings if "1 clip matched by the ids alone" in text]
@@ -528,15 +523,14 @@ def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
     assert open_store(tmp_path / "most").record.makers == (MAKER,)
 
 
-@pytest.mark.parametrize("part", [{"films": ["film-4"]}, {"arrays": ["pooled"]}])
 def test_a_part_never_takes_the_place_of_its_source(
-    store: Path, workspace: Workspace, tmp_path: Path, part: dict[str, list[str]]
+    store: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
     shutil.copytree(store, old)
     seal = open_store(old).seal
     subset(store, without=[FILM], reason="asked", workspace=workspace)
-    subset(store, tmp_path / "part", **part)
+    subset(store, tmp_path / "part", films=["film-4"])
     with pytest.raises(AlreadyThere, match="another store is there"):
         push(tmp_path / "part", old, no_licence=True)
     with pytest.raises(AlreadyThere, match="another store has this name"):
@@ -544,22 +538,3 @@ def test_a_part_never_takes_the_place_of_its_source(
     said = verify(tmp_path / "part", source=old).source
     assert said.startswith("rows of it are from this store")
     assert open_store(old).seal == seal
-
-
-def test_a_film_takes_its_windows_in_other_stores_with_it(workspace: Workspace) -> None:
-    """A clip does not: windows of its film are other clips."""
-    stores = workspace.root / "stores"
-    values = {"clip": np.ones((2, 4), np.float32)}
-    made_store(stores / "clips", [Row("c0", "lake"), Row("c1", "pier")], values)
-    recipe = recipe_of_clips(sampling={"unit": "window", "grid": {"seconds": 2.0}})
-    for name, film in (("cut", "lake"), ("other", "quay")):
-        rows = [Row(f"{film}_0.000-2.000", film), Row("pier_0.000-2.000", "pier")]
-        made_store(stores / name, rows, values, recipe=recipe)
-    made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
-    assert made.copies[1:] == []
-    made = subset(
-        stores / "clips", without=["lake"], reason="asked", workspace=workspace
-    )
-    assert "pull again what you pulled" in str(made)
-    (cut,) = [copy for copy in made.copies if BEFORE not in copy.path.name]
-    assert cut.path == stores / "cut"

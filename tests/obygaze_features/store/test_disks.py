@@ -165,10 +165,7 @@ def test_a_disk_too_full_to_plan_on_is_left_clean(small_disk: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("store pull {store} -o copy", "data.zarr/clip/c.0.0"),
         ("store push {store} {there} --no-licence", "there/data.zarr/clip/c.0.0"),
-        ("store export {store} {there}.npz", "there.npz"),
-        ("store export {store} {there} --as parquet", "there"),
         ("store import {npz} -o made", "stores/made"),
     ],
 )

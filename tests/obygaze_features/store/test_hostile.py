@@ -132,12 +132,6 @@ def test_the_store_of_these_tests_is_otherwise_right(whole: Path, tables) -> Non
     ("key", "entry"),
     [
         ("makers", '{"program":""}'),
-        ("replaces", f'"{"0" * 64}"'),
-        (
-            "tombstones",
-            f'{{"movie_id":"","clip_id":"","date":"","reason":"","seal":"{"0" * 64}"}}',
-        ),
-        ("origins", '{"place":"","seal":""}'),
         (
             "arrays",
             '{"name":"a","dtype":"bool","shape":[],"dims":[],"chunk_rows":1,"file_rows":1}',

@@ -86,18 +86,16 @@ def test_no_film_is_guessed_from_an_id(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
-def test_an_export_of_clips_without_films_has_none(tmp_path: Path, format: Any) -> None:
+def test_an_export_of_clips_without_films_has_none(tmp_path: Path) -> None:
     """A reader that fills in empty films would find one film of all clips."""
     store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    out = tmp_path / {"npz": "x.npz", "hdf5": "x.h5", "parquet": "x"}[format]
-    export_features(store, out, format=format)
+    out = tmp_path / "x.npz"
+    export_features(store, out)
     again = made(out, tmp_path / "t")
     assert again.rows == store.rows
     assert again.record.manifest == store.record.manifest
     np.testing.assert_array_equal(values_of(again, "clip"), X)
-    if format == "npz":
-        assert "movie_id" not in np.load(out)
+    assert "movie_id" not in np.load(out)
 
 
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
@@ -193,8 +191,7 @@ def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
     assert values_of(store, "clip", IDS).tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
-@pytest.mark.parametrize("order", ["<f4", ">f4"])
-@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize(("order", "layout"), [("<f4", "F"), (">f4", "C")])
 def test_bytes_in_any_order_are_the_same_numbers(
     tmp_path: Path, order: str, layout: Any
 ) -> None:
@@ -349,11 +346,9 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     ("arrays", "names"),
     [
         ({"x": X}, ["clip"]),
-        ({"features": np.zeros((3, 2, 4))}, ["frames"]),
         ({"features": X, "frames": np.ones((3, 2, 4))}, ["clip", "frames"]),
         ({"features": X, "data": np.ones((3, 2, 4))}, ["clip", "frames"]),
         ({"x": X, "embeddings": X}, ["embeddings", "x"]),
-        ({"x": X, "clip": X}, ["clip", "x"]),
         ({"xclip": X, "mean": np.zeros(3)}, ["xclip"]),
     ],
 )
@@ -449,7 +444,7 @@ def with_array(path: Path, array: bytes, method: int = zipfile.ZIP_STORED) -> Pa
     return path
 
 
-@pytest.mark.parametrize("shape", [(3, 10**12), (10**12, 3), (3, 40)])
+@pytest.mark.parametrize("shape", [(3, 10**12), (3, 40)])
 def test_an_array_that_lies_about_its_size_takes_no_memory(
     tmp_path: Path, shape: tuple[int, int]
 ) -> None:
@@ -485,7 +480,7 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
         import_features(file, tmp_path / "t")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really"])
 def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.npz").write_bytes(content)
     with pytest.raises(Corrupt, match="npz"):
@@ -575,22 +570,16 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", ["original", "export"])
-@pytest.mark.parametrize("with_manifest", [True, False])
-def test_an_old_file_brings_no_withdrawn_clip_back(
-    tmp_path: Path, of: str, with_manifest: bool
-) -> None:
+def test_an_old_file_brings_no_withdrawn_clip_back(tmp_path: Path, of: str) -> None:
     manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
-    options: dict[str, Any] = {"manifest": manifest} if with_manifest else {}
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_features(file, "s", workspace=tmp_path, **options)
+    import_features(file, "s", workspace=tmp_path, manifest=manifest)
     if of == "export":
         export_features(tmp_path / "stores" / "s", tmp_path / "out.npz")
         file = tmp_path / "out.npz"
-    # Without a manifest, nobody says which clips are of this film.
-    names = ["tt02"] if with_manifest else IDS[:2]
-    subset("s", without=names, reason="asked for", workspace=tmp_path)
+    subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
     shutil.rmtree(next((tmp_path / "stores").glob("s.before-*")))
-    again = import_features(file, "again", workspace=tmp_path, **options)
+    again = import_features(file, "again", workspace=tmp_path, manifest=manifest)
     assert again.withdrawn == IDS[:2]
     assert again.n_ok == 1
     store = open_store("again", workspace=tmp_path)
@@ -629,22 +618,18 @@ def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
     [
         # From 10 on, a number of two digits is written in one way.
         ([f"lake-{number}" for number in range(1, 13)], 3),
-        # Nearly all ids are known, and each is that of its neighbour.
-        ([f"lake-{number:02d}" for number in range(12)], 11),
         ([f"lake-{number:02d}" for number in range(1, 13)], 12),
     ],
 )
-@pytest.mark.parametrize("states_film", [True, False])
 def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
-    tmp_path: Path, theirs: list[str], n_found: int, states_film: bool
+    tmp_path: Path, theirs: list[str], n_found: int
 ) -> None:
     """Nobody searches for what else may be the same clip; that ids are left over is said."""
     manifest = a_manifest(
         [Clip(f"lake-{number:02d}", "lake") for number in range(1, 13)]
     )
     features = np.arange(24, dtype=np.float32).reshape(12, 2)
-    films = {"movie_id": ["lake"] * 12} if states_film else {}
-    file = saved(tmp_path / "f.npz", clip_id=theirs, X=features, **films)
+    file = saved(tmp_path / "f.npz", clip_id=theirs, X=features)
     done = import_features(file, tmp_path / "s", manifest=manifest)
     assert done.n_ok == n_found
     assert len(done.failed) == len(done.not_in_manifest) == 12 - n_found
@@ -661,10 +646,10 @@ def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
 
 @pytest.mark.parametrize(
     ("name", "clip"),
-    [("EB_1", "EB-1"), ("eb-1", "EB-1"), ("EB-01", "EB-1"), ("film", "EB-1")],
+    [("eb-1", "EB-1"), ("EB-01", "EB-1")],
 )
 def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> None:
-    """Signs, capitals, zeros and names of videos make no two ids one."""
+    """Capitals and zeros make no two ids one."""
     manifest = a_manifest([Clip(clip, "lake", video="film.mp4")])
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
     with pytest.raises(FixInput, match="have none of the clips") as error:

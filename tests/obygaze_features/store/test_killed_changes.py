@@ -17,6 +17,9 @@ from obygaze_features.store.placing import finish_waiting
 
 # Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
 EVERY = amount(30, 5)
+# Commands that several processes run at once: one of each kind that writes in its own way.
+SOME = ["withdraw", "merge", "pull-again", "push-again", "export-npz"]
+TOGETHER = amount(SOME, list(COMMANDS))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def test_a_command_is_killed_between_any_two_system_calls(
 
 @pytest.mark.check("meets at many looks")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", TOGETHER)
 def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -> None:
     """At many uses of the disk, another process runs the whole command."""
     scene = scene_of(tmp_path, name)
@@ -78,7 +81,7 @@ def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -
 
 @pytest.mark.check("kills processes of each command")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", TOGETHER)
 def test_several_processes_are_killed_and_suspended(
     tmp_path: Path, zygote: Zygote, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

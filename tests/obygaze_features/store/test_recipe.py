@@ -11,7 +11,7 @@ import pytest
 from support.stores import a_recipe, made_store, some_rows
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.store import Recipe, open_store
+from obygaze_features.store import Recipe
 from obygaze_features.store.recipe import SECTIONS
 
 
@@ -82,17 +82,10 @@ def test_what_is_not_a_recipe_is_refused(value) -> None:
         a_recipe(backbone={})
 
 
-@pytest.mark.parametrize("n_lists", [20_000, 30_000])
-def test_a_recipe_that_is_written_can_be_read(tmp_path: Path, n_lists: int) -> None:
+def test_a_recipe_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
     """Small lists take five times the bytes with their line feeds and indents."""
-    recipe = a_recipe(compute={"lists": [[[1]]] * n_lists})
+    recipe = a_recipe(compute={"lists": [[[1]]] * 30_000})
     values = {"clip": np.ones((2, 3), "float32")}
-    if n_lists == 30_000:
-        with pytest.raises(
-            FixInput, match=r"the recipe has .* bytes, expected at most"
-        ):
-            made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
-        assert not list(tmp_path.iterdir())
-        return
-    made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
-    assert open_store(tmp_path / "s").recipe == recipe
+    with pytest.raises(FixInput, match=r"the recipe has .* bytes, expected at most"):
+        made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
+    assert not list(tmp_path.iterdir())
