@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
 
@@ -196,6 +196,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 
 
+@settings(max_examples=25)
 @given(licence=TEXTS, citation=TEXTS)
 def test_any_terms_there_and_back(licence: str, citation: str) -> None:
     yaml = pytest.importorskip("yaml")

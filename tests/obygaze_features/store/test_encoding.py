@@ -96,7 +96,7 @@ ARRAYS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(array=ARRAYS, n_rows=st.integers(1, 40), seed=st.integers(0, 99))
 def test_zarr_reads_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, array: Array, n_rows: int, seed: int

@@ -346,7 +346,7 @@ SEVERAL = st.lists(
 
 
 @pytest.mark.parametrize("format", ["npz", "parquet"])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(clips=SEVERAL, films=SEVERAL)
 def test_any_ids_there_and_back(
     tmp_path_factory: pytest.TempPathFactory,

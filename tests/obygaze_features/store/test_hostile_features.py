@@ -94,7 +94,7 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
     rng = random.Random(1)
     silent = []
     n_refused = 0
-    for place in rng.sample(range(len(whole) - n_footer, len(whole)), 400):
+    for place in rng.sample(range(len(whole) - n_footer, len(whole)), 100):
         data = bytearray(whole)
         data[place] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
@@ -104,4 +104,4 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
         except ObygazeError:
             n_refused += 1
     assert silent == []
-    assert n_refused > 200
+    assert n_refused > 50

@@ -513,7 +513,7 @@ def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
         open_features(tmp_path, format="npy", id_key="names")
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_rows_in_any_order_are_found(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -140,7 +140,7 @@ def test_arrays_of_a_table_have_no_names(tmp_path: Path) -> None:
 CELLS = st.one_of(st.none(), st.integers(-999, 999), st.floats(-99, 99, width=16))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     table=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6),
     signs=st.sampled_from([(",", "."), (";", ","), (";", "."), ("\t", ",")]),

@@ -64,7 +64,7 @@ def either(request, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     shape=SHAPES,
     dtype=st.sampled_from(DTYPES),

@@ -11,7 +11,7 @@ import pytest
 from support.stores import a_recipe, made_store, some_rows
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.store import Recipe
+from obygaze_features.store import Recipe, records
 from obygaze_features.store.recipe import SECTIONS
 
 
@@ -82,9 +82,13 @@ def test_what_is_not_a_recipe_is_refused(value) -> None:
         a_recipe(backbone={})
 
 
-def test_a_recipe_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
+def test_a_recipe_that_no_reader_takes_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small lists take five times the bytes with their line feeds and indents."""
-    recipe = a_recipe(compute={"lists": [[[1]]] * 30_000})
+    monkeypatch.setattr(records, "MOST_RECIPE_BYTES", 10_000)
+    recipe = a_recipe(compute={"lists": [[[1]]] * 300})
+    assert len(recipe.canonical) < 5_000
     values = {"clip": np.ones((2, 3), "float32")}
     with pytest.raises(FixInput, match=r"the recipe has .* bytes, expected at most"):
         made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
