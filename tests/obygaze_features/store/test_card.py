@@ -17,7 +17,6 @@ from obygaze_features.store.card import (
     card_of_store,
     edits_of,
     read_terms,
-    with_edits,
     with_terms,
 )
 from obygaze_features.store.layout import Array
@@ -229,15 +228,6 @@ def test_other_terms_change_nothing_else() -> None:
     )
 
 
-def test_a_citation_of_several_paragraphs_is_replaced_whole() -> None:
-    head = "license: mit\ncitation: |\n  Doe (2026).\n\n  Gazes.\ntags: [x]\n"
-    card = f"---\n{head}---\nbody\n".encode()
-    assert read_terms(card) == Terms("MIT", "Doe (2026). Gazes.")
-    changed = with_terms(card, Terms("MIT", "Roe (2027)."))
-    head = 'license: mit\ncitation: "Roe (2027)."\ntags: [x]\n'
-    assert changed == f"---\n{head}---\nbody\n".encode()
-
-
 def test_texts_from_outside_are_only_text() -> None:
     rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
@@ -312,26 +302,6 @@ def test_a_mark_before_the_head_hides_no_terms() -> None:
     assert read_terms(card) == TERMS
     assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
     assert edits_of(card).body == ""
-
-
-def test_what_a_person_edited_stays_in_a_new_card() -> None:
-    head, _, body = a_card(seal="ab" * 32, has_table=True).partition("\n---\n")
-    edited = head.replace("pretty_name:", "language: en\npretty_name: mine #")
-    new = a_card(rows=some_rows()[:2], seal="cd" * 32)
-    # The head alone: the text is that of the new store.
-    card = with_edits(new, edits_of(f"{edited}\n---\n{body}".encode())).decode()
-    facts = head_of(card)
-    assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
-    assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
-    assert "configs" not in facts
-    assert card.endswith(new.partition("\n---\n")[2])
-    assert edits_of(card.encode()).body == ""
-    # The text too; a file with other ends of lines is not edited.
-    card = with_edits(new, edits_of(f"{edited}\n---\nMine.\n".encode())).decode()
-    assert card.endswith("\n---\nMine.\n")
-    windows = a_card().replace("\n", "\r\n").encode()
-    assert edits_of(windows).body == ""
-    assert b"\nLicence: MIT\n" in with_terms(windows, Terms("MIT"))
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

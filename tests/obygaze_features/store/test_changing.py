@@ -45,7 +45,6 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.describing import describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
@@ -235,29 +234,6 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     again = subset(store, without=[FILM], reason="asked", workspace=workspace)
     assert again.seal == made.seal
     assert {copy.path for copy in again.copies} == set(found[1:])
-
-
-def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
-    """Every command in the workspace ended with an error that its table is damaged."""
-    stores = workspace.root / "stores"
-    values = {"clip": np.ones((3, 4), np.float32)}
-    rows = [Row("a", "alba"), Row("b", "brug"), Row("c", "cirk")]
-    for name in ("first", "other", "broken"):
-        made_store(stores / name, rows, values)
-    subset(stores / "first", without=["a"], reason="asked", workspace=workspace)
-    subset(stores / "first", without=["brug"], reason="asked", workspace=workspace)
-    for path in ("first/rows.csv", "broken/rows.csv", "broken/data.zarr/clip/c.0.0"):
-        data = bytearray((stores / path).read_bytes())
-        data[len(data) // 2] ^= 1
-        (stores / path).chmod(0o644)
-        (stores / path).write_bytes(data)
-    said = describe_store("other", workspace=workspace).warnings
-    assert said == [
-        "a, b (2 clips) were withdrawn from first, still with features here"
-    ]
-    report = verify("broken", hashes=True, workspace=workspace)
-    names = [problem.name for problem in report.problems]
-    assert names == ["rows.csv", "data.zarr/clip/c.0.0"]
 
 
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,42 +126,6 @@ def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> N
     assert "'tt0000102-9'" in missing.stderr
     taken = typed("subset", "films", "--film", "tt0000102", "-o", "two", code=1)
     assert "choose another store name: -o NAME" in taken.stderr
-
-
-def test_a_withdrawal_needs_a_reason_and_takes_nothing_else(
-    tmp_path: Path, typed: Typed
-) -> None:
-    store(tmp_path)
-    line = ["subset", "films", "--without", "tt0000102"]
-    assert "-o NAME, or --reason TEXT" in typed(*line, code=2).stderr
-    for more in (["-o", "x"], ["--film", "tt0000103"], ["--array", "clip"]):
-        typed(*line, "--reason", "asked", *more, code=2)
-    done = typed(*line, "--reason", "asked", "--json").json()
-    assert done["clips"] == [f"tt0000102-{number:03d}" for number in range(1, 6)]
-    (copy,) = done["copies"]
-    assert copy["kind"] == "store that was replaced"
-    shutil.rmtree(tmp_path / copy["path"])
-    removed = typed(*line, "--reason", "asked")
-    assert "were withdrawn before" in removed.stderr
-    assert "still in" not in removed.stdout
-    names = [path.name for path in (tmp_path / "stores").iterdir()]
-    assert names == ["films"]
-
-
-def test_an_export_says_which_clips_are_left_out(tmp_path: Path, typed: Typed) -> None:
-    path = store(tmp_path)
-    done = typed("export", "films", "all.npz", code=3)
-    assert "19 clips, clip, pooled, frames" in done.stdout
-    assert "tt0000100-004: failed: no picture" in done.stderr
-    typed("subset", "films", "--film", "tt0000101", "-o", "withdrawn")
-    # What was withdrawn is no failure.
-    left_out = typed("export", "withdrawn", "a.npz", "--json").json()["left_out"]
-    assert sorted(left_out) == ["tt0000101-003", "tt0000101-004"]
-    with np.load(tmp_path / "all.npz") as arrays:
-        values = og.open_store(path).matrix("clip", missing="drop").values
-        np.testing.assert_array_equal(arrays["clip"], values)
-    refused = typed("export", "films", "all.h5", "--as", "npz", code=2)
-    assert "the name all.npz" in refused.stderr
 
 
 def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:

@@ -34,7 +34,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import copying
-from obygaze_features.store.card import Terms, with_terms
+from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.finding import EARLIER
@@ -190,17 +190,6 @@ def test_no_interruption_keeps_what_was_withdrawn(
         assert not holds_planted(home / "rsync")
 
 
-def test_a_pull_while_the_copy_is_filled_or_changed(
-    store: Path, workspace: Workspace, home: Path
-) -> None:
-    pull(store, home / "copy")
-    withdraw(store, workspace)
-    (home / "copy.next").mkdir()
-    with pytest.raises(AlreadyThere, match="being filled or changed"):
-        pull(store, home / "copy")
-    (home / "copy.next").rmdir()
-
-
 # Push.
 
 
@@ -348,19 +337,6 @@ def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
     for other in ({"licence": "MIT"}, {"citation": "Doe (2027)."}):
         with pytest.raises(AlreadyThere, match="is stated already"):
             push(store, home / "shared", **other)
-
-
-def test_no_file_at_a_target_states_other_terms(store: Path, home: Path) -> None:
-    pytest.importorskip("pyarrow")
-    terms = Terms("CC-BY-4.0", "Doe (2026).")
-    push(store, home / "out", publish=True, creators=["Doe, Jane"], **terms._asdict())
-    card = store / "README.md"
-    card.write_bytes(with_terms(card.read_bytes(), terms._replace(licence="MIT")))
-    notes = push(store, home / "out").notes
-    assert "croissant.json, CITATION.cff, features.parquet" in notes[0]
-    for path in (home / "out").glob("*"):
-        assert path.is_dir() or b"cc-by-4.0" not in path.read_bytes().lower()
-    assert push(store, home / "out").notes == ()
 
 
 # Buckets and the hub.

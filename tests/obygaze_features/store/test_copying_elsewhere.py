@@ -150,21 +150,6 @@ def test_a_byte_changed_in_the_bucket_is_found(
     assert content(bucket) == tree(store)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 5 * 2**20 + 1])
-def test_the_etag_of_a_file_is_that_of_the_bucket(
-    n_bytes: int, tmp_path: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * n_bytes)
-    target = BucketTarget(URL)
-    mark = targets.hash_of(path)
-    monkeypatch.setattr(target, "files", lambda: pytest.fail("the object was read"))
-    target.put("large", path, mark)
-    assert target.has("large", path, mark)
-    etag = bucket.Object("features/toy/large").e_tag
-    assert etag == f'"{targets.etag_of(path)}"'
-
-
 # The hub.
 
 

@@ -169,36 +169,6 @@ def test_the_columns_of_a_table_have_the_types_of_the_arrays(
     assert origin["labels"]["sha256"] == manifest_sha256(a_manifest())
 
 
-def test_concepts_on_which_annotators_differ_are_not_known_in_a_table(
-    tmp_path: Path, store: Store
-) -> None:
-    """Whoever trains on the table takes a concept that is not in the list as absent."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    clips = (
-        Clip("lake-0", "lake", level="S", concepts=("Body",), extra={"differs": ""}),
-        Clip(
-            "lake-1", "lake", level="S", concepts=("Body",), extra={"differs": "Look"}
-        ),
-        Clip("lake-3", "lake", concepts=("Body",), extra={"differs": "level"}),
-    )
-    concepts = {"Look": "visual", "Body": "visual"}
-    labels = Manifest("films", Header("made up", concepts), clips, ("differs",))
-    target = exported(store, tmp_path, "parquet", labels=labels)
-    table = parquet.read_table(target / "data/features.parquet").to_pydict()
-    row_of = {clip_id: row for row, clip_id in enumerate(table["clip_id"])}
-    found = {}
-    for clip in clips:
-        row = row_of[clip.clip_id]
-        found[clip.clip_id] = (table["level"][row], table["concepts"][row])
-    assert found == {
-        "lake-0": ("S", ["Body"]),
-        "lake-1": ("S", None),
-        "lake-3": (None, ["Body"]),
-    }
-    card = (target / "README.md").read_text()
-    assert "not known where annotators differ on one" in card
-
-
 def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     pytest.importorskip("pyarrow")
     done = export_features(

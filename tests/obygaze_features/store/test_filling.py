@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import heapq
 import shutil
 from collections import Counter
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 from support.filled_stores import (
     ARRAYS,
-    FRAMES,
     MAKER,
     N_BLOCKS,
     N_ROWS,
     POOLED,
-    TOKENS,
     compute,
     expected_rows,
     fails_at_first,
@@ -45,7 +42,6 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.store.filling import (
-    BlockWriter,
     Filling,
     choose_block,
     plan_filling,
@@ -53,12 +49,7 @@ from obygaze_features.store.filling import (
 from obygaze_features.store.layout import ROWS_JSON, Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import (
-    Maker,
-    Origin,
-    Tombstone,
-    decode_block,
-)
+from obygaze_features.store.records import Maker, Origin, decode_block
 from obygaze_features.store.rows import FAILED, NOT_EXTRACTED
 from obygaze_features.store.sealing import seal
 
@@ -267,60 +258,7 @@ def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
     check_store(tmp_path / "s", expected_rows(), VALUES)
 
 
-@pytest.mark.parametrize("step", ["add", "commit"])
-def test_a_file_that_was_removed_while_it_is_written(tmp_path: Path, step: str) -> None:
-    """On a network disk it cannot be written any more: no error if the store is finished."""
-    filling = plan(tmp_path / "s")
-    values = {array.name: VALUES[array.name] for array in ARRAYS}
-
-    def write(writer: BlockWriter) -> bool:
-        name = "_skip_to" if step == "add" else "_finish_files"
-        setattr(writer, name, stale)
-        for number in writer.rows:
-            row = filling.rows[number]
-            writer.add(row, {name: array[number] for name, array in values.items()})
-        return writer.commit()
-
-    def stale(*_: object) -> None:
-        raise OSError(errno.ESTALE, "Stale file handle")
-
-    with filling.begin(3, MAKER) as writer, pytest.raises(OSError, match="Stale"):
-        write(writer)
-    with filling.begin(3, MAKER) as writer:
-        fill(plan(tmp_path / "s"), VALUES)
-        seal(tmp_path / "s")
-        # A late process has the same plan again.
-        next_again = plan(tmp_path / "again").folder.rename(filling.folder)
-        assert write(writer) is False
-    shutil.rmtree(next_again)
-    assert names_in(tmp_path) == {"s"}
-
-
 # --- Changes ---
-
-
-def test_more_clips(tmp_path: Path) -> None:
-    sealed = filled_store(tmp_path / "s")
-    more, n_more = values_of(n_rows=150), 150
-    for name, array in VALUES.items():
-        more[name][:N_ROWS] = array
-    computed = [number >= N_ROWS for number in range(n_more)]
-    filling = plan(tmp_path / "s", n_more, replaces=sealed, computed=computed)
-    assert filling.needed == [5, 6, 7, 8, 9]
-    assert filling.rows_of(5) == [94, 95]
-    fill(filling, values_of(n_rows=150) | more)
-    seal(tmp_path / "s")
-    document = check_store(tmp_path / "s", expected_rows(n_more), more)
-    assert document["replaces"] == [sealed]
-    before = tmp_path / f"s.before-{sealed[:8]}"
-    assert names_in(tmp_path) == {"s", before.name}
-    check_store(before, expected_rows(), VALUES)
-    for array, n_same in ((POOLED, 1), (FRAMES, 2), (TOKENS, 5)):
-        same = [
-            (tmp_path / "s" / name).samefile(before / name)
-            for name in map(array.file_name, range(array.n_files(N_ROWS)))
-        ]
-        assert same == [number < n_same for number in range(len(same))]
 
 
 def test_failed_rows_that_are_not_computed_again_keep_their_reason(
@@ -380,34 +318,6 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="an array of the store is not in the plan"):
         plan(tmp_path / "s", arrays=[POOLED], replaces=sealed)
     assert names_in(tmp_path) == {"s"}
-
-
-def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
-    withdrawn = []
-    for film, clip in (("film-33", ""), ("", "clip 95")):
-        withdrawn.append(
-            Tombstone(
-                movie_id=film,
-                clip_id=clip,
-                date="2026-01-01",
-                reason="asked",
-                seal="1" * 64,
-            )
-        )
-    rows = expected_rows()
-    sealed = write_store(
-        tmp_path / "s",
-        ArraySource(rows, VALUES),
-        arrays=ARRAYS,
-        recipe=a_recipe(),
-        manifest=MANIFEST,
-        makers=[MAKER],
-        tombstones=withdrawn,
-    ).seal
-    for number in (95, 99):
-        computed = [row >= N_ROWS for row in range(number + 1)]
-        with pytest.raises(FixInput, match="'clip 95' was withdrawn"):
-            plan(tmp_path / "s", number + 1, replaces=sealed, computed=computed)
 
 
 def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
@@ -479,25 +389,6 @@ def test_little_is_computed_twice() -> None:
         assert np.mean(too_many) <= 1.05 and max(too_many) <= 1.25
 
 
-def test_a_filling_of_other_arrays_is_not_removed(tmp_path: Path) -> None:
-    """A store of this name may have been made while the blocks were computed."""
-    filling = plan(tmp_path / "s")
-    fill(filling, VALUES)
-    filling.folder.rename(tmp_path / "kept")
-    write_store(
-        tmp_path / "s",
-        ArraySource(expected_rows(), VALUES),
-        arrays=[POOLED],
-        recipe=a_recipe(),
-        manifest=MANIFEST,
-        makers=[MAKER],
-    )
-    (tmp_path / "kept").rename(filling.folder)
-    with pytest.raises(Mismatch, match="another store has this name now"):
-        seal(tmp_path / "s")
-    assert filling.missing() == []
-
-
 def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
     filling = plan(tmp_path / "s")
     table = filling.folder / "clips.csv"
@@ -515,3 +406,22 @@ def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
     document.write_text(text.replace('"block_rows": 16', '"block_rows": 0'))
     with pytest.raises(Corrupt, match="block_rows"):
         open_store(tmp_path / "s")
+
+
+def test_a_filling_of_other_arrays_is_not_removed(tmp_path: Path) -> None:
+    """A store of this name may have been made while the blocks were computed."""
+    filling = plan(tmp_path / "s")
+    fill(filling, VALUES)
+    filling.folder.rename(tmp_path / "kept")
+    write_store(
+        tmp_path / "s",
+        ArraySource(expected_rows(), VALUES),
+        arrays=[POOLED],
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        makers=[MAKER],
+    )
+    (tmp_path / "kept").rename(filling.folder)
+    with pytest.raises(Mismatch, match="another store has this name now"):
+        seal(tmp_path / "s")
+    assert filling.missing() == []

@@ -21,7 +21,6 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
-    Mismatch,
     UnknownName,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -301,18 +300,6 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
         import_features(file, tmp_path / "s")
 
 
-def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -> None:
-    first = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "first")
-    second = made(saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1), tmp_path / "second")
-    assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
-    assert first.recipe.files == "the file f.npz"
-    assert first.fingerprint != second.fingerprint
-    hint = "have one with the same --backbone and --fact"
-    with pytest.raises(Mismatch, match="have different recipes") as raised:
-        merge([first, second], tmp_path / "both")
-    assert hint in raised.value.hint
-
-
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     """Two deliveries of one lab: other clips, another format, the same words."""
     first = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
@@ -361,22 +348,6 @@ def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
         assert opened.notes == [
             "mean was left out: it has one number a clip; --array NAME=KEY takes it"
         ]
-
-
-def test_what_is_left_out_is_said_with_the_reason(tmp_path: Path) -> None:
-    arrays = {
-        "complex": X + 1j,
-        "few": X[:2],
-        "whole": X.astype("int64"),
-        "words": np.array([["a"], ["b"], ["c"]]),
-    }
-    opened = open_features(saved(tmp_path / "f.npz", clip_id=IDS, x=X, **arrays))
-    assert opened.notes == [
-        "complex was left out: it holds complex64, not real numbers",
-        "few was left out: its shape is [2, 3], without a row for each of the 3 ids",
-        "whole was left out: it holds int64; --array NAME=KEY takes it",
-        "words was left out: it holds <U1, not real numbers",
-    ]
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -601,47 +572,6 @@ def test_an_old_file_brings_no_withdrawn_clip_back(tmp_path: Path, of: str) -> N
 def store_files(folder: Path) -> list[Path]:
     """The files below a folder."""
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
-    path = saved(tmp_path / "f.npz", names=IDS, features=X)
-    with pytest.raises(FixInput, match="no array 'clip_id'") as error:
-        made(path, tmp_path / "s")
-    assert "; the file has names, features" in error.value.message
-    assert "--array NAME=KEY --id-key KEY" in str(error.value.hint)
-    store = made(path, tmp_path / "s", arrays={"clip": "features"}, id_key="names")
-    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "n_found"),
-    [
-        # From 10 on, a number of two digits is written in one way.
-        ([f"lake-{number}" for number in range(1, 13)], 3),
-        ([f"lake-{number:02d}" for number in range(1, 13)], 12),
-    ],
-)
-def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
-    tmp_path: Path, theirs: list[str], n_found: int
-) -> None:
-    """Nobody searches for what else may be the same clip; that ids are left over is said."""
-    manifest = a_manifest(
-        [Clip(f"lake-{number:02d}", "lake") for number in range(1, 13)]
-    )
-    features = np.arange(24, dtype=np.float32).reshape(12, 2)
-    file = saved(tmp_path / "f.npz", clip_id=theirs, X=features)
-    done = import_features(file, tmp_path / "s", manifest=manifest)
-    assert done.n_ok == n_found
-    assert len(done.failed) == len(done.not_in_manifest) == 12 - n_found
-    is_said = "writes numbers in another way (1 or 01)" in " ".join(done.warnings)
-    assert is_said == (n_found < 12)
-    store = open_store(tmp_path / "s")
-    for row in store.rows:
-        assert row.is_ok == (row.clip_id in theirs)
-        if row.is_ok:
-            place = theirs.index(row.clip_id)
-            values = values_of(store, "clip", [row.clip_id])
-            np.testing.assert_array_equal(values, features[place : place + 1])
 
 
 @pytest.mark.parametrize(

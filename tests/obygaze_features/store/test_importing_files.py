@@ -21,7 +21,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import read_origin
-from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
 from obygaze_features.store.reading import Store, open_store
@@ -61,29 +60,6 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
         for key, value in arrays.items():
             file[key] = value
     return path
-
-
-def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
-    content: dict[str, Any] = {}
-    for i in (1, 2, 10):
-        content[f"video_{i}/features"] = A + i
-        content[f"video_{i}/n_frames"] = 15 * i
-    file = hdf5(tmp_path / "f.h5", content)
-    store = made(file, tmp_path / "s", arrays={"frames": "{id}/features"})
-    assert store.clip_ids.tolist() == ["video_1", "video_10", "video_2"]
-    np.testing.assert_array_equal(values_of(store, "frames"), [A + 1, A + 10, A + 2])
-    prefixed = hdf5(tmp_path / "g.h5", {"v_a/c3d": A[0], "v_b/c3d": A[1], "x": A})
-    store = made(prefixed, tmp_path / "t", arrays={"c3d": "v_{id}/c3d"})
-    assert store.clip_ids.tolist() == ["a", "b"]
-
-
-def test_a_group_for_each_expert(tmp_path: Path) -> None:
-    content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
-    file = hdf5(tmp_path / "f.h5", content)
-    paths = {"s3d": "features.s3d/{id}", "audio": "features.audio/{id}"}
-    done = import_features(file, tmp_path / "s", arrays=paths)
-    assert done.arrays == {"s3d": (3, 2), "audio": (2,)}
-    assert done.failed == {"b": "nothing under 'features.audio/b'"}
 
 
 def test_one_big_array_and_ids(tmp_path: Path) -> None:
@@ -146,17 +122,6 @@ def test_a_group_for_each_film(tmp_path: Path, are_numbered: bool) -> None:
     )
 
 
-def test_the_times_of_a_group_a_film_are_read(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "g.h5", {"a/1": A[0], "a/2": A[1], "b/1": A[2]})
-    with h5py.File(file, "a") as opened:
-        opened["a/2"].attrs["end_s"] = 4.5
-    reader = open_features(file, {"clip": "{film}/{id}"})
-    assert list(reader.clip_ids) == ["a-1", "a-2", "b-1"]
-    assert list(reader.movie_ids) == ["a", "a", "b"]
-    none = (None, None)
-    assert list(reader.times) == [none, (None, 4.5), none]
-
-
 def test_an_array_of_a_film_with_ids_is_refused(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a/ids": ["1", "2", "3"], "a/x": A})
     with pytest.raises(FixInput, match="one array has the rows of all films"):
@@ -172,18 +137,6 @@ def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="one array 'features', and no ids") as caught:
         open_features(tmp_path / "f.h5")
     assert "--id-key" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("names", [("alba", "brug"), (7, 12)])
-def test_films_of_clips_are_attributes(tmp_path: Path, names: tuple[Any, Any]) -> None:
-    alba, brug = names
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        for number, film in enumerate([alba, alba, brug]):
-            file[f"s{number}"] = np.ones(4, np.float32)
-            file[f"s{number}"].attrs["movie_id"] = film
-    store = made(tmp_path / "f.h5", tmp_path / "s")
-    expected = [name if isinstance(name, str) else f"{int(name)}" for name in names]
-    assert store.movie_ids.tolist() == [expected[0], *expected]
 
 
 def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
@@ -238,16 +191,6 @@ def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None
         open_features(file, id_key=name)
 
 
-def test_a_link_is_not_followed_to_a_mask(tmp_path: Path) -> None:
-    secret = hdf5(tmp_path / "secret.h5", {"x/mask": A[0], "x/features": A})
-    file = hdf5(tmp_path / "f.h5", {"a/features": A})
-    with h5py.File(file, "a") as handle:
-        handle["b"] = h5py.ExternalLink(str(secret), "/x")
-    with pytest.raises(Corrupt, match="is a link"):
-        options = {"arrays": {"frames": "{id}/features"}}
-        import_features(file, tmp_path / "s", **options)
-
-
 def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
     tmp_path: Path,
 ) -> None:
@@ -275,24 +218,6 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path) -> None:
     assert "--array clip='{id}/features'" in str(caught.value.hint)
     store = made(file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"})
     np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
-
-
-def test_ids_behind_a_large_group_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group alone was looked at, and the array became a clip."""
-    monkeypatch.setattr(hdf5_files, "MOST_NODES", 3)
-    more = {f"clips/{name}": V for name in "abcd"}
-    file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
-    with pytest.raises(FixInput, match="the file has names, x"):
-        open_features(file)
-
-
-def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
-    """The file was called incomplete."""
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
-    done = import_features(file, tmp_path / "s")
-    assert list(done.failed) == ["b"]
 
 
 @pytest.mark.parametrize("size", [0, 5000])
@@ -375,17 +300,6 @@ def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) ->
         open_features(path)
 
 
-def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    columns = {"clip_id": [], "movie_id": [], "start_s": [], "end_s": []}
-    metadata = {"obygaze_origin": '{"seal": "0"}'}
-    table = pyarrow.table(columns, metadata=metadata)
-    parquet.write_table(table, tmp_path / "f.parquet")
-    with pytest.raises(FixInput, match="no rows"):
-        open_features(tmp_path / "f.parquet")
-
-
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         ids = ["m-1", "m-2", "m-3"]
@@ -458,17 +372,6 @@ def npy(path: Path, array: Any) -> None:
     """Write a .npy file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, array)
-
-
-def test_a_folder_of_npy(tmp_path: Path) -> None:
-    for i in (1, 2, 10):
-        npy(tmp_path / f"f/m-{i}.npy", V * i)
-    # What a Mac and a notebook leave.
-    (tmp_path / "f/._m-1.npy").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
-    npy(tmp_path / "f/.ipynb_checkpoints/m-3.npy", V)
-    store = made(tmp_path / "f", tmp_path / "s")
-    assert store.clip_ids.tolist() == ["m-1", "m-10", "m-2"]
-    assert values_of(store, "clip").tolist() == [[1, 2], [10, 20], [2, 4]]
 
 
 def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
@@ -669,23 +572,6 @@ def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["m-6", "m-2"]).tolist() == [[6, 7], [1, 2]]
     assert values_of(store, "frames", ["m-6"]).tolist() == [good]
-
-
-def test_rows_of_several_shapes_are_refused(tmp_path: Path) -> None:
-    ids = [f"m-{number}" for number in range(5)]
-    vectors = [[1.0], *([[1.0, number] for number in range(2, 6)])]
-    file = parquet(tmp_path / "mine.parquet", clip_id=ids, clip=vectors)
-    with pytest.raises(FixInput, match="clip has 2 shapes") as caught:
-        import_features(file, tmp_path / "s")
-    # No pooling makes one vector of vectors of several lengths.
-    assert "of one width" in str(caught.value.hint)
-    several = [[[5.0, 1.0]], *([vector] * 2 for vector in vectors[1:])]
-    file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=several)
-    with pytest.raises(FixInput, match="frames has 2 shapes"):
-        import_features(file, tmp_path / "t")
-    store = made(file, tmp_path / "t", pool="max")
-    expected = [[5, 1], [1, 2], [1, 3], [1, 4], [1, 5]]
-    assert values_of(store, "pooled").tolist() == expected
 
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:

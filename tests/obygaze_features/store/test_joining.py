@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 from support.plain_store import reseal
 from support.stores import a_recipe, made_store, some_rows, some_values
-from support.written_stores import ArraySource, check_all, files_of
+from support.written_stores import check_all, files_of
 
 from obygaze_features.core.errors import (
     Corrupt,
@@ -33,12 +32,10 @@ from obygaze_features.store.joining import (
     recipe_of_parts,
     split_array,
 )
-from obygaze_features.store.making import write_store
 from obygaze_features.store.recipe import (
     joined_parts,
 )
-from obygaze_features.store.records import Maker, ManifestMark
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED
 
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
@@ -97,42 +94,6 @@ def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
         "tt0000100-003": "failed: wav2vec2: no-sound: no sound",
         "tt0000100-005": "failed: wav2vec2: no clip of that id in its store",
     }
-
-
-def test_what_is_known_of_a_video_and_of_the_makers_is_kept(here: Workspace) -> None:
-    rows = [
-        Row("a-1", "a", 0.0, 2.0, video_bytes=9, video_hash="9" * 16, maker=0),
-        Row("a-2", "a", 2.0, 4.0, video_bytes=9, video_hash="9" * 16, maker=0),
-    ]
-    heard = [
-        Row("a-1", "a", reason="a remark", maker=0),
-        Row("a-2", "a", 2.0, 4.0, video_bytes=8, video_hash="8" * 16, maker=0),
-    ]
-    for name, recipe, its_rows, device in (
-        ("seen", SEEN, rows, "cuda"),
-        ("heard", HEARD, heard, "cpu"),
-    ):
-        arrays = [Array.of("clip", "float32", (2,))]
-        write_store(
-            here.root / "stores" / name,
-            ArraySource(its_rows, some_values(2, arrays)),
-            arrays=arrays,
-            recipe=recipe,
-            manifest=ManifestMark("films", "0" * 64),
-            makers=[Maker("obygaze 1", device, versions={device: "2"})],
-        )
-    join(["seen", "heard"], "both", workspace=here.root)
-    store = open_store(here.root / "stores/both")
-    remark = "wav2vec2: a remark"
-    assert list(store.rows) == [
-        Row(*("a-1", "a", 0.0, 2.0, "ok", remark), 9, "9" * 16, maker=0),
-        # They are of two videos.
-        Row("a-2", "a", 2.0, 4.0, maker=0),
-    ]
-    versions = {"cpu": "2", "cuda": "2"}
-    assert store.record.makers == (
-        Maker("obygaze 1", "cpu and cuda", versions=versions),
-    )
 
 
 def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
@@ -217,31 +178,6 @@ def test_joins_of_the_same_parts_are_merged(here: Workspace) -> None:
     join(["seen", "heard", "more-seen"], "three", workspace=here.root)
     with pytest.raises(Mismatch, match=r"different recipes: joined\.more differ"):
         merge(["both", "three"], "x", workspace=here.root)
-
-
-def test_a_withdrawal_from_a_part_lists_the_joined_store(here: Workspace) -> None:
-    both(here)
-    film = "tt0000101"
-    made = subset("seen", without=[film], reason="asked", workspace=here.root)
-    kinds = [copy.kind for copy in made.copies if copy.path.name == "both"]
-    assert kinds == ["store"]
-    # The joined store says it, and a new one does not have them.
-    said = call_obygaze("store", "info", "both", cwd=here.root)
-    assert "were withdrawn from seen" in said.stderr
-    again = join(["heard", "seen"], "again", workspace=here.root)
-    assert again.warnings[0].startswith("5 clips with features in one of the stores, w")
-    store = open_store(again.path)
-    assert store.record.rows.by_status == {"ok": 3, "failed": 2, "withdrawn": 5}
-    assert [each.movie_id for each in store.record.tombstones] == [film]
-    rows = [row for row in store.rows if row.status == WITHDRAWN]
-    assert {row.movie_id for row in rows} == {film}
-    # And from the joined store itself.
-    made = subset("both", without=[film], reason="asked", workspace=here.root)
-    check_all(here.root / "stores/both")
-    assert open_store(made.path).fingerprint == store.fingerprint
-    assert {copy.path.name.partition(".")[0] for copy in made.copies} == {
-        *("both", "heard", "seen")
-    }
 
 
 def test_an_export_is_not_imported_without_its_parts(here: Workspace) -> None:
@@ -332,24 +268,6 @@ def test_names_of_parts_are_different() -> None:
 )
 def test_a_store_is_named_with_its_array(text: str, store: str, array: str) -> None:
     assert split_array(text) == (store, array)
-
-
-def test_differences_of_joined_recipes_name_the_parts() -> None:
-    def joined(*parts: JoinedPart) -> Recipe:
-        return Recipe.from_json(recipe_of_parts(parts))
-
-    def part(title: str, digit: str) -> JoinedPart:
-        return JoinedPart(title, digit * 64, "clip", "float32", 2, "")
-
-    ours = joined(part("a", "1"), part("b", "2"))
-    assert ours.diff(joined(part("a", "1"), part("b", "2"))) == []
-    ((key, _),) = ours.diff(joined(part("a", "1"), part("b", "3")))
-    assert key == "joined.b"
-    ((key, line),) = ours.diff(joined(part("a", "1"), part("b", "2"), part("c", "3")))
-    assert key == "joined.c"
-    assert line.startswith("joined.c: (absent) here, ")
-    ((_, line),) = ours.diff(a_recipe())
-    assert line == "backbone: joined: a + b here, toy there"
 
 
 def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:

@@ -75,24 +75,6 @@ def test_every_byte_of_a_store(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
-def test_a_recipe_is_spelled_as_for_its_fingerprint(tmp_path: Path) -> None:
-    numbers = {"eps": 1e-5, "large": 1e16, "one": 1.0, "text": "é\n\x1f/", "whole": 1}
-    recipe = Recipe.unknown("npz", numbers)
-    write(tmp_path / "s", some_rows(75), recipe=recipe)
-    told = (
-        '"told": {\n   "eps": 1e-05,\n   "large": 1e+16,\n   "one": 1.0,\n'
-        '   "text": "é\\n\\u001f/",\n   "whole": 1\n  }'
-    )
-    text = (tmp_path / "s/store.json").read_text(encoding="utf-8")
-    assert told in text
-    canonical = (
-        '{"source":"npz","told":{"eps":1e-05,"large":1e+16,"one":1.0,'
-        '"text":"é\\n\\u001f/","whole":1},"unknown":true}'
-    )
-    fingerprint = hashlib.sha256(canonical.encode("utf-8")).hexdigest()
-    assert f'"fingerprint": "{fingerprint}"' in text
-
-
 @pytest.mark.parametrize("name", ["s.next", ".s"])
 def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(FixInput, match="cannot be the name of a store"):
@@ -275,3 +257,21 @@ def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> Non
     with pytest.raises(AlreadyThere, match="cannot be kept under this name"):
         change(tmp_path / "s", seal)
     check_store(tmp_path / "s", some_rows(75), VALUES)
+
+
+def test_a_recipe_is_spelled_as_for_its_fingerprint(tmp_path: Path) -> None:
+    numbers = {"eps": 1e-5, "large": 1e16, "one": 1.0, "text": "é\n\x1f/", "whole": 1}
+    recipe = Recipe.unknown("npz", numbers)
+    write(tmp_path / "s", some_rows(75), recipe=recipe)
+    told = (
+        '"told": {\n   "eps": 1e-05,\n   "large": 1e+16,\n   "one": 1.0,\n'
+        '   "text": "é\\n\\u001f/",\n   "whole": 1\n  }'
+    )
+    text = (tmp_path / "s/store.json").read_text(encoding="utf-8")
+    assert told in text
+    canonical = (
+        '{"source":"npz","told":{"eps":1e-05,"large":1e+16,"one":1.0,'
+        '"text":"é\\n\\u001f/","whole":1},"unknown":true}'
+    )
+    fingerprint = hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+    assert f'"fingerprint": "{fingerprint}"' in text

@@ -194,28 +194,6 @@ def test_rows_that_are_not_there_are_refused(path: Path) -> None:
         open_store(path).matrix("clap")
 
 
-def test_masks_tell_which_frames_are_real(tmp_path: Path) -> None:
-    values = {"frames": some(3, 4, 2), "mask": some(3, 4) > 0, "clip": some(3, 2)}
-    arrays = [array_of(name, array) for name, array in values.items()]
-    arrays[0]["dims"] = ["time", "wide"]
-    arrays[1]["dims"] = ["time"]
-    rows = rows_of(CLIPS[:3], FILMS[:3])
-    write_plain_store(tmp_path / "s", values, rows, arrays=arrays)
-    store = open_store(tmp_path / "s")
-    assert store.feature_arrays == ("frames", "clip")
-    real = store.real_frames("frames", np.array([2, 0]))
-    np.testing.assert_array_equal(real, values["mask"][[2, 0]])
-    assert store.real_frames("clip", np.array([0])) is None
-    pytest.importorskip("xarray")
-    # With it, the largest of the real frames only; padding looks like any other frame.
-    data = store.to_xarray()
-    largest = data.frames.where(data["mask"]).max("time")
-    for row, is_real in enumerate(values["mask"]):
-        expected = values["frames"][row][is_real].max(axis=0, initial=-np.inf)
-        found = np.nan_to_num(largest[row].values, nan=-np.inf)
-        np.testing.assert_array_equal(found, expected)
-
-
 # Which store.
 
 

@@ -211,37 +211,6 @@ def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
     assert np.diff(found.offsets).tolist() == counts
 
 
-def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
-    """The last of three windows has one frame of two."""
-    frames = np.full((3, 2, 4), -1, np.float32)
-    frames[2, 1] = 0
-    mask = np.ones((3, 2), bool)
-    mask[2, 1] = False
-    starts = np.arange(3.0)
-    dims = ("frame",)
-    arrays = [
-        Array.of("frames", "float32", (2, 4), (*dims, "width")),
-        Array.of("mask", "bool", (2,), dims),
-        Array.of("start_s", "float64", ()),
-        Array.of("end_s", "float64", ()),
-    ]
-    values = {"frames": frames, "mask": mask, "start_s": starts, "end_s": starts + 1}
-    store = made_store(
-        tmp_path / "s",
-        [Row(f"a:{number}", "a") for number in range(3)],
-        values,
-        arrays=arrays,
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
-    )
-    clips = [Clip("x", "a", start_s=0.0, end_s=2.0)]
-    found = store.segments(clips, "frames", reduce="max")
-    np.testing.assert_array_equal(found.values, frames[:1])
-    longer = [Clip("y", "a", start_s=0.0, end_s=3.0)]
-    assert len(store.segments(longer, "frames").values) == 3
-    with pytest.raises(FixInput, match="frames has padding"):
-        store.segments(longer, "frames", reduce="max")
-
-
 def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
     tmp_path: Path,
 ) -> None:
@@ -274,3 +243,34 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             found.values, vectors[first // 16 : first // 16 + 2]
         )
+
+
+def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
+    """The last of three windows has one frame of two."""
+    frames = np.full((3, 2, 4), -1, np.float32)
+    frames[2, 1] = 0
+    mask = np.ones((3, 2), bool)
+    mask[2, 1] = False
+    starts = np.arange(3.0)
+    dims = ("frame",)
+    arrays = [
+        Array.of("frames", "float32", (2, 4), (*dims, "width")),
+        Array.of("mask", "bool", (2,), dims),
+        Array.of("start_s", "float64", ()),
+        Array.of("end_s", "float64", ()),
+    ]
+    values = {"frames": frames, "mask": mask, "start_s": starts, "end_s": starts + 1}
+    store = made_store(
+        tmp_path / "s",
+        [Row(f"a:{number}", "a") for number in range(3)],
+        values,
+        arrays=arrays,
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
+    )
+    clips = [Clip("x", "a", start_s=0.0, end_s=2.0)]
+    found = store.segments(clips, "frames", reduce="max")
+    np.testing.assert_array_equal(found.values, frames[:1])
+    longer = [Clip("y", "a", start_s=0.0, end_s=3.0)]
+    assert len(store.segments(longer, "frames").values) == 3
+    with pytest.raises(FixInput, match="frames has padding"):
+        store.segments(longer, "frames", reduce="max")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.server
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -62,27 +61,6 @@ def test_nginx_gives_what_the_folder_gives(root: Path, tmp_path: Path) -> None:
         # The card, if there is none.
         assert answers.count(404) <= 1
     assert tree(tmp_path / "copy") == tree(root / "films")
-
-
-def test_damage_on_a_server_is_named_and_other_arrays_are_read(
-    root: Path, tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(root / "films", broken)
-    for number, change in ((2, b"?"), (5, b""), (9, None)):
-        path = broken / f"data.zarr/pooled/c.{number}.0"
-        data = path.read_bytes()
-        path.unlink()
-        if change is not None:
-            path.write_bytes(change + data[1:] if change else b"")
-    with nginx(broken, tmp_path / "nginx") as server:
-        store = open_store(server.url)
-        for row in (33, 150):
-            with pytest.raises(Corrupt, match=rf"pooled/c\.{row // 16}\.0"):
-                store.matrix("pooled", clips=[str(store.clip_ids[row])])
-        with pytest.raises(FixInput, match="or this file is empty"):
-            store.matrix("pooled", clips=[str(store.clip_ids[81])])
-        assert store.matrix("clip").values.shape == (N_CLIPS, 8)
 
 
 def test_a_server_that_sends_files_whole_only(
