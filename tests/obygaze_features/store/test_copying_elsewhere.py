@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli import Result, run_obygaze
-from support.fake_hub import FakeHub, fake_hub
+from support.fake_hub import FakeHub, fake_hub, hub_here
 from support.seeds import amount
 from support.store_servers import s3_server
 from support.stores import sealed_store, tree
@@ -198,18 +198,21 @@ def test_commands_push_to_the_hub_and_pull(hub: FakeHub, home: Path) -> None:
     assert hub.files == wanted
 
 
-def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) -> None:
-    info = hub._info
+def test_a_push_that_another_one_overtakes_is_stopped(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub_here(monkeypatch) as hub:
+        info = hub._info
 
-    def late(*given: object) -> tuple[int, object, dict]:
-        answer = info(b"", {})
-        hub.commits.append("another push")
-        hub._info = info
-        return answer
+        def late(*given: object) -> tuple[int, object, dict]:
+            answer = info(b"", {})
+            hub.commits.append("another push")
+            hub._info = info
+            return answer
 
-    hub._info = late
-    stopped = run(hub, home, "push", "toy", "hf://lab/films")
-    assert stopped.code == 75
-    assert "another process changed" in stopped.stderr
-    run(hub, home, "push", "toy", "hf://lab/films").ok()
-    assert hub.files == tree(home / "stores" / "toy")
+        hub._info = late
+        with pytest.raises(Stopped, match="another process changed") as caught:
+            push(store, "hf://lab/films")
+        assert caught.value.exit_code == 75
+        push(store, "hf://lab/films")
+        assert hub.files == tree(store)

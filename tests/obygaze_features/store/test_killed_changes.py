@@ -18,7 +18,7 @@ from obygaze_features.store.placing import finish_waiting
 # Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
 EVERY = amount(30, 5)
 # Commands that several processes run at once: one of each kind that writes in its own way.
-SOME = ["withdraw", "merge", "pull-again", "push-again", "export-npz"]
+SOME = ["withdraw", "pull-again", "export-npz"]
 TOGETHER = amount(SOME, list(COMMANDS))
 
 

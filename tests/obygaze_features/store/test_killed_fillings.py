@@ -208,7 +208,7 @@ def test_a_kill_between_any_two_system_calls(
 
 @pytest.mark.check("another process lives at many uses of the disk")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("life", ["first", "change"])
+@pytest.mark.parametrize("life", amount(["change"], ["first", "change"]))
 def test_another_process_does_it_all_meanwhile(
     tmp_path, sealed, undisturbed, life
 ) -> None:

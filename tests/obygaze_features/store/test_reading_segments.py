@@ -179,13 +179,20 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         open_store(tmp_path / "c").segments(segments, "x")
 
 
-@pytest.mark.check("six thousand segments of twenty whole films")
-def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
-    """The released table, for films of its length: start_frame // 16 to end_frame // 16."""
-    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with path.open(encoding="utf-8") as stream:
-        table = list(csv.DictReader(stream, delimiter=";"))
-    assert len(table) == 6072 and len({row["imdb_key"] for row in table}) == 20
+def test_every_segment_of_two_films_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
+    """The released rows, for films of their length: start_frame // 16 to end_frame // 16."""
+    released = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    with released.open(encoding="utf-8") as stream:
+        reader = csv.DictReader(stream, delimiter=";")
+        table = list(reader)
+        assert reader.fieldnames
+    chosen = sorted({row["imdb_key"] for row in table})[:2]
+    table = [row for row in table if row["imdb_key"] in chosen]
+    path = tmp_path / "two films.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, reader.fieldnames, delimiter=";")
+        writer.writeheader()
+        writer.writerows(table)
     manifest = mobygaze.read(path).manifest
     films = {}
     for row in table:
