@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
-from scipy import stats
 from support.published import split_file
 
 from benchmarks import calibration
-from benchmarks.calibration import DESIGNS, Rate, simulate, to_text
+from benchmarks.calibration import DESIGNS, simulate
 from benchmarks.fit import FILMS
-from benchmarks.worlds import REAL_LEVELS, beta_of
+from benchmarks.worlds import REAL_LEVELS
 
 pytestmark = pytest.mark.check("benchmarks")
 
@@ -57,12 +55,6 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["truth outside the interval of ap"] >= 2
 
 
-def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
-    first, second = beta_of(np.array([0.2, 0.4, 0.9]))
-    mean, variance = stats.beta.stats(first, second)
-    assert (mean, variance) == pytest.approx((0.5, 0.13))
-
-
 def test_the_levels_of_films_are_those_of_the_published_split() -> None:
     two = split_file("02_EN_S.csv")
     three = split_file("02_ENHN_S.csv")
@@ -75,14 +67,3 @@ def test_the_levels_of_films_are_those_of_the_published_split() -> None:
         n_hard = n_negative[film] - n_easy[film]
         published.append((n_easy[film], n_hard, n_sure[film]))
     assert tuple(published) == REAL_LEVELS["published"]
-
-
-def test_a_star_marks_what_is_out_of_range() -> None:
-    def rate(quantity: str, n_rejected: int) -> Rate:
-        return Rate("ridge", "raw", 0.0, quantity, n_rejected, 100, 100)
-
-    rates = [rate("p", n) for n in (2, 3, 7, 8)]
-    rates += [rate("0 outside the interval", n) for n in (1, 2, 8, 9)]
-    assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
-    lines = to_text(rates).splitlines()[1:9]
-    assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2

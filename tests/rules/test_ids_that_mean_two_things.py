@@ -7,7 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -183,31 +183,6 @@ def test_clips_with_equal_features_are_not_one_clip(lab: Lab) -> None:
     assert lab.basis_of("of-silent", "theirs") == {"unseen": len(theirs)}
 
 
-def test_clips_without_films_say_nothing_of_films(lab: Lab) -> None:
-    rows = rows_of(FILMS, 5)
-    lab.has_manifest("clips", rows, films=False)
-    lab.has_store("clips", rows, "clips", films=False)
-    refused = lab("run", "honest", "--manifest", "clips", "--store", "clips", *QUICK)
-    assert refused.code == 1
-    assert "kfold" in refused.stderr
-    words = ("run", "honest", "--manifest", "clips", "--store", "clips", *QUICK)
-    kfold = ("--set", "splits.kind=kfold", "--set", "splits.folds=5")
-    said = lab(*words, *kfold, "--task", "EN_S").ok().stdout
-    assert "clips it has not seen" in said
-    assert "films it has not seen" not in said
-    assert "[" not in said.splitlines()[0]
-
-
-def test_clips_that_are_called_films_are_said(lab: Lab) -> None:
-    rows = [replace(row, film=row.clip_id) for row in rows_of(FILMS, 5)]
-    lab.has_manifest("clips", rows)
-    lab.has_store("clips", rows, "clips")
-    kfold = ("--set", "splits.folds=5", "--task", "EN_S")
-    words = ("run", "honest", "--manifest", "clips", "--store", "clips", *QUICK)
-    said = lab(*words, *kfold).ok()
-    assert "Each clip is a film of its own" in said.stdout + said.stderr
-
-
 def test_a_withdrawn_clip_is_that_of_its_film(lab: Lab) -> None:
     lab.has_store("theirs", THEIRS)
     lab("store", "subset", "ours", "--without", "5", "--reason", "asked").ok()
@@ -215,13 +190,3 @@ def test_a_withdrawn_clip_is_that_of_its_film(lab: Lab) -> None:
         said = lab(*words).ok()
         assert "withdrawn" not in said.stdout + said.stderr
     assert "withdrawn" in lab("store", "info", "ours", "--clips").ok().stdout
-
-
-def test_a_store_of_other_films_after_a_withdrawal_is_whole(lab: Lab) -> None:
-    lab("store", "subset", "ours", "--without", "5", "--reason", "asked").ok()
-    lab.has_manifest("theirs", THEIRS)
-    said = lab.has_store("theirs", THEIRS, "theirs")
-    assert "withdrawn" not in said.stdout + said.stderr
-    assert lab("store", "info", "theirs", "--json").json()["counts"]["ok"] == len(
-        THEIRS
-    )

@@ -32,8 +32,6 @@ OTHERS = {
 }
 # Plain words, which films and audits say of other things.
 WORDS = {"accuracy", "precision", "recall"}
-# The kind of the splits of a protocol, or of a run.
-KIND = re.compile(r"splits(\.kind|\['kind'\])")
 
 
 def named_metrics(path: Path) -> Iterator[str]:
@@ -62,19 +60,6 @@ def test_no_other_file_names_a_metric() -> None:
         if named:
             found[name] = sorted(named)
     assert found == {}
-
-
-def test_no_file_compares_a_kind_of_split_with_a_name() -> None:
-    compared = []
-    for name, path in sources():
-        source = path.read_text(encoding="utf-8")
-        if not ("splits" in source and "kind" in source):
-            continue
-        for node in ast.walk(ast.parse(source)):
-            text = ast.unparse(node) if isinstance(node, ast.Compare) else ""
-            if KIND.search(text) and any(f"'{kind}'" in text for kind in SPLIT_KINDS):
-                compared.append((name, text))
-    assert compared == []
 
 
 def test_a_kind_of_split_refuses_each_key_that_it_does_not_list(

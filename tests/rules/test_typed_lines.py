@@ -57,22 +57,6 @@ def _in_string(node: ast.JoinedStr, bound: list[str]) -> Iterator[tuple[int, str
             text += "VALUE"
 
 
-@pytest.mark.parametrize(
-    ("code", "values"),
-    [
-        ('return f"obygaze store info {name} --clips"', ["name"]),
-        ('return f"--map level={column}, {rest}"', []),
-        ('return f"-o {shell_word(name)}"', []),
-        ('shown = shell_word(name)\n    return f"rm -r {shown}"', []),
-        ('shown = name\n    return f"rm -r {shown}"', ["shown"]),
-        ('return f"leave out the store {name}"', []),
-    ],
-)
-def test_a_value_without_quotes_is_seen(code: str, values: list[str]) -> None:
-    tree = ast.parse(f"def hint(name):\n    {code}\n")
-    assert [source for _, source in values_without_quotes(tree)] == values
-
-
 def test_each_value_in_a_command_is_in_quotes_where_it_needs_them() -> None:
     found = []
     for package in ("obygaze", "obygaze_features", "obygaze_models"):

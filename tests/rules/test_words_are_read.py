@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from obygaze_features.core.cues import n_words
 from obygaze_features.core.errors import (
     FixInput,
     Mismatch,
@@ -461,15 +460,6 @@ def test_drawn_cues_say_the_same_in_every_format(
         return
     texts = words_of_clips(FILM, where).texts
     assert [sorted(texts[clip.clip_id].split()) for clip in CLIPS] == expected
-
-
-def test_words_have_a_letter_or_a_digit() -> None:
-    assert [n_words(text) for text in ("", "- no -", "42 is 日本語", "...")] == [
-        0,
-        1,
-        3,
-        0,
-    ]
 
 
 @pytest.mark.parametrize(

@@ -236,28 +236,6 @@ def test_rows_equal_the_table(browser: Any, tmp_path: Path) -> None:
     assert found["clips: annotated level"] == want_clips
 
 
-def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
-    """5,000 clips and 20,000 marks."""
-    names = [f"annotator{k:02d}" for k in range(20)]
-    marks = []
-    for lane, name in enumerate(names):
-        for k in range(1000):
-            first = 270 * k + 7 * lane
-            level = ("EN", "HN", "S")[k % 3]
-            marks.append(segment(first / 25, first / 25 + 6, name, level))
-    clips = []
-    for k in range(5000):
-        start = 2.16 * k
-        clips.append(Clip(f"lake-{k}", "lake", k, "", start, start + 2.16, "S"))
-    table = write_marks(tmp_path / "marks.csv", *marks)
-    with served(site(tmp_path, clips, segments=table)) as server:
-        open_page(browser, f"{server.new_address()}#film=lake", "lake")
-        assert len(text(browser, "#lane-names").split("\n")) >= 20
-        total = """const levels = state.lanes.filter((lane) => lane.kind === "level");
-        return levels.reduce((sum, lane) => sum + lane.bars.length, 0);"""
-        assert in_page(browser, total) == 25_000
-
-
 # ---- what everybody can use ----------------------------------------------------------------------
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.film_pages import Answer, ask, change, film_clips, mark, save, served, site
+from support.film_pages import Answer, ask, change, film_clips, mark, served, site
 
 from obygaze.films.page import server as server_module
+from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
+from obygaze.films.page.view import usual_port
 
 VIDEO = bytes(range(256)) * 40
 
@@ -92,6 +95,30 @@ def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> No
         ask(server, f"/api/overview?token={token_of(server)}", {"Cookie": None}).status
         == 403
     )
+
+
+def test_an_address_that_is_used_up_is_a_text_with_what_to_do(
+    server: PageServer,
+) -> None:
+    """A browser showed the JSON that is meant for scripts."""
+    used = f"/?token={token_of(server)}"
+    browser = {"Cookie": None, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    assert ask(server, used, browser).headers["Content-Type"].startswith("text/html")
+    again = ask(server, used, browser)
+    assert again.status == 403
+    assert again.headers["Content-Type"] == "text/plain; charset=utf-8"
+    page = again.body.decode("utf-8")
+    assert page.startswith("open the whole address that obygaze view printed; each")
+    assert f"http://{server.host}/ opens the page again" in page
+    assert "stop obygaze view and start it again" in page
+    missing = ask(server, "/<b>", {"Accept": "text/html"})
+    assert (missing.status, missing.body) == (404, b"no such page.\n")
+    # Scripts of the page ask for any type, and get JSON.
+    for_scripts = ask(server, used, {"Cookie": None, "Accept": "*/*"})
+    assert for_scripts.headers["Content-Type"] == "application/json"
+    document = json.loads(for_scripts.body)
+    assert document["error"].startswith("open the whole address")
+    assert "start it again" in document["hint"]
 
 
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
@@ -201,11 +228,6 @@ def test_bad_requests_are_answered_and_the_server_goes_on(
     assert ask(server, "/api/overview").status == 200
 
 
-def test_a_page_without_annotator_changes_nothing(folder: Path, tmp_path: Path) -> None:
-    with served(site(folder, film_clips("lake", "lake.mp4"))) as running:
-        assert save(running, change("", mark())).status == 404
-
-
 def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
     for path in ("/", "/api/overview", "/media/0", "/nothing"):
         headers = ask(server, path).headers
@@ -218,3 +240,22 @@ def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"].strip() == "obygaze"
+
+
+def test_a_workspace_has_a_usual_port(tmp_path: Path) -> None:
+    page = site(tmp_path, film_clips("lake", ""))
+    usual = usual_port(tmp_path)
+    assert 20000 <= usual < 30000
+    assert usual == usual_port(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with server_of(page, taken) as server:
+            assert server.server_port != taken
+            assert server.host == f"127.0.0.1:{server.server_port}"
+    # A server that ended gives its port to the next one, at once.
+    with served(page) as first:
+        assert ask(first, "/api/overview").status == 200
+    with server_of(page, first.server_port) as second:
+        assert second.server_port == first.server_port
