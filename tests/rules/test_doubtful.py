@@ -46,7 +46,7 @@ def check_counts(intact: Counts, damaged: Counts) -> None:
 @pytest.mark.parametrize("part", range(amount(1, 3)))
 def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> None:
     check_counts(
-        *count_pictures(amount(20, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
+        *count_pictures(amount(12, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
     )
 
 
@@ -113,13 +113,11 @@ def check_light_way(
 def test_what_no_picture_needs_changes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_light_way(6, 3, tmp_path, monkeypatch)
+    check_light_way(amount(6, 150), 3 + SEED, tmp_path, monkeypatch)
 
 
 FILMS = {
     "mpeg4": ("mpeg4", {"g": "40", "bf": "2", "b": "800k"}),
-    "mpeg4-no-b": ("mpeg4", {"g": "40", "b": "800k"}),
-    "mpeg2": ("mpeg2video", {"g": "40", "bf": "2"}),
     "h264": ("libx264", {"preset": "veryfast", "g": "40", "sc_threshold": "0"}),
 }
 
@@ -160,7 +158,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("seed", amount(range(8), range(80)))
+@pytest.mark.parametrize("seed", amount(range(4), range(80)))
 def test_no_picture_is_stretched_where_recordings_are_joined(
     seed: int, tmp_path: Path
 ) -> None:
@@ -249,7 +247,7 @@ def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
         assert not fine[16:31].any() and fine[32:].all()
 
 
-@pytest.mark.parametrize("start", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("start", [0.6])
 @pytest.mark.parametrize("codec", ["mpeg4", "mjpeg"])
 def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
     codec: str, start: float, tmp_path: Path
@@ -289,7 +287,7 @@ def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
     return film[:4] + struct.pack("<I", size + len(chunk)) + film[8:]
 
 
-@pytest.mark.parametrize("name", [b"_PMX", b"ID3 ", b"JUNK"])
+@pytest.mark.parametrize("name", [b"_PMX"])
 def test_chunks_of_other_programs_are_no_damage_of_avi(
     name: bytes, tmp_path: Path
 ) -> None:
@@ -302,7 +300,7 @@ def test_chunks_of_other_programs_are_no_damage_of_avi(
         assert not info.damaged and info.index.frames == 100
 
 
-@pytest.mark.parametrize("n_repeats", [0, 1, 3])
+@pytest.mark.parametrize("n_repeats", [1, 3])
 def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
     n_repeats: int, tmp_path: Path
 ) -> None:
@@ -394,10 +392,12 @@ def test_b_pictures_that_are_missing_behind_a_whole_chunk_of_avi(
     assert clip.substituted[-1] and fine[:80].all()
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mov"])
-@pytest.mark.parametrize("step", [Fraction(1, 25), Fraction(1001, 24000)])
 @pytest.mark.parametrize(
-    "tick", [Fraction(1, 1000), Fraction(1, 25), Fraction(1, 90000)]
+    ("suffix", "step", "tick"),
+    [
+        (".mp4", Fraction(1, 25), Fraction(1, 25)),
+        (".mov", Fraction(1001, 24000), Fraction(1, 1000)),
+    ],
 )
 def test_a_pause_is_no_damage(
     suffix: str, step: Fraction, tick: Fraction, tmp_path: Path
@@ -602,4 +602,4 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
 
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
-    check_windows_by_number(12, SEED, tmp_path)
+    check_windows_by_number(amount(12, 120), SEED, tmp_path)

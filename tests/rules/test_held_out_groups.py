@@ -37,7 +37,6 @@ CHANGES = (
 )
 WAYS: dict[str, tuple[str, ...]] = {
     "folds": ("splits.folds=3",),
-    "each validates": ("splits.validation=each", 'grid.models=["ridge"]'),
     "one only trains": ('splits.never=["0"]',),
 }
 

@@ -489,7 +489,7 @@ def check_a_random_run(data: st.DataObject) -> None:
 
 
 SEARCH = settings(
-    max_examples=amount(6, 100),
+    max_examples=amount(4, 100),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -65,7 +65,7 @@ FORMS = [
 ]
 OTHERS = ("cp1250", "cp1251", "iso8859-7", "mac-roman", "cp850", "cp1252")
 SLOW = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -237,7 +237,7 @@ def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
 FRAME_CELLS = st.sampled_from(("12", "12.0", " 12", "12.00", "12a", "12.5", "", "-1"))
 
 
-@settings(parent=SLOW, max_examples=40)
+@SLOW
 @given(
     pairs=st.lists(
         st.tuples(FRAME_CELLS, st.sampled_from(("36", "36.0", "36,5", "", "x", "9"))),
@@ -275,7 +275,7 @@ def test_frames_of_a_table_are_times_or_refused(
 FRAME_COLUMNS = ("start_frame", "end_frame")
 
 
-@settings(parent=SLOW, max_examples=40)
+@SLOW
 @given(
     rate=st.sampled_from((Fraction(24000, 1001), Fraction(25), Fraction(30))),
     first=st.integers(0, 200_000),

@@ -165,7 +165,7 @@ def test_an_export_comes_back_whole(
     check_trip(tmp_path_factory.mktemp("trip"), output, drawn, data)
 
 
-@settings(max_examples=amount(40, 400), deadline=None)
+@settings(max_examples=amount(15, 400), deadline=None)
 @given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
 def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
     tmp_path_factory: pytest.TempPathFactory,

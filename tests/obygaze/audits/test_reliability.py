@@ -9,11 +9,12 @@ import krippendorff
 import numpy as np
 import pytest
 from support.annotated import annotated
+from support.seeds import amount
 
 from obygaze.audits import audit_eat, audit_reliability
 from obygaze.audits.reliability import reliability_of
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.manifest.model import Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Five items, three raters: variances 2.5, 2.5, 1.3; of the sums 4, 6, 8, 13, 14 it is 19.
 RATINGS = [[1, 2, 1], [2, 1, 3], [3, 3, 2], [4, 5, 4], [5, 4, 5]]
@@ -76,6 +77,10 @@ def test_what_is_refused() -> None:
         audit_reliability(of_others, raters="a,b,c")
     assert caught.value.hint is not None
     assert caught.value.hint.endswith("rated the same items, of a, b, c")
+    clips = [Clip(f"c{n}", "f", extra={"one": "look", "two": "look"}) for n in (0, 1)]
+    manifest = Manifest("films", Header("films"), tuple(clips), ("one", "two"))
+    with pytest.raises(FixInput, match="nobody or one did"):
+        audit_reliability(manifest, raters="one,two", column="one=look")
 
 
 def test_words_of_annotators_in_a_manifest() -> None:
@@ -100,7 +105,7 @@ def answered(cells_of: dict[str, list[dict[str, Any]]], **more: Any) -> Manifest
     return annotated(said, **more)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(amount(20, 100)))
 def test_alpha_of_drawn_annotations_is_that_of_the_package(seed: int) -> None:
     """Of 2 to 4 people, some of whom did not see some clips: those that all saw are compared."""
     random = np.random.default_rng(seed)

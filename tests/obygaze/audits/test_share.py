@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import call_obygaze
+from support.seeds import amount
 from support.stores import made_store
 
 from obygaze.audits import audit_share
@@ -167,7 +168,7 @@ HOLDS: dict[str, Callable[[str, set[str]], bool]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(amount(16, 60)))
 def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) -> None:
     """Films of drawn lengths, and marks of two people: each picture is looked at alone."""
     draws = np.random.default_rng([90, seed])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from support.annotated import annotated
 from support.cli import call_obygaze
 from support.film import clips, marks, write_marks, write_spans
+from support.seeds import amount
 
 from obygaze.films.agreement import (
     NULLS,
@@ -66,7 +67,7 @@ def test_a_pair_worked_out_by_hand() -> None:
     assert BY_HAND.alpha == close(1 - 7 / 8 * 0.35 / 0.40625)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(labelings)
 def test_expected_disorder_is_the_mean_over_every_way_to_answer(
     labels: list[tuple[str, str]],
@@ -320,7 +321,7 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
     assert refused.code == 1 and "did you mean 'Gewalt'?" in refused.stderr
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(amount(20, 100)))
 def test_agreement_of_drawn_annotations_is_that_of_the_package(
     tmp_path: Path, seed: int
 ) -> None:

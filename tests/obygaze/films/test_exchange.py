@@ -18,7 +18,7 @@ from support.videos import read_number, write_video
 from obygaze.films.exchange import ExportedFiles, ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.marks import Mark, Marks, read_marks, written
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
@@ -223,6 +223,13 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
         assert path.parent == tmp_path / "out"
     with pytest.raises(FixInput, match="cannot be the name of a file"):
         exported(tmp_path, "../")
+
+
+def test_several_films_are_a_folder(tmp_path: Path) -> None:
+    files = exported(tmp_path, "lake", "pier").files
+    assert sorted(path.name for path in files) == ["lake.vtt", "pier.vtt"]
+    with pytest.raises(FixUsage, match="is of one film, and the marks are of 2"):
+        export_manifest(tmp_path / "marks.csv", tmp_path / "lake.eaf")
 
 
 def test_an_annotator_of_a_film_in_two_files_is_refused(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_changes_whose_answer_was_lost_are_made_and_can_be_undone(
         browser.switch_to.window(first_window)
         in_page(browser, "await marks.refresh();")
 
-    for number in range(8):
+    for number in range(4):
         with running(page, port) as server:
             if not port:
                 port = server.port
@@ -287,7 +287,7 @@ def test_changes_whose_answer_was_lost_are_made_and_can_be_undone(
             assert saved_values(tmp_path) in (expected, [*expected, made])
             expected.append(made)
             n_lost += said != "saved"
-    assert n_lost > 3
+    assert n_lost > 1
     with running(page, port) as server:
         refresh(server)
         assert saved_values(tmp_path) == expected

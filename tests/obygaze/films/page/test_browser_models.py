@@ -28,9 +28,7 @@ def run_of(folder: Path, scores: dict[str, float]) -> Run:
     return made_run(folder / "run", [ridge], manifest=about)
 
 
-@pytest.mark.parametrize(
-    ("score", "shown"), [(0.004, "0.004"), (-0.00004, "-0.00004"), (0.25, "0.25")]
-)
+@pytest.mark.parametrize(("score", "shown"), [(-0.00004, "-0.00004")])
 def test_a_score_is_shown_on_its_side_of_the_line(
     browser: Any, tmp_path: Path, score: float, shown: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from support.annotated import annotated
 from support.film_pages import (
     ask,
@@ -34,7 +32,7 @@ from support.run_tables import (
     scores_for,
     table_of,
 )
-from support.videos import read_number, write_video
+from support.videos import write_video
 
 from obygaze.films import page as page_package
 from obygaze.films.decisions import (
@@ -286,19 +284,6 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
         tmp_path / "e", good, bad, questions=[{**asked, "first": "", "second": ""}]
     )
     assert named_cell(nobody) is None
-
-
-@pytest.fixture(scope="module")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("films")
-    write_video(folder / "lake.mp4", numbers=range(100))
-    write_video(folder / "pond.avi", "mpeg4", numbers=range(100))
-    return folder
-
-
-def picture(data: bytes) -> int:
-
-    return read_number(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
