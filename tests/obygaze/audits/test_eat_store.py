@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from support.cli import Result, call_obygaze
 from support.stores import a_recipe, made_store, some_ids, some_rows
 
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.recipe import space_id_of
@@ -213,18 +212,3 @@ def stepped_down(p_values: list[float]) -> list[float]:
         last = max(last, min(1.0, p_values[i] * (len(p_values) - rank)))
         adjusted[i] = last
     return adjusted
-
-
-def test_clips_of_the_manifest_that_are_others_in_the_store_are_refused(
-    place: Path,
-) -> None:
-    manifest = read_manifest(place / "manifests" / "toy.toml")
-    moved = [replace(clip, movie_id=f"other-{clip.movie_id}") for clip in manifest]
-    path = place / "manifests" / "moved.toml"
-    write_manifest(manifest.with_clips(moved), path)
-    done = eat(place, "moved")
-    first = moved[1]  # the first of level S
-    assert done.code == 5
-    film = first.movie_id.removeprefix("other-")
-    values = f"{first.clip_id!r} is of the film {first.movie_id!r} and of {film!r}"
-    assert values in done.stderr

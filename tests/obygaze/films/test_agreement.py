@@ -35,7 +35,7 @@ from obygaze.films.labels import project_tables
 from obygaze.films.marks import Mark
 from obygaze.films.projection import ClipSpan
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import LEVELS, Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.model import LEVELS
 
 DISTANCES = {
     ("EN", "HN"): 0.3,
@@ -274,17 +274,6 @@ def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) 
     )
 
 
-def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) -> None:
-    # Each watched seven of the ten frames; eight are needed for a label.
-    segments = [*marks("0-6 watched"), *marks("3-9 watched", annotator="B")]
-    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
-    marked = write_marks(tmp_path / "s.csv", segments)
-    words = ("manifest", "agree", marked, "--clips", cut, "--threshold", "0.6")
-    result = call_obygaze(*words)
-    assert (result.code, result.stdout) == (1, "")
-    assert "nobody says anything in the column 'level'" in result.stderr
-
-
 @pytest.mark.parametrize("is_ordered", [False, True])
 def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> None:
     """Words with an order have equal steps, others are the same or not."""
@@ -377,25 +366,3 @@ def krippendorff_alpha(places: NDArray[np.float64]) -> float:
         level_of_measurement=distance,
     )
     return float(found)
-
-
-def test_films_without_levels_are_not_among_those_of_one_annotator(
-    tmp_path: Path,
-) -> None:
-    """A person who only wrote a comment gave no level that could be compared."""
-    clips = []
-    said = []
-    for film in ("one", "two", "six"):
-        for number in range(3):
-            clip = Clip(f"{film}-{number}", film)
-            clips.append(clip)
-            level = "" if film == "two" else ("EN", "HN", "S")[number]
-            comment = {"comment": "dark"}
-            said.append(Annotation(clip.clip_id, "ada", level, (), comment))
-            if film != "six":
-                said.append(Annotation(clip.clip_id, "ben", level, (), comment))
-    manifest = Manifest("films", Header("made up"), tuple(clips), (), tuple(said))
-    write_manifest(manifest, tmp_path / "manifests/films.toml")
-    found = measure_agreement("films", permutations=9, workspace=tmp_path)
-    assert found.warnings == ("films of one annotator only, not compared: six",)
-    assert [pair["n"] for pair in found.measures["pairs"]] == [3]

@@ -186,34 +186,6 @@ def test_pictures_are_counted_and_their_times_are_those_of_the_file(
         wait_for_text(browser, "#picture", "picture 0")
 
 
-def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
-    browser: Any, tmp_path: Path
-) -> None:
-    write_video(tmp_path / "lake.mp4", numbers=range(50))
-    clips = [*film_clips("lake", "lake.mp4", 2), *film_clips("pond", "lake.mp4", 2)]
-    with served(site(tmp_path, clips, "eva")) as server:
-        open_page(browser, server.new_address(), "films")
-        # The answer about the first film comes last.
-        browser.execute_script(
-            """const plain = window.fetch;
-            window.fetch = async (address, options) => {
-              const isSlow = String(address).includes("film=lake");
-              if (isSlow) await new Promise((done) => (window.answer = done));
-              const answer = await plain(address, options);
-              if (isSlow) window.isAnswered = true;
-              return answer;
-            };"""
-        )
-        go(browser, film="lake")
-        wait(lambda: browser.execute_script("return Boolean(window.answer)"))
-        go(browser, film="pond")
-        wait(lambda: browser.title.startswith("pond"))
-        browser.execute_script("answer()")
-        wait(lambda: browser.execute_script("return window.isAnswered"))
-        wait(lambda: times_are_known(browser, "pond"))
-        assert text(browser, "#film-title") == "pond"
-
-
 # ---- the time line -------------------------------------------------------------------------------
 
 

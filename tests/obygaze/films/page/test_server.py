@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,30 +94,6 @@ def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> No
         ask(server, f"/api/overview?token={token_of(server)}", {"Cookie": None}).status
         == 403
     )
-
-
-def test_an_address_that_is_used_up_is_a_text_with_what_to_do(
-    server: PageServer,
-) -> None:
-    """A browser showed the JSON that is meant for scripts."""
-    used = f"/?token={token_of(server)}"
-    browser = {"Cookie": None, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    assert ask(server, used, browser).headers["Content-Type"].startswith("text/html")
-    again = ask(server, used, browser)
-    assert again.status == 403
-    assert again.headers["Content-Type"] == "text/plain; charset=utf-8"
-    page = again.body.decode("utf-8")
-    assert page.startswith("open the whole address that obygaze view printed; each")
-    assert f"http://{server.host}/ opens the page again" in page
-    assert "stop obygaze view and start it again" in page
-    missing = ask(server, "/<b>", {"Accept": "text/html"})
-    assert (missing.status, missing.body) == (404, b"no such page.\n")
-    # Scripts of the page ask for any type, and get JSON.
-    for_scripts = ask(server, used, {"Cookie": None, "Accept": "*/*"})
-    assert for_scripts.headers["Content-Type"] == "application/json"
-    document = json.loads(for_scripts.body)
-    assert document["error"].startswith("open the whole address")
-    assert "start it again" in document["hint"]
 
 
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +28,16 @@ from support.run_tables import (
     clips_of,
     made_run,
     scores_for,
-    table_of,
 )
 from support.videos import write_video
 
-from obygaze.films import page as page_package
 from obygaze.films.decisions import (
     cell_facts,
     models_to_show,
     named_cell,
-    scores_of,
 )
 from obygaze.films.marks import Mark
 from obygaze.films.page.export import export_page
-from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import (
@@ -55,23 +49,8 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.files import Run
-
-
-def test_every_module_of_the_page_is_imported_by_another_one() -> None:
-    """Nothing loaded `watched.js`, and what was watched was not counted."""
-    static = files(page_package).joinpath("static")
-    written = {path.name for path in static.iterdir() if path.name.endswith(".js")}
-    reached = {"main.js"}
-    waiting = ["main.js"]
-    while waiting:
-        script = static.joinpath(waiting.pop()).read_text("utf-8")
-        imported = set(re.findall(r'^import .*"\./(\w+\.js)";$', script, re.MULTILINE))
-        waiting += sorted(imported - reached)
-        reached |= imported
-    assert reached == written == {f"{name}.js" for name in SCRIPTS}
 
 
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
@@ -208,29 +187,6 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
         for one in (document, *document.get("clips", [])):
             assert not one.get("level") and "score" not in one
         assert b'"ben"' not in text and b'"level": "S"' not in text
-
-
-def cells_with(*fits: Mapping[str, Any]) -> list[Cell]:
-    """The cells of some tests, each by a fit of its own."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    key |= {"is_model": True, "is_trained": True, "is_probability": False}
-    key |= {"n_seen": 10, "leaked": False, "decision": 0}
-    rows = [{**key, "seed": seed, **fit} for seed, fit in enumerate(fits)]
-    return cells_of(table_of("predictions.csv", rows))
-
-
-@pytest.mark.parametrize("score", [0.4, 0.6])
-def test_a_decision_of_fits_is_what_the_mean_score_says(score: float) -> None:
-    """What most fits decide may be the opposite: the table of errors has the mean score."""
-    (cell,) = cells_with(
-        *(
-            {"clip_id": "a", "y": 1, "score": score + more, "is_probability": True}
-            for more in (-0.3, 0.15, 0.15)
-        )
-    )
-    found = scores_of(cell)["a"]
-    is_above = score > 0.5
-    assert (found["positive"], found["correct"]) == (is_above, is_above)
 
 
 def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:
