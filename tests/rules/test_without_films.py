@@ -20,9 +20,7 @@ from obygaze_models.runner.text import result_text
 CHANGES = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
-    'grid.models=["ridge", "logistic"]',
-    "models.logistic.kind=logistic",
-    "models.logistic.C.grid=[0.1, 1.0]",
+    'grid.models=["ridge"]',
 )
 OF_CLIPS = ("splits.kind=kfold", "splits.folds=4")
 
@@ -40,19 +38,10 @@ def run_of(path: Path, manifest: Manifest, *changes: str) -> Run:
     return run_on(path, protocol, manifest, {"x": store})
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        (),
-        ("splits.folds=3",),
-        ("splits.validation=each", 'grid.models=["ridge"]'),
-        ("report.learning_films=[2]",),
-    ],
-)
-def test_splits_by_film_are_refused(tmp_path: Path, changes: tuple[str, ...]) -> None:
+def test_splits_by_film_are_refused(tmp_path: Path) -> None:
     manifest = without_films(films(8, 14, seed=3))
     with pytest.raises(FixInput, match="this manifest has no films") as no:
-        run_of(tmp_path, manifest, *changes)
+        run_of(tmp_path, manifest)
     assert no.value.message == (
         "nested splits hold out whole films, and this manifest has no films"
     )
