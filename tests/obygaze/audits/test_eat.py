@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -151,31 +150,3 @@ def test_files_of_vectors_that_cannot_be_tested(
 ) -> None:
     done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
     assert (done.code, words in done.stderr) == (1, True), done.stderr
-
-
-def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
-    np.savez(tmp_path / "p.npz", X=np.array([{}, []], dtype=object))
-    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz")
-    assert (done.code, "Python objects" in done.stderr) == (4, True)
-    (tmp_path / "t.npz").write_text("no")
-    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
-    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
-    assert call_obygaze("audit", "eat").code == 2
-    done = call_obygaze(
-        "audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S"
-    )
-    assert (done.code, "--x is for a store" in done.stderr) == (2, True)
-
-
-def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
-    None
-):
-    test = only_test(*only_films())
-    assert test.films is not None
-    for share, start in (
-        (0.5, "The difference is between films"),
-        (0.49, "The difference is significant across films but not within films"),
-        (None, "The difference is significant across films but not within films"),
-    ):
-        other = replace(test, films=replace(test.films, share=share))
-        assert other.explain().startswith(start)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.browsers import browser, open_page, text
+from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, manifest, served, site
 from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 
@@ -28,7 +28,7 @@ def run_of(folder: Path, scores: dict[str, float]) -> Run:
     return made_run(folder / "run", [ridge], manifest=about)
 
 
-@pytest.mark.parametrize(("score", "shown"), [(0.004, "0.004"), (-0.00004, "-0.00004")])
+@pytest.mark.parametrize(("score", "shown"), [(-0.00004, "-0.00004")])
 def test_a_score_is_shown_on_its_side_of_the_line(
     browser: Any, tmp_path: Path, score: float, shown: str
 ) -> None:
@@ -42,3 +42,38 @@ def test_a_score_is_shown_on_its_side_of_the_line(
         of_clip = text(browser, "#clip-more")
     side = "positive" if score > 0 else "negative"
     assert of_clip.startswith(f"score of the model {shown}, {side}: ")
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
+    browser: Any, tmp_path: Path, knows: bool
+) -> None:
+    clips = film_clips("lake", "")
+    scores = {clip.clip_id: -0.5 for clip in clips}
+    if knows:
+        scores = {name: int(name[-1]) % 2 - 0.5 for name in scores}
+    page = site(tmp_path, clips, run=run_of(tmp_path, scores))
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        wait(lambda: text(browser, "#model-text"))
+        said = text(browser, "#model-text")
+        cards = text(browser, "#grid")
+        go(browser, clip="lake-000")
+        wait(lambda: browser.title.startswith("lake-000"))
+        assert text(browser, "#clip-model").endswith(said)
+        of_clip = text(browser, "#clip-more")
+    assert said.startswith("It ranks the 10 test clips of 1 film with AP")
+    if knows:
+        assert cards.count("score 0.50, positive\n") == 5 - cards.endswith("positive")
+        assert "differs" not in cards
+        assert (
+            of_clip == "score of the model -0.50, negative: agrees with the annotation"
+        )
+        assert "It calls 5 of 10 clips positive. 10 of its decisions agree" in said
+        return
+    assert cards.count("score -0.50") == 10
+    assert cards.count("score -0.50: differs") == 5
+    assert "negative" not in cards
+    assert of_clip == "score of the model -0.50; it calls every clip negative"
+    assert "It calls 0 of 10 clips positive" in said
+    assert "kappa 0.00" in said

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.film_pages import Answer, ask, change, film_clips, mark, save, served, site
+from support.film_pages import Answer, ask, change, film_clips, mark, served, site
 
 from obygaze.films.page import server as server_module
+from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
+from obygaze.films.page.view import usual_port
 
 VIDEO = bytes(range(256)) * 40
 
@@ -201,11 +203,6 @@ def test_bad_requests_are_answered_and_the_server_goes_on(
     assert ask(server, "/api/overview").status == 200
 
 
-def test_a_page_without_annotator_changes_nothing(folder: Path, tmp_path: Path) -> None:
-    with served(site(folder, film_clips("lake", "lake.mp4"))) as running:
-        assert save(running, change("", mark())).status == 404
-
-
 def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
     for path in ("/", "/api/overview", "/media/0", "/nothing"):
         headers = ask(server, path).headers
@@ -218,3 +215,22 @@ def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"].strip() == "obygaze"
+
+
+def test_a_workspace_has_a_usual_port(tmp_path: Path) -> None:
+    page = site(tmp_path, film_clips("lake", ""))
+    usual = usual_port(tmp_path)
+    assert 20000 <= usual < 30000
+    assert usual == usual_port(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        with server_of(page, taken) as server:
+            assert server.server_port != taken
+            assert server.host == f"127.0.0.1:{server.server_port}"
+    # A server that ended gives its port to the next one, at once.
+    with served(page) as first:
+        assert ask(first, "/api/overview").status == 200
+    with server_of(page, first.server_port) as second:
+        assert second.server_port == first.server_port

@@ -9,10 +9,9 @@ from support.film_pages import film_clips, site
 
 from obygaze.films.page.site import Site
 from obygaze.films.vocabulary import (
-    read_vocabulary,
     vocabulary_path,
 )
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput
 
 MIRROR = """\
 schema = "obygaze-vocabulary/1"
@@ -67,13 +66,6 @@ def test_what_is_wrong_in_the_file_is_said_on_the_page(
     assert "films.vocabulary.toml" in shown["problem"]
     assert str(tmp_path) not in shown["problem"]
     assert list(shown["concepts"]) == ["Look", "Body"]
-
-
-def test_another_schema_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "films.vocabulary.toml"
-    path.write_text('schema = "obygaze-vocabulary/9"\n', "utf-8")
-    with pytest.raises(Mismatch):
-        read_vocabulary(path)
 
 
 def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
