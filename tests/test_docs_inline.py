@@ -281,12 +281,3 @@ def test_what_the_program_would_not_understand_is_found(text: str, told: str) ->
     if not told:
         assert found == []
     assert told in "\n".join(found)
-
-
-def test_code_in_sentences_is_found_also_across_lines(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "One `obygaze\nstore ls`.\n```console\n$ `no`\n```\n| `--json` |\n", "utf-8"
-    )
-    found = [(span.line, span.text) for span in spans(page)]
-    assert found == [(1, "obygaze store ls"), (6, "--json")]

@@ -195,13 +195,6 @@ def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     assert_whole_and_as_undisturbed(ws)
 
 
-def test_half_a_store_does_not_pass_verify(ws: Workspace) -> None:
-    begin_after_a_kill(ws)
-    listed = ws("ls").text
-    assert "1 of 3 blocks" in listed
-    ws(f"store verify {STORE}", code=4)
-
-
 def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
     """Another person runs the same command with the manifest of last week."""
     begin_with_counting_model(ws, "harbour")
@@ -223,22 +216,3 @@ def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
     ws(EXTRACT)
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
     assert clips_begun(ws) - N_CLIPS <= BLOCK_CLIPS
-
-
-def test_a_store_that_began_small_has_few_files(
-    ws: Workspace,
-) -> None:
-    begin_with_counting_model(ws)
-    ws.write_table("clips.csv", rows_of_clips()[:2])
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    ws(EXTRACT)
-    ws.write_table("clips.csv", rows_of_clips())
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    ws(EXTRACT)
-    ws(f"{EXTRACT} --store counting.py:model=at-once")
-    np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
-    n_grown = len(ws.bytes_of(f"stores/{STORE}"))
-    n_at_once = len(ws.bytes_of("stores/at-once"))
-    assert n_grown <= 2 * n_at_once

@@ -33,17 +33,6 @@ from stories.counting_model import (
 from stories.workspace import Workspace, wait_until
 
 
-def test_another_worker_finishes_what_a_killed_one_had(ws: Workspace) -> None:
-    begin_with_counting_model(ws)
-    running = ws.start(EXTRACT, env={"HOLD_AT": "20"})
-    wait_until(lambda: clips_begun(ws) == 20, running)
-    wait_until(lambda: "1 of 3 blocks" in ws(f"extract status {STORE}").text, running)
-    running.kill()
-    ws(EXTRACT)
-    assert_whole_and_as_undisturbed(ws)
-    assert clips_begun(ws) <= N_CLIPS + BLOCK_CLIPS
-
-
 @pytest.mark.check("two processes with torch")
 def test_nobody_waits_for_a_worker_that_stands_still(ws: Workspace) -> None:
     begin_with_counting_model(ws)
@@ -70,19 +59,6 @@ def test_two_workers_at_the_same_block_leave_the_same_bytes(ws: Workspace) -> No
     ws(f"{EXTRACT} --store counting.py:model=alone")
     assert bytes_of_features(ws) == bytes_of_features(ws, "alone")
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers()[:10])
-
-
-@pytest.mark.check("two processes with torch")
-def test_the_same_command_twice_shares_the_clips(ws: Workspace) -> None:
-    begin_with_counting_model(ws)
-    slow = ws.start(EXTRACT, env={"HOLD_AT": "12"})
-    wait_until(lambda: clips_begun(ws) == 12, slow)
-    ws(EXTRACT)
-    ws.write("go", "")
-    slow.wait()
-    assert_whole_and_as_undisturbed(ws)
-    # The slow worker skips blocks that the other worker has finished.
-    assert clips_begun(ws) - N_CLIPS <= BLOCK_CLIPS
 
 
 @pytest.mark.check("eight processes with torch")

@@ -47,15 +47,6 @@ def ids_found(ws: Workspace, line: str) -> list[str]:
     return [clip["clip_id"] for clip in ws(f"{line} --json").json()["clips"]]
 
 
-def test_a_folder_of_films_is_a_manifest(ws: Workspace) -> None:
-    write_three_films(ws)
-    ws("manifest import videos -o films")
-    shown = ws("manifest show films --json").json()["clips"]
-    assert [clip["movie_id"] for clip in shown] == ["harbour", "lake", "quote"]
-    assert [clip["level"] for clip in shown] == ["", "", ""]
-    assert "3 clips of 3 films" in ws("manifest stats films").text
-
-
 def test_films_are_cut_into_windows_of_equal_length(ws: Workspace) -> None:
     begin_with_windows(ws)
     shown = ws("manifest show cut --limit 0 --json").json()["clips"]
@@ -314,28 +305,6 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     ws("extract run whole -b descriptors --workers 1")
     said = ws("models predict motion whole").text
     assert "clips of 1 s (median); 1 clip with a whole film" in said
-
-
-@pytest.mark.check("trains another model")
-def test_a_model_of_windows_asks_for_windows_of_its_grid(ws: Workspace) -> None:
-    rows = write_training_films(ws)
-    for row in rows:
-        del row["start_s"], row["end_s"]
-    ws.write_table("labels.csv", rows)
-    ws("manifest import labels.csv -o labels")
-    ws("manifest windows training -o training --window 25 --stride 25")
-    ws("extract run training -b descriptors --workers 1")
-    train_motion(ws, "training.descriptors", "labels")
-    typed, scores = scores_of(ws, "new")
-    assert typed == [
-        "manifest windows new -o new --window 25 --stride 25",
-        "extract run new -b descriptors",
-    ]
-    assert decided(scores) == LEVELS_OF_NEW_FILM
-    ws("manifest windows new -o other --seconds 2")
-    ws("extract run other -b descriptors --workers 1")
-    said = ws("models predict motion other.descriptors", code=5).text
-    assert "a store of the recipe of stores/training.descriptors" in said
 
 
 # ---- the pictures --------------------------------------------------------------------------------

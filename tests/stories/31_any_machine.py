@@ -143,16 +143,6 @@ def test_make_demo_in_a_fresh_clone_ends_with_a_report(
     assert "films" in shown.stdout
 
 
-def test_make_alone_shows_what_can_be_made() -> None:
-    if shutil.which("make") is None:
-        pytest.skip("make is not installed")
-    done = subprocess.run(
-        ["make"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for target in ("demo", "test", "check"):
-        assert f"make {target} " in done.stdout
-
-
 def test_the_command_starts_in_a_checkout(tmp_path: Path) -> None:
     def typed(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

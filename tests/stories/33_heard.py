@@ -164,18 +164,6 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert "16 frames of each clip were taken" in ws(f"store info {SEEN}").text
 
 
-def test_backbones_of_sound_are_listed_and_shown(ws: Workspace) -> None:
-    begin(ws)
-    listed = ws("backbones ls").text
-    assert "wav2vec2-base 16 16 kHz 229 Apache-2.0 0.4 GB" in listed
-    shown = ws("backbones show clap-htsat-unfused").text
-    assert "input sound of 48000 Hz, 10 s at once" in shown
-    checked = ws("backbones check sound-descriptors").text
-    assert "ok clip isolation clips do not mix" in checked
-    refused = ws("extract run films -b frames:speech", code=2).text
-    assert "frames: is for pictures alone, and speech is a model of sound" in refused
-
-
 @pytest.mark.check("a run that is killed again and again")
 def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> None:
     begin_with_both_stores(ws)
@@ -192,20 +180,6 @@ def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> 
     other(f"extract run films {BOTH} --workers 2", code=(0, 3))
     for name in (SEEN, HEARD):
         assert bytes_of_store(other, name) == expected[name]
-
-
-@pytest.mark.check("three processes that share a run, as the tasks of an array do")
-def test_several_workers_fill_both_stores_with_the_same_bytes(ws: Workspace) -> None:
-    begin_with_both_stores(ws)
-    other = Workspace(ws.path("other"))
-    begin(other)
-    running = []
-    for workers in (1, 2, 1):
-        running.append(other.start(f"extract run films {BOTH} --workers {workers}"))
-    for task in running:
-        task.wait(code=(0, 3))
-    for name in (SEEN, HEARD):
-        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
 
 
 @pytest.mark.check("a real Slurm")

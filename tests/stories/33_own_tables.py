@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from support.workbooks import write_workbook
 
-from stories.films import write_films
 from stories.workspace import Workspace
 
 TITLES = ("L'Été à Nice", "Müller & Söhne", "Alba", "Ça ira", "Brug", "Über uns")
@@ -452,21 +451,6 @@ def import_rated(ws: Workspace) -> None:
     np.savez(ws.path("x.npz"), clip_id=ids, clip=np.ones((N_IN_ALL, 2), np.float32))
 
 
-def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
-    import_rated(ws)
-    done = ws("store import x.npz --manifest own -o own")
-    line = "run honest --manifest own --store own --task"
-    assert f"next: obygaze {line} COLUMN" in done.err
-    ws(f"{line} 'Bewertung Ben>=2' --set 'grid.models=[\"ridge\"]' --jobs 1 -o ben")
-    failed = ws("run honest --manifest own --store own", code=1)
-    mine = "column of your own: Nr, Bewertung Anna, Bewertung Ben\n"
-    assert mine in failed.err
-    failed = ws("run honest --manifest own --store own --task Anna", code=2)
-    assert "of the columns Nr, Bewertung Anna, Bewertung Ben, comment" in failed.text
-    failed = ws("manifest show own --where 'Anna >= 2'", code=1)
-    assert "Try: one of Nr, Bewertung Anna, Bewertung Ben, clip_id" in failed.text
-
-
 def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
     import_rated(ws)
     ws("store import x.npz --manifest own -o own")
@@ -482,16 +466,6 @@ def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
         assert "leave them empty, and import it again" in failed.err
 
 
-def test_a_draft_says_which_cells_are_no_numbers(ws: Workspace) -> None:
-    write_workbook(ws.path("Sichtung.xlsx"), {"Clips": RATED})
-    ws("manifest import Sichtung.xlsx --write-mapping m.toml -o own", code=1)
-    draft = ws.read("m.toml")
-    assert (
-        '# "-" (2 times) is no number: correct these cells, or name it under' in draft
-    )
-    assert '# "2?" (1 time) is no number' in draft
-
-
 def test_merged_cells_and_empty_cells(ws: Workspace) -> None:
     rows = [["Film", "Nr", "comment"]]
     rows += [[s.title if s.n == 1 else "", s.n, ""] for s in SHOTS]
@@ -505,19 +479,6 @@ def test_merged_cells_and_empty_cells(ws: Workspace) -> None:
         shown = ws(f"manifest show own --where '{where}' --json").json()
         assert len(shown["clips"]) == n_clips
     ws("manifest show own --where 'level != \"\"'", code=1)
-
-
-def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> None:
-    import_rated(ws)
-    ws.write("hours.toml", RATED_MAPPING.replace("m:ss", "h:mm"))
-    ws("manifest import Sichtung.xlsx --mapping hours.toml -o hours")
-    write_films(ws.path("films"), "lake")
-    ws.path("films/lake.mp4").rename(ws.path("films/Alba.mp4"))
-    write_films(ws.path("films"), "night")
-    linked = ws("manifest link hours films")
-    assert "1 video file without a clip: night.mp4" in linked.err
-    planned = ws("extract plan hours -b descriptors")
-    assert "outside: the part begins at 1680 s, after the last picture" in planned.out
 
 
 def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:

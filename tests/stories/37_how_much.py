@@ -161,23 +161,6 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
     assert "are not what the manifest drawn has under the same ids" in text
 
 
-def test_a_second_draw_keeps_the_clips_of_the_first(ws: Workspace) -> None:
-    write_clips(ws)
-    ws("manifest sample films -n 60 --by decade -o drawn")
-    ws("manifest export drawn first.csv")
-    answer = ws("manifest sample films -n 100 --by decade -o drawn")
-    assert "60 clips of the earlier draw, 40 new" in answer.text
-    ws("manifest export drawn second.csv")
-    first = {row["clip_id"] for row in ws.read_table("first.csv")}
-    rows = ws.read_table("second.csv")
-    assert first < {row["clip_id"] for row in rows}
-    for film in {row["movie_id"] for row in rows}:
-        of_film = [row for row in rows if row["movie_id"] == film]
-        for row in of_film:
-            assert float(row["draw_probability"]) == len(of_film) / PER_FILM
-            assert row["draw_clips"] == str(PER_FILM)
-
-
 def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
     write_clips(ws)
     ws("manifest sample films -n 120 -o drawn")
