@@ -144,12 +144,9 @@ def block(text: str, language: str = "console", **marks: str) -> Block:
     "bad",
     [
         block("$ false"),
-        block("$ false\n$ true"),
         block("$ false | cat"),
         block("raise SystemExit(1)", "python"),
-        block("$ true", exits="1"),
         block("$ echo one\ntwo", output_checked=""),
-        block("$ echo one; echo two\none", output_checked=""),
     ],
 )
 def test_a_block_that_is_not_true_fails(bad, tmp_path):

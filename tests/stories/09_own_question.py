@@ -230,9 +230,6 @@ kind = "ridge"
             "no clip of class 0 (EN)",
             "column of your own: violent, Rating Ben, mood",
         ),
-        ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
-        ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
-        ("--task 'mood >= joy'", "expected a number, got 'joy'", ""),
     ],
 )
 def test_what_cannot_be_asked_says_what_can(

@@ -114,11 +114,9 @@ def test_npz_with_a_missing_clip_a_strange_one_and_one_that_is_no_number(
 @pytest.mark.parametrize(
     "layout",
     [
-        # MAD and Charades, ActivityNet, SumMe and TVSum, MMT
+        # MAD and Charades; SumMe and TVSum, with other data beside the features
         "{id}",
-        "v_{id}/c3d_features",
         "{id}/features",
-        "features.s3d/{id}",
     ],
 )
 def test_hdf5_with_a_data_set_for_each_clip(films: Workspace, layout: str) -> None:

@@ -208,22 +208,3 @@ def has_point(path: Path, value: float) -> bool:
     expected = start + slope * value
     points = [float(dot.attrib["x"]) for dot in root.iter(f"{SVG}use")]
     return any(abs(x - expected) < 0.01 for x in points)
-
-
-def test_two_trained_models_are_compared(ws: Workspace) -> None:
-    begin_with_planted_and_noise(ws)
-    ws("train ridge planted films -o ridge")
-    ws("train logistic planted films -o logistic")
-    ridge = predictions(ws, "ridge", "ridge")
-    logistic = predictions(ws, "logistic", "logistic")
-    both = clips_of(ridge)
-    assert both == clips_of(logistic)
-    expected = (ap_of_films(logistic, both) - ap_of_films(ridge, both)).mean()
-    assert abs(expected) > 1e-6
-    ws("compare ridge logistic -o compared.csv")
-    differences = [
-        float(row["difference"])
-        for row in ws.read_table("compared.csv")
-        if row["difference"]
-    ]
-    assert any(math.isclose(value, expected) for value in differences)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import scipy.stats
 from PIL import Image
 from support.data import golden
 
@@ -179,42 +178,7 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
 # ---- captions of two groups ---------------------------------------------------------------------
 
 
-# Ten captions; the gender of each and its things are counted by hand.
-THINGS = """caption,objects
-a man holds a bat,bat
-his bat and his bottle,bat|bottle
-the boy's bottle,bottle
-a man with a phone,phone
-a woman with a phone,phone
-her phone,phone
-a girl and a bottle,bottle
-a man and a woman with a bat,bat
-a dog with a bottle,bottle
-two phones,phone
-"""
-
-
-def test_things_are_counted_by_the_gender_they_are_named_with(ws: Workspace) -> None:
-    ws.write("captions.csv", THINGS)
-    ws("audit cooc captions.csv --things objects --table things.csv")
-    counts = {}
-    for row in ws.read_table("things.csv"):
-        counts[row["thing"]] = (int(row["man"]), int(row["woman"]))
-    assert counts["bat"] == (3, 1)
-    assert counts["bottle"] == (2, 1)
-    assert counts["phone"] == (1, 2)
-
-
 # ---- the Gender Score, from captions alone ------------------------------------------------------
-
-
-def test_the_gender_score_has_the_published_values(ws: Workspace) -> None:
-    cases = reference("gender_score.json")["formula_cases"]
-    rows = [{name: case[name] for name in ("lm", "sim", "prob")} for case in cases]
-    ws.write_table("scores.csv", rows)
-    document = ws("audit gender-score scores.csv --json").json()
-    scores = [row["score"] for row in document["rows"]]
-    assert scores == pytest.approx([case["score"] for case in cases], abs=1e-12)
 
 
 def prior(folder: Path, text: str) -> float:
@@ -283,32 +247,3 @@ def test_captions_get_a_gender_score_from_two_small_models(
         assert float(row["score"]) == pytest.approx(max(scores.values()), rel=1e-4)
         share_of_man = scores["man"] / (scores["man"] + scores["woman"])
         assert float(row["% to man"]) == pytest.approx(100 * share_of_man, rel=1e-4)
-
-
-def test_a_caption_of_two_lines_has_the_words_of_both(ws: Workspace) -> None:
-    rows = [
-        {"caption": "a sad\nman", "group": "one"},
-        {"caption": "a sad man", "group": "two"},
-    ]
-    ws.write_table("captions.csv", rows)
-    ws("audit captions captions.csv --group group --table rates.csv")
-    counts = {}
-    for row in ws.read_table("rates.csv"):
-        if row["words"] == "SA":
-            counts[row["group"]] = int(row["count"])
-    assert counts == {"one": 1, "two": 1}
-
-
-def test_the_normal_p_has_the_side_that_was_asked_for(ws: Workspace) -> None:
-    draws = np.random.default_rng(3)
-    groups = {name: draws.normal(size=(6, 4)) for name in "XYAB"}
-    np.savez(ws.path("vectors.npz"), **groups)
-    document = ws("audit eat --vectors vectors.npz --tail two_sided --json").json()
-    effect = document["effect_size"]
-    two_sided = 2 * scipy.stats.norm.sf(abs(effect) * math.sqrt(6 * 6 / (6 + 6)))
-    assert document["p"]["normal"]["two_sided"] == pytest.approx(two_sided)
-    text = ws("audit eat --vectors vectors.npz --tail two_sided").text
-    shown = f"{two_sided:.3f}".lstrip("0")
-    assert f"Normal approximation of the two-sided p: {shown}" in text.replace(
-        "0.", "."
-    )

