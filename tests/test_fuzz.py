@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 from support.fuzz import campaign
-from support.fuzz_targets import MANIFEST, all_targets
+from support.fuzz_targets import all_targets
 from support.run_tables import MadeCell, clips_of, made_run, scores_for, write_run_json
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
-from obygaze_features.manifest.adapters import csv_table
 from obygaze_models.runner.text import read_run
 
 
@@ -26,20 +25,6 @@ def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:
     assert sum(found.counts.values()) == n_inputs
     read = sum(n for what, n in found.counts.items() if what.endswith(": read"))
     assert n_inputs / 20 < read < n_inputs  # neither all refused nor all unchanged
-
-
-def test_a_finding_is_found(tmp_path: Path) -> None:
-    def read(tree: dict[str, bytes], folder: Path) -> None:
-        if b"\xff" in tree.get("x", b""):
-            raise ZeroDivisionError
-
-    from support.fuzz import Target as Kind
-
-    found = campaign([Kind("kind", [{"x": b"abc"}], read)], 300, seed=1)
-    assert [key.rpartition(" at ")[0] for key in found.first] == [
-        "kind: ZeroDivisionError"
-    ]
-    assert found.counts["findings"] + found.counts["kind: read"] == 300
 
 
 @pytest.mark.parametrize(
@@ -78,13 +63,3 @@ def test_a_run_with_edited_tables_is_refused(tmp_path: Path) -> None:
     write_run_json(folder, {**about, "files": files})
     with pytest.raises(Corrupt, match="not a table of a run"):
         _ = read_run(folder).predictions
-
-
-def test_a_mapping_may_use_an_id_twice(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(MANIFEST["m.csv"])
-    found = csv_table.read(tmp_path / "t.csv", {"movie_id": "clip_id"})
-    assert [clip.movie_id for clip in found.manifest] == [
-        "tt1-001",
-        "tt1-002",
-        "tt2-001",
-    ]

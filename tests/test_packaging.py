@@ -6,7 +6,6 @@ import ast
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -88,13 +87,6 @@ def test_one_version_everywhere():
     )
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == __version__
-
-
-def test_the_licence_is_apache_2_in_full():
-    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert "Version 2.0, January 2004" in text
-    assert "END OF TERMS AND CONDITIONS" in text
-    assert PROJECT["project"]["license"] == "Apache-2.0"
 
 
 def test_extras_bring_what_is_promised():
@@ -190,14 +182,6 @@ def test_every_package_that_is_imported_is_declared():
     assert undeclared == set()
 
 
-def test_every_room_is_a_package_and_says_what_it_is_for():
-    for package in PACKAGES:
-        for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:
-            init = folder / "__init__.py"
-            assert init.exists(), f"{folder} would be left out of the wheel"
-            assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init
-
-
 def test_every_data_file_of_the_packages_is_installed():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]
     for package in PACKAGES:
@@ -209,20 +193,6 @@ def test_every_data_file_of_the_packages_is_installed():
             if p.is_relative_to(root) and p.suffix not in {".py", ".md"}
         }
         assert data - covered == set()
-
-
-def test_tests_mirror_the_packages():
-    for package in (*PACKAGES, "benchmarks"):
-        for test in (ROOT / "tests" / package).rglob("test_*.py"):
-            room = test.parent.relative_to(ROOT / "tests")
-            assert (ROOT / room).is_dir(), f"{test}: no room {room}"
-
-
-def test_scripts_can_be_run():
-    scripts = [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]
-    for script in (path for path in scripts if path.is_file() and path.suffix == ""):
-        assert script.stat().st_mode & 0o111, script
-        assert script.read_text(encoding="utf-8").startswith("#!/usr/bin/env "), script
 
 
 def test_what_is_in_a_workspace_is_never_committed():
@@ -253,74 +223,6 @@ def test_nothing_large_and_no_film_is_committed():
         )
 
 
-def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
-    def planned(target: str) -> str:
-        return subprocess.run(
-            ["make", "--dry-run", "--always-make", "--no-print-directory", target],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    demo, test, check = planned("demo"), planned("test"), planned("check")
-    assert "-c constraints.txt -e '.[video]'" in demo
-    assert "[test]" not in demo
-    assert "-c constraints.txt -e '.[test]'" in test
-    for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"):
-        assert tool in test
-    # Together they run every test, and none twice.
-    for text, tests in ((test, '-m "not check";'), (check, "-m check")):
-        (line,) = [line for line in text.splitlines() if "-m pytest" in line]
-        assert line.startswith(".venv/bin/python -m pytest")
-        assert tests in line
-    assert "ruff" not in check
-
-
-FAKE_MAKE = """#!/usr/bin/env bash
-echo "===== 2 passed in the middle of a text ====="
-[[ "$1" = test ]] && echo "===== 3 passed, 1 skipped, 2 warnings in 61.20s (0:01:01) ====="
-[[ "$1" = check ]] && echo "===== 1 failed, 40 passed in 5.30s ====="
-echo "$1" >> made
-[[ "$1" != "$FAILS" ]] || { echo "make: *** [Makefile:37: $1] Error 1"; exit 2; }
-"""
-
-
-@pytest.mark.parametrize(
-    ("fails", "made", "code"),
-    [
-        ("", ["test", "check"], 0),
-        ("test", ["test"], 1),
-        ("check", ["test", "check"], 1),
-    ],
-)
-def test_the_last_line_of_the_server_adds_up_the_closing_lines_of_pytest(
-    fails: str, made: list[str], code: int, tmp_path: Path
-) -> None:
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
-    programs = {"scripts/install-debian-packages": "#!/bin/sh\n", "bin/make": FAKE_MAKE}
-    for name, text in programs.items():
-        program = tmp_path / name
-        program.parent.mkdir()
-        program.write_text(text, encoding="utf-8")
-        program.chmod(0o755)
-    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
-    done = subprocess.run(
-        [tmp_path / ".ci" / "run"],
-        env=environment({"PATH": path, "FAILS": fails}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert (tmp_path / "made").read_text(encoding="utf-8").split() == made
-    closing = "===== 43 passed, 1 skipped, 2 warnings, 1 failed in 66.50s ====="
-    if made == ["test"]:
-        closing = "===== 3 passed, 1 skipped, 2 warnings in 61.20s ====="
-    assert done.stdout.splitlines()[-1] == closing
-
-
 def test_the_sdist_is_the_checkout(tmp_path):
     """Also its tests and its documentation, and nothing that only this machine has."""
     pytest.importorskip("setuptools", minversion="77")
@@ -346,27 +248,6 @@ def test_the_sdist_is_the_checkout(tmp_path):
     made = {"PKG-INFO", "setup.cfg"}
     added = {name for name in packed if not name.startswith("obygaze.egg-info/")}
     assert added - made == names
-
-
-def test_project_files_name_no_address_and_run_what_the_project_runs():
-    names = ("SECURITY.md", "CODE_OF_CONDUCT.md", ".github/PULL_REQUEST_TEMPLATE.md")
-    templates = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
-    assert len(templates) == 2
-    for path in [*(ROOT / name for name in names), *templates]:
-        assert not re.search(r"\S@\S", path.read_text(encoding="utf-8")), path
-    for path in templates:
-        header = path.read_text(encoding="utf-8").split("---")[1]
-        assert re.search("^name: .", header, flags=re.MULTILINE)
-        assert re.search("^about: .", header, flags=re.MULTILINE)
-    workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
-    assert "- run: .ci/run\n" in workflow
-    assert os.access(ROOT / ".ci/run", os.X_OK)
-    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
-    entries = re.findall("entry: (.*)", hooks)
-    assert [entry.split()[:2] for entry in entries] == [
-        [".venv/bin/ruff", "check"],
-        [".venv/bin/ruff", "format"],
-    ]
 
 
 @pytest.mark.check("a clean installation")

@@ -81,16 +81,6 @@ def test_exports_are_what_type_checkers_see_as_exported(room):
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error():
-    module = importlib.import_module("obygaze_features.store")
-    with pytest.raises(
-        AttributeError, match=r"'obygaze_features\.store' has no attribute 'opn'"
-    ):
-        _ = module.opn
-    with pytest.raises(ImportError):
-        exec("from obygaze_features.store import opn")
-
-
 def commands_of(group: click.Group, ctx: click.Context) -> Iterator[list[str]]:
     """The words of every command of a group."""
     for name in group.list_commands(ctx):

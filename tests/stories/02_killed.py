@@ -71,15 +71,14 @@ def test_a_signal_ends_the_run_and_says_what_is_kept(
 
 
 @pytest.mark.check("real processes that are interrupted by a terminal")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_second_ctrl_c_does_not_wait_for_a_clip_that_never_ends(
-    ws: Workspace, name: str
+    ws: Workspace,
 ) -> None:
     begin_with_counting_model(ws)
     running = ws.start(EXTRACT, env={"HOLD_AT": "20"})
     wait_until(lambda: clips_begun(ws) == 20, running)
     # A terminal sends it to every process of the command.
-    os.killpg(running.pid, getattr(signal, name))
+    os.killpg(running.pid, signal.SIGINT)
     while running.is_running():
         time.sleep(1)
         _press_ctrl_c(running)
@@ -183,6 +182,7 @@ def test_a_full_disk(ws: Workspace, full_disk: list[Path]) -> None:
 
 def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     begin_after_a_kill(ws)
+    ws(f"store verify {STORE}", code=4)
     ws(f"{EXTRACT} --seal-now")
     verified = ws(f"store verify {STORE} --hash").text
     assert "whole: " in verified
@@ -193,13 +193,6 @@ def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     np.testing.assert_array_equal(numbers_of(half), expected_numbers()[half.rows])
     ws(EXTRACT)
     assert_whole_and_as_undisturbed(ws)
-
-
-def test_half_a_store_does_not_pass_verify(ws: Workspace) -> None:
-    begin_after_a_kill(ws)
-    listed = ws("ls").text
-    assert "1 of 3 blocks" in listed
-    ws(f"store verify {STORE}", code=4)
 
 
 def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
@@ -223,22 +216,3 @@ def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
     ws(EXTRACT)
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
     assert clips_begun(ws) - N_CLIPS <= BLOCK_CLIPS
-
-
-def test_a_store_that_began_small_has_few_files(
-    ws: Workspace,
-) -> None:
-    begin_with_counting_model(ws)
-    ws.write_table("clips.csv", rows_of_clips()[:2])
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    ws(EXTRACT)
-    ws.write_table("clips.csv", rows_of_clips())
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    ws(EXTRACT)
-    ws(f"{EXTRACT} --store counting.py:model=at-once")
-    np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
-    n_grown = len(ws.bytes_of(f"stores/{STORE}"))
-    n_at_once = len(ws.bytes_of("stores/at-once"))
-    assert n_grown <= 2 * n_at_once

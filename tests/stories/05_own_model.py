@@ -12,8 +12,6 @@ from stories.films import (
     PICTURES,
     first_number,
     import_films,
-    rows_of_clips,
-    write_films,
 )
 from stories.own_models import (
     levels_of,
@@ -112,22 +110,6 @@ def test_what_was_changed_is_another_recipe(ws: Workspace, changed: str) -> None
         assert not np.allclose(two, one)
 
 
-def test_new_clips_do_not_get_features_of_a_changed_model(ws: Workspace) -> None:
-    import_films(ws, FILMS_HERE[0], per_film=CLIPS_A_FILM)
-    write_model(ws, gain=0.5)
-    ws(RUN)
-    ws.write_table("clips.csv", rows_of_clips(*FILMS_HERE, per_film=CLIPS_A_FILM))
-    write_films(ws.path("videos"), FILMS_HERE[1])
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    write_gain(ws, 0.25)
-    assert "weights" in ws(RUN, code=5).text
-    write_gain(ws, 0.5)
-    ws(RUN)
-    store = og.open_store("films.blocks", workspace=ws.folder)
-    assert numbers_in(store.matrix("frames").values) == numbers_of_pictures()
-
-
 def test_a_model_without_tensors_is_known_by_its_files(ws: Workspace) -> None:
     begin(ws)
     ws.write("table.py", TABLE_MODEL)
@@ -149,25 +131,3 @@ def test_a_mistake_in_the_code_is_named(ws: Workspace) -> None:
     ws.write("blocks.py", code.replace('"clip": [20]', '"clip": [21]'))
     wrong_shape = "clip: expected shape [1, 21], the model returned [1, 20]"
     assert wrong_shape in ws(RUN, code=1).text
-
-
-def test_a_mistake_that_was_corrected_is_forgotten(ws: Workspace) -> None:
-    begin(ws)
-    code = ws.read("blocks.py")
-    ws.write("blocks.py", code.replace('"clip": [20]', '"clip": [21]'))
-    ws(RUN, code=1)
-    ws.write("blocks.py", code)
-    # No clip has features of the mistake, so none is in the way.
-    ws(RUN)
-
-
-def test_two_weights_are_two_recipes_whatever_their_files_are_called(
-    ws: Workspace,
-) -> None:
-    begin(ws)
-    code = ws.read("blocks.py")
-    ws.write("blocks.py", code.replace("run, arrays", 'run, files=["tensors"], arrays'))
-    ws.write("tensors", "a table that stays as it is\n")
-    ws(RUN)
-    write_gain(ws, 0.25)
-    assert "weights" in ws(RUN, code=5).text

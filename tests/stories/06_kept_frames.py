@@ -3,12 +3,10 @@ where clips have been added since."""
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import numpy as np
 import numpy.typing as npt
-from support.checkpoints import save_tiny, write_tiny_card
 
 import obygaze as og
 from stories.films import (
@@ -103,24 +101,3 @@ def test_kept_pictures_serve_where_clips_have_been_added_since(ws: Workspace) ->
     (status,) = ws("extract status films.blocks --json").json()["stores"]
     n_clips = 3 * CLIPS_A_FILM
     assert status["ok"] == n_clips
-
-
-def test_pictures_that_a_checkpoint_cannot_use_make_no_store(ws: Workspace) -> None:
-    import_films(ws, FILMS_HERE[0], per_film=CLIPS_A_FILM)
-    write_tiny_card("vivit", ws.path("backbones"))
-    weights = save_tiny("vivit", ws.path("weights"))
-    processor = {"size": {"shortest_edge": 40}}
-    ws.write("weights/preprocessor_config.json", json.dumps(processor))
-    ws("extract run films -b frames:tiny-vivit --workers 1")
-    shutil.rmtree(ws.path("videos"))
-    ws(f"extract run films -b tiny-vivit --weights {weights} --workers 1", code=1)
-    # No clip can be extracted, so no store of failed rows is made.
-    assert not ws.path("stores/films.tiny-vivit").exists()
-
-
-def test_no_video_is_asked_for_where_no_clip_needs_one(ws: Workspace) -> None:
-    keep_pictures(ws)
-    shutil.rmtree(ws.path("manifests"))
-    ws("manifest import clips.csv -o films")
-    text = ws(NEXT_YEAR).text
-    assert "obygaze manifest link" not in text

@@ -85,16 +85,6 @@ def test_another_array_joins_the_others(ws: Workspace) -> None:
         assert values(ws, array=array).tobytes() == values(ws, "fresh", array).tobytes()
 
 
-def test_another_array_leaves_the_fingerprint(ws: Workspace) -> None:
-    """What was trained on one array of the store is not refused when it has two."""
-    import_films(ws, FIRST, per_film=CLIPS_A_FILM)
-    ws(f"{RUN} --arrays clip")
-    before = ws("store info films.descriptors --json").json()["fingerprint"]
-    ws(f"{RUN} --arrays frames")
-    after = ws("store info films.descriptors --json").json()["fingerprint"]
-    assert after == before
-
-
 def test_failed_rows_are_tried_again_on_request(ws: Workspace) -> None:
     import_films(ws, FIRST, per_film=CLIPS_A_FILM)
     ws.write(f"videos/{SECOND}.mp4", "a download that broke off")
@@ -124,13 +114,6 @@ def test_rows_of_a_later_version_carry_their_maker(ws: Workspace) -> None:
     assert_same_as_fresh(ws, "clip")
 
 
-def test_a_later_version_changes_a_store_by_the_same_command(ws: Workspace) -> None:
-    begin(ws)
-    add_a_film(ws)
-    ws.process(RUN, env=another_version(ws))
-    assert f"4 clips: obygaze {VERSION}" in ws("store info films.descriptors").text
-
-
 def test_the_store_before_is_kept_and_named_and_can_be_removed(ws: Workspace) -> None:
     begin(ws)
     old = values(ws)
@@ -144,13 +127,3 @@ def test_the_store_before_is_kept_and_named_and_can_be_removed(ws: Workspace) ->
     assert kept.matrix("clip").values.tobytes() == old.tobytes()
     shutil.rmtree(ws.path(f"stores/{before[0]}"))
     assert values(ws)[:CLIPS_A_FILM].tobytes() == old.tobytes()
-
-
-def test_the_status_of_a_manifest_is_that_of_its_own_stores(ws: Workspace) -> None:
-    begin(ws)
-    ws("manifest import clips.csv -o films.v2")
-    ws("manifest link films.v2 videos")
-    ws("extract run films.v2 -b descriptors --workers 1")
-    stores = ws("extract status films --json").json()["stores"]
-    assert len(stores) == 1
-    assert stores[0]["store"].endswith("/films.descriptors")

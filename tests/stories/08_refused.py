@@ -135,16 +135,6 @@ def test_kept_pictures_of_other_times_are_refused(ws: Workspace) -> None:
     assert f"{MOVED}: start_s was 2, is 2.5" in refused
 
 
-def test_a_run_that_is_refused_leaves_no_store(ws: Workspace) -> None:
-    begin(ws)
-    ws("extract run films -b frames:descriptors --workers 1")
-    import_moved(ws)
-    ws("manifest link films videos")
-    ws(RUN, code=5)
-    assert not ws.path(STORE).exists()
-    assert not ws.path(f"{STORE}.next").exists()
-
-
 def test_clips_of_another_film_are_refused(ws: Workspace) -> None:
     """The clip ids stay; the films are exchanged."""
     begin(ws)
@@ -159,24 +149,6 @@ def test_clips_of_another_film_are_refused(ws: Workspace) -> None:
     ws("manifest link films videos")
     assert "another film" in ws(RUN, code=5).text
     assert ws.bytes_of(STORE) == before
-
-
-def test_changed_times_without_a_video_are_named_for_a_sealed_store(
-    ws: Workspace,
-) -> None:
-    begin(ws)
-    ws(RUN)
-    import_moved(ws)
-    assert f"{MOVED}: start_s was 2, is 2.5" in ws(RUN, code=5).text
-
-
-def test_changed_times_without_a_video_are_named_for_kept_pictures(
-    ws: Workspace,
-) -> None:
-    begin(ws)
-    ws("extract run films -b frames:descriptors --workers 1")
-    import_moved(ws)
-    assert f"{MOVED}: start_s was 2, is 2.5" in ws(RUN, code=5).text
 
 
 def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:

@@ -6,16 +6,13 @@ Where a cell is wrong, I want to be told its line and column.
 
 from __future__ import annotations
 
-import shlex
 import tomllib
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.cli import Result, call_obygaze
 from support.workbooks import write_workbook
 
-from stories.films import write_films
 from stories.workspace import Workspace
 
 MAPPING = """\
@@ -110,13 +107,6 @@ def clips_of(ws: Workspace, manifest: str) -> list[tuple[Any, ...]]:
     return clips
 
 
-def typed(ws: Workspace, line: str) -> Result:
-    """Type a line that imports the table, or refuses what the table says."""
-    done = call_obygaze(*shlex.split(line), cwd=ws.folder)
-    assert done.code in (0, 1), done.stderr
-    return done
-
-
 def test_an_excel_table_becomes_a_manifest_and_its_mapping_reads_the_next_one(
     ws: Workspace,
 ) -> None:
@@ -209,50 +199,6 @@ def test_a_manifest_that_was_edited_by_hand_is_checked(ws: Workspace) -> None:
     assert "manifests/films.csv:3: column 'level': 'sure'" in answer.text
 
 
-def test_a_table_of_one_film_gets_the_film_as_a_constant(ws: Workspace) -> None:
-    ws.write("juno.csv", "n,level\n1,S\n2,EN\n")
-    # The film is written out in the form, or is the constant.
-    ws("manifest import juno.csv --map movie_id==juno --id 'juno-{n:03d}' -o one")
-    done = typed(
-        ws,
-        "manifest import juno.csv --map movie_id==juno --id '{movie_id}-{n:03d}' -o two",
-    )
-    assert done.code == 0
-    manifests = [ws.read(f"manifests/{name}.csv") for name in ("one", "two")]
-    assert manifests[0] == manifests[1]
-
-
-def test_a_column_beside_a_mapped_one_is_kept(ws: Workspace) -> None:
-    ws.write(
-        "clips.csv",
-        "clip_id,movie_id,level,verdict\nlake-001,lake,first idea,S\n",
-    )
-    answer = ws("manifest import clips.csv --map level=verdict -o films")
-    ws("manifest export films export.csv")
-    (row,) = ws.read_table("export.csv")
-    assert row["level"] == "S"
-    assert "the column 'level' of the table is left out" in answer.err
-
-
-def test_two_words_for_one_concept_are_one_concept(ws: Workspace) -> None:
-    mapping = '[concepts]\nGaze = "Look"\n'
-    ws.write("words.toml", mapping)
-    ws.write(
-        "clips.csv",
-        "clip_id,movie_id,level,concepts\nlake-001,lake,S,Look\nlake-002,lake,S,Gaze\n",
-    )
-    ws("manifest import clips.csv --mapping words.toml -o films")
-    ws.write(
-        "both.csv",
-        "clip_id,movie_id,level,concepts\nlake-001,lake,S,Gaze|Look\n",
-    )
-    done = typed(ws, "manifest import both.csv --mapping words.toml -o both")
-    assert done.code == 0
-    ws("manifest export both export.csv")
-    (row,) = ws.read_table("export.csv")
-    assert row["concepts"] == "Look"
-
-
 def test_times_are_the_same_after_excel(ws: Workspace) -> None:
     rows = []
     for number in range(1, 60):
@@ -275,35 +221,3 @@ def test_times_are_the_same_after_excel(ws: Workspace) -> None:
     given = [(row["start_s"], row["end_s"]) for row in rows]
     back = [(row["start_s"], row["end_s"]) for row in ws.read_table("again.csv")]
     assert back == given
-
-
-def test_the_line_with_the_separator_is_no_header(ws: Workspace) -> None:
-    table = "clip_id;movie_id;start_s;end_s;level\r\nlake-001;lake;0;1,5;S\r\n"
-    ws.write("plain.csv", table)
-    ws("manifest import plain.csv -o plain")
-    ws.write("excel.csv", "sep=;\r\n" + table)
-    done = typed(ws, "manifest import excel.csv -o excel")
-    assert done.code == 0
-    manifests = [ws.read(f"manifests/{name}.csv") for name in ("plain", "excel")]
-    assert manifests[0] == manifests[1]
-
-
-def test_a_row_of_totals_is_no_film(ws: Workspace) -> None:
-    ws.write(
-        "clips.csv",
-        "clip_id;movie_id;start_s;end_s;level\n"
-        "lake-001;lake;0;41,5;S\n"
-        "lake-002;lake;41,5;63;EN\n"
-        "Total;2;;;\n",
-    )
-    done = typed(ws, "manifest import clips.csv -o films")
-    text = done.stdout + done.stderr
-    assert done.code == 1
-    assert "clips.csv:4: only ids; delete the row if it is a row of totals" in text
-
-
-def test_a_film_without_a_table_is_said_to_be_one_clip(ws: Workspace) -> None:
-    write_films(ws.path("videos"), "lake")
-    text = ws("manifest import videos -o films").text
-    text += ws("extract plan films -b descriptors").text
-    assert "windows" in text, "who has whole films learns of windows"

@@ -143,26 +143,6 @@ def test_scores_of_own_labels_are_those_of_scikit_learn(
         assert f"8 of 64 clips have no value in the column {column}" in done.text
 
 
-def test_terminal_and_report_speak_of_the_question(ws: Workspace) -> None:
-    import_own(ws, *table_of(ties=False))
-    done = ws("run honest --store own --task violent -o first --jobs 1")
-    assert "64 clips of 8 films (films)" in done.text
-    assert "violent is Yes, against No" in done.text
-    assert "ranks clips (violent) with AP" in done.text
-    assert "pcbm-lr and pcbm-dt are left out: no clip has a visual concept" in done.text
-    ws("report first")
-    page = ws.read("runs/first/report.html")
-    assert (
-        "<h1>Do the features of an unseen film say for which clips violent is Yes?</h1>"
-        in page
-    )
-    for text in (done.text, page):
-        words = text.lower().replace("obygaze view", "")
-        words = words.replace("viewport", "").replace("viewbox", "")
-        for word in ("objectif", " level", "view", "hard negative", "en_s"):
-            assert word not in words, word
-
-
 def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
     import_own(ws, *table_of(ties=False))
     line = "run honest --store own --task mood -o moods --jobs 1 --set report.replicates=50"
@@ -250,9 +230,6 @@ kind = "ridge"
             "no clip of class 0 (EN)",
             "column of your own: violent, Rating Ben, mood",
         ),
-        ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
-        ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
-        ("--task 'mood >= joy'", "expected a number, got 'joy'", ""),
     ],
 )
 def test_what_cannot_be_asked_says_what_can(
@@ -262,24 +239,6 @@ def test_what_cannot_be_asked_says_what_can(
     text = ws(f"run honest --store own {line} {QUICK}", code=(1, 2)).text
     assert message in text
     assert advice in text
-
-
-def test_published_folds_are_of_published_tasks(ws: Workspace) -> None:
-    import_own(ws, *table_of(ties=False))
-    line = "run paper-table2 --store own --set data.view=raw --task mood=joy"
-    text = ws(line, code=2).text
-    assert "have no folds for the task mood=joy" in text
-
-
-def test_stores_that_are_compared_are_two_stores_of_one_run(ws: Workspace) -> None:
-    rows, X = table_of(ties=False)
-    import_own(ws, rows, X)
-    np.savez(ws.path("b.npz"), clip_id=[row["clip_id"] for row in rows], X=X[:, :2])
-    ws("store import b.npz --array clip=X --manifest films -o other")
-    text = ws.process("compare own other", code=2).text
-    assert "expected runs, got the stores own and other" in text
-    assert "obygaze run honest --store own --store other" in text
-    ws(f"run honest --store own --store other --task violent {QUICK}")
 
 
 def test_a_messy_table_becomes_a_score_in_four_commands(ws: Workspace) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 import pytest
-from support.cli import call_obygaze
 
 import obygaze as og
 from stories.workspace import Workspace
@@ -116,11 +114,9 @@ def test_npz_with_a_missing_clip_a_strange_one_and_one_that_is_no_number(
 @pytest.mark.parametrize(
     "layout",
     [
-        # MAD and Charades, ActivityNet, SumMe and TVSum, MMT
+        # MAD and Charades; SumMe and TVSum, with other data beside the features
         "{id}",
-        "v_{id}/c3d_features",
         "{id}/features",
-        "features.s3d/{id}",
     ],
 )
 def test_hdf5_with_a_data_set_for_each_clip(films: Workspace, layout: str) -> None:
@@ -151,18 +147,6 @@ def test_frames_become_one_vector_that_an_experiment_finds(
     X, _, _, clip_ids = og.dataset("x", "films", workspace=films.folder)
     order = [CLIPS.index(str(clip)) for clip in clip_ids]
     np.testing.assert_allclose(X, np.array(expected)[order], rtol=1e-6)
-
-
-def test_hdf5_with_one_array_of_all_clips(films: Workspace) -> None:
-    X = vectors()
-    with h5py.File(films.path("x.h5"), "w") as file:
-        file["names"] = list(reversed(CLIPS))
-        file["model/features"] = X[::-1]
-    films(
-        "store import x.h5 --array clip=model/features --id-key names -o x"
-        " --manifest films"
-    )
-    np.testing.assert_array_equal(stored(films, "x", "clip"), X)
 
 
 def test_a_folder_of_npy(films: Workspace) -> None:
@@ -230,29 +214,3 @@ def test_what_would_run_code_is_refused(films: Workspace, kind: str) -> None:
     films("store info x", code=1)
     pickle.loads(pickle.dumps(evil))  # noqa: S301
     assert mark.exists(), "the object is one that runs code"
-
-
-def test_a_store_made_without_the_manifest_matches_it(ws: Workspace) -> None:
-    clips = ["Amélie 1", "Amélie 2", "Juno-1", "Juno-2"]
-    rows = [
-        {"clip_id": clip, "movie_id": clip[:-2], "level": level}
-        for clip, level in zip(clips, ("S", "EN", "S", "EN"), strict=True)
-    ]
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
-    np.savez(ws.path("x.npz"), clip_id=clips, X=vectors()[:4])
-    ws("store import x.npz --array clip=X --manifest films -o asked")
-    ws("store import x.npz --array clip=X -o typed")
-    asked = og.dataset("asked", "films", workspace=ws.folder)
-    assert len(asked.ids) == 4
-    typed = og.dataset("typed", "films", workspace=ws.folder)
-    assert list(typed.ids) == list(asked.ids)
-
-
-def test_features_that_are_all_zero_are_said(films: Workspace) -> None:
-    np.savez(films.path("x.npz"), clip_id=CLIPS, X=np.zeros((len(CLIPS), WIDTH)))
-    line = "store import x.npz --array clip=X --manifest films -o x"
-    done = call_obygaze(*shlex.split(line), cwd=films.folder)
-    assert done.code in (0, 1, 3), done.stderr
-    text = done.stdout + done.stderr
-    assert "zero" in text, "features that are all zero are said, or refused"

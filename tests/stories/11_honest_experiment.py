@@ -250,12 +250,6 @@ def test_concepts_of_a_tested_film_change_nothing(ws: Workspace) -> None:
     assert change_by_concepts_of_the_tested_film(ws, "") == 0
 
 
-def test_concepts_of_a_fixed_test_film_change_nothing(ws: Workspace) -> None:
-    fixed = """--set splits.kind=fixed --set splits.column=part"""
-    fixed += """ --set 'splits.test=["tested"]'"""
-    assert change_by_concepts_of_the_tested_film(ws, fixed) == 0
-
-
 def change_by_concepts_of_the_tested_film(ws: Workspace, splits: str) -> float:
     """Return the largest change of a score of a film when its own concepts are others."""
     rows = labelled_clips(n_films=6, per_film=12)

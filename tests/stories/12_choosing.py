@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from sklearn.naive_bayes import GaussianNB
-from support.cli import call_obygaze
 from support.ties import ap_by_places
 
 from stories.films import Row, features_of, import_features, labelled_clips
@@ -160,12 +157,6 @@ def test_training_films_choose_the_settings(ws: Workspace) -> None:
         assert float(row["score:positive"]) == pytest.approx(planted[number] - 0.5)
 
 
-@pytest.mark.check("many fits")
-def test_a_learning_curve_says_how_many_films_trained(ws: Workspace) -> None:
-    """Without validation films: a model that needs the ten clips of each of three films."""
-    assert learning_curve(ws, "--set splits.validation=none") == [0, 1, 0, 0]
-
-
 def test_a_learning_curve_counts_all_films_that_train(ws: Workspace) -> None:
     assert learning_curve(ws, "") == [0, 1, 0, 0]
 
@@ -242,15 +233,3 @@ def test_parts_of_my_own(ws: Workspace) -> None:
         # Scenes of two films are tied: their order is any.
         aps.append(ap_by_places(y[tested], scenes[tested]))
     assert later["ap"] == pytest.approx(np.mean(aps))
-
-
-def test_a_class_without_scores_is_refused(ws: Workspace) -> None:
-    rows = labelled_clips(n_films=4, per_film=10)
-    import_features(ws, rows, features_of(rows), "noise")
-    without_scores = ONE_NUMBER.replace("def decision_function", "def _scores")
-    without_scores = without_scores.replace("self.decision_function", "self._scores")
-    ws.write("plain.py", without_scores)
-    line = "train plain.py:OneNumber noise films -o plain --set report.replicates=50"
-    answer = call_obygaze(*shlex.split(line), cwd=ws.folder)
-    assert answer.code != 0 or ws.path("models/plain").exists()
-    assert "a bug in obygaze" not in answer.stderr, "it is refused with a reason"

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import average_precision_score
+from support.once import made_once
 
 from stories.films import features_of, labelled_clips
 from stories.made import begin_with_planted_and_noise
@@ -24,6 +25,21 @@ ONE_CELL = (
 SVG = "{http://www.w3.org/2000/svg}"
 
 Rows = list[dict[str, str]]
+
+
+def begin_with_two_runs(ws: Workspace) -> None:
+    """Begin with a run on the store `planted` and one on `noise`, of the same names."""
+
+    def make(folder: Path) -> None:
+        made = Workspace(folder)
+        begin_with_planted_and_noise(made)
+        # Stores are no runs.
+        said = made("compare planted noise", code=2).text
+        assert "expected runs, got the stores planted and noise" in said
+        for store in ("planted", "noise"):
+            made(f"run honest --store x={store} {ONE_CELL} -o {store}")
+
+    ws.copy_of(made_once("stories", make, "two runs to compare"))
 
 
 def predictions(ws: Workspace, run: str, model: str) -> Rows:
@@ -59,9 +75,7 @@ def compared(ws: Workspace, *runs: str) -> dict[str, dict[str, str]]:
 
 
 def test_the_difference_of_two_runs_is_that_of_their_films(ws: Workspace) -> None:
-    begin_with_planted_and_noise(ws)
-    ws(f"run honest --store x=planted {ONE_CELL} -o planted")
-    ws(f"run honest --store x=noise {ONE_CELL} -o noise")
+    begin_with_two_runs(ws)
     planted = predictions(ws, "planted", "ridge")
     noise = predictions(ws, "noise", "ridge")
     both = clips_of(planted)
@@ -100,14 +114,13 @@ def test_the_difference_of_two_runs_is_that_of_their_films(ws: Workspace) -> Non
 
 
 def test_runs_are_compared_on_the_clips_that_both_tested(ws: Workspace) -> None:
-    begin_with_planted_and_noise(ws)
+    begin_with_two_runs(ws)
     rows = labelled_clips()
     X = features_of(rows, level=1.0, concepts=1.0)
     kept = [number for number in range(len(rows)) if number % 4 != 0]
     ids = [rows[number]["clip_id"] for number in kept]
     np.savez(ws.path("part.npz"), clip_id=ids, X=X[kept])
     ws("store import part.npz --array clip=X --manifest films -o part", code=3)
-    ws(f"run honest --store x=noise {ONE_CELL} -o noise")
     ws(f"run honest --store x=part {ONE_CELL} -o part")
     noise = predictions(ws, "noise", "ridge")
     part = predictions(ws, "part", "ridge")
@@ -123,9 +136,7 @@ def test_runs_are_compared_on_the_clips_that_both_tested(ws: Workspace) -> None:
 
 
 def test_a_paper_gets_a_table_and_a_figure(ws: Workspace) -> None:
-    begin_with_planted_and_noise(ws)
-    ws(f"run honest --store x=planted {ONE_CELL} -o planted")
-    ws(f"run honest --store x=noise {ONE_CELL} -o noise")
+    begin_with_two_runs(ws)
     answer = ws("report planted noise -o page.html")
     assert "page.html" in answer.text
     planted = predictions(ws, "planted", "ridge")
@@ -197,22 +208,3 @@ def has_point(path: Path, value: float) -> bool:
     expected = start + slope * value
     points = [float(dot.attrib["x"]) for dot in root.iter(f"{SVG}use")]
     return any(abs(x - expected) < 0.01 for x in points)
-
-
-def test_two_trained_models_are_compared(ws: Workspace) -> None:
-    begin_with_planted_and_noise(ws)
-    ws("train ridge planted films -o ridge")
-    ws("train logistic planted films -o logistic")
-    ridge = predictions(ws, "ridge", "ridge")
-    logistic = predictions(ws, "logistic", "logistic")
-    both = clips_of(ridge)
-    assert both == clips_of(logistic)
-    expected = (ap_of_films(logistic, both) - ap_of_films(ridge, both)).mean()
-    assert abs(expected) > 1e-6
-    ws("compare ridge logistic -o compared.csv")
-    differences = [
-        float(row["difference"])
-        for row in ws.read_table("compared.csv")
-        if row["difference"]
-    ]
-    assert any(math.isclose(value, expected) for value in differences)

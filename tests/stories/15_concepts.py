@@ -25,7 +25,6 @@ from stories.results import scores_of, the_result
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=200 --jobs 1"
-ONE_TASK = f"""--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]' {QUICK}"""
 
 # How tolerant the paper's code is to clips on the wrong side of a concept's border.
 PUBLISHED_C = {"Look": 0.05, "Body": 0.05, "Posture": 0.01, "Clothing": 0.01}
@@ -327,15 +326,3 @@ def orange_spots(path: Path) -> list[tuple[int, int]]:
         rows, columns = np.nonzero(numbered == number)
         sizes.append((int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1))
     return sizes
-
-
-def test_concepts_are_reported_beside_any_model(ws: Workspace) -> None:
-    rows = labelled_clips(n_films=5, per_film=12)
-    import_features(ws, rows, features_of(rows, concepts=1.5, width=8), "planted")
-    line = (
-        "run honest --manifest films --store planted -o beside"
-        " --set models.bayes.kind=sklearn.naive_bayes.GaussianNB"
-        f""" --set 'grid.models=["bayes", "pcbm-lr"]' {ONE_TASK}"""
-    )
-    ws(f"{line} --set report.concepts=false")
-    ws(f"{line} --set report.concepts=true --force")

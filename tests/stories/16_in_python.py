@@ -177,13 +177,3 @@ def test_tables_of_pandas_and_xarray(planted: Workspace) -> None:
     one_film = values[(dataset["movie_id"] == "film03").to_numpy()]
     of_film = [number for number, row in enumerate(rows) if row["movie_id"] == "film03"]
     np.testing.assert_array_equal(one_film, X[of_film])
-
-
-def test_an_error_says_what_to_do(planted: Workspace) -> None:
-    with pytest.raises(og.ObygazeError) as raised:
-        og.open_store("plantd")
-    assert "plantd" in raised.value.message
-    assert "planted" in str(raised.value), "did you mean"
-    with pytest.raises(og.ObygazeError) as raised:
-        og.dataset("planted", "films", task="EN_SS")
-    assert "EN_S" in raised.value.hint

@@ -20,7 +20,6 @@ from stories.workspace import Workspace
 N_CLIPS = 240
 N_TOKENS = 512
 WIDTH = 512
-ONE_CELL = """--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]'"""
 
 READ_TOKENS = """\
 import importlib.util
@@ -114,55 +113,3 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
             np.testing.assert_array_equal(read["max"][number], values.max(axis=0))
             means = values.mean(axis=0, dtype=np.float64)
             np.testing.assert_allclose(read["mean"][number], means, rtol=1e-12)
-
-
-@pytest.mark.check("a process for each command")
-def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> None:
-    rows = labelled_clips(n_films=6, per_film=16)
-    ids = [row["clip_id"] for row in rows]
-    ws.write_table("films.csv", rows)
-    ws("manifest import films.csv -o films")
-    draws = np.random.default_rng(8)
-    tokens = draws.normal(size=(len(rows), 6, 8)).astype(np.float32)
-    for number, row in enumerate(rows):
-        # The level is in one token only, so that the maximum has more of it than the mean.
-        tokens[number, draws.integers(6), 0] += 3 * (row["level"] == "S")
-    arrays = {
-        "all": tokens,
-        "largest": tokens.max(axis=1, keepdims=True),
-        "average": tokens.mean(axis=1, keepdims=True),
-    }
-    for name, values in arrays.items():
-        np.savez(ws.path(f"{name}.npz"), clip_id=ids, X=values)
-        ws(
-            f"store import {name}.npz --array tokens=X --keep-frames --manifest films"
-            f" -o {name}"
-        )
-    torchless = no_torch(ws)
-    options = f"--set 'data.array=[\"tokens\"]' {ONE_CELL}"
-    ws.process(
-        f"run honest-frames --store all=all {options}"
-        ' --set \'grid.models=["max","mean"]\' -o tokens',
-        env=torchless,
-    )
-    # Of one vector, maximum and mean are the vector itself.
-    ws.process(
-        f"run honest-frames --store largest=largest --store average=average {options}"
-        " --set 'grid.models=[\"max\"]' -o vectors",
-        env=torchless,
-    )
-    scores = scores_of(ws, "tokens") | scores_of(ws, "vectors")
-    of_max = scores["all", "max"]
-    of_mean = scores["all", "mean"]
-    np.testing.assert_allclose(of_max, scores["largest", "max"], atol=1e-3)
-    np.testing.assert_allclose(of_mean, scores["average", "max"], atol=1e-3)
-    assert not np.allclose(of_max, of_mean, atol=0.1)
-
-
-def scores_of(ws: Workspace, run: str) -> dict[tuple[str, str], list[float]]:
-    """Return the scores of a run by store and model."""
-    scores: dict[tuple[str, str], list[float]] = {}
-    for row in ws.read_table(f"runs/{run}/predictions.csv"):
-        key = (row["store"], row["model"])
-        scores.setdefault(key, []).append(float(row["score"]))
-    return scores

@@ -5,21 +5,19 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import os
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 import pandas
 import pytest
 import xarray
 import zarr
 
 import obygaze as og
-from stories.films import import_features, rows_of_clips
+from stories.films import rows_of_clips
 from stories.made import begin_with_extracted_films
 from stories.workspace import Workspace
 
@@ -137,34 +135,6 @@ def test_two_exchanged_files_are_found(ws: Workspace) -> None:
     ws("store verify films --hash")
 
 
-def two_like_stores(ws: Workspace) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Make the stores `films` and `others`: the same clips and array, other numbers."""
-    rows = rows_of_clips()
-    draws = np.random.default_rng(18)
-    X = draws.normal(size=(len(rows), 16)).astype(np.float32)
-    Y = draws.normal(size=(len(rows), 16)).astype(np.float32)
-    import_features(ws, rows, X, "films")
-    import_features(ws, rows, Y, "others")
-    return X, Y
-
-
-def test_a_file_of_another_store_is_found_and_never_read(ws: Workspace) -> None:
-    X, Y = two_like_stores(ws)
-    mine = ws.bytes_of("stores/films")
-    other = ws.bytes_of("stores/others")
-    with_features = [name for name, data in mine.items() if X[7].tobytes() in data]
-    assert with_features
-    for name in with_features:
-        assert Y[7].tobytes() in other[name]
-        assert len(other[name]) == len(mine[name])
-        put(ws, name, other[name])
-        assert name in problems(ws)
-    store = og.open_store(ws.path("stores/films"))
-    with pytest.raises(og.ObygazeError) as raised:
-        store.matrix("clip")
-    assert with_features[0] in str(raised.value)
-
-
 def test_an_added_file_is_named(received: Workspace) -> None:
     folders = {str(Path(name).parent) for name in received.bytes_of("stores/films")}
     for folder in sorted(folders):
@@ -230,17 +200,3 @@ def test_h5py_and_parquet_read_an_export(ws: Workspace) -> None:
     assert table["clip_id"].tolist() == [ids[row] for row in with_features]
     found = np.stack(table["clip"].to_list())
     np.testing.assert_array_equal(found, values["clip"][with_features])
-
-
-def test_a_pickled_store_stays_the_same_store(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _X, Y = two_like_stores(ws)
-    # The workspace has a store `films`, and what was received beside it is called so too.
-    shutil.copytree(ws.path("stores/others"), ws.path("films"))
-    monkeypatch.chdir(ws.folder)
-    store = og.open_store("./films")
-    np.testing.assert_array_equal(store.matrix("clip"), Y)
-    again = pickle.loads(pickle.dumps(store))  # noqa: S301 - its own bytes
-    is_same = np.array_equal(np.asarray(again.matrix("clip")), Y)
-    assert is_same, "a pickled store, as Dask sends it, is read from the same folder"

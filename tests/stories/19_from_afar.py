@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,45 +159,6 @@ def test_a_server_that_answers_absent_names_with_a_page(
     check_part(ws, "part", values)
     ws(f"store verify part --source {web.url}/films")
     ws(f"store info {web.url}/nothing", code=1)
-
-
-def test_a_store_with_a_history_on_a_server_that_answers_with_a_page(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
-    make_store(far)
-    far("store subset films --without film2 --reason 'asked for by its owner'")
-    far("store pull films -o public")
-    verified = ws(f"store verify {web.url}/public --hash")
-    assert "128 withdrawn" in verified.text
-    web.absent = (200, WEB_PAGE)
-    again = ws(f"store verify {web.url}/public")
-    assert "128 withdrawn" in again.text, "a store is whole wherever it lies"
-
-
-def test_the_size_of_a_part_is_the_size_of_its_folder(
-    ws: Workspace, far: Workspace
-) -> None:
-    make_store(far)
-    text = ws(f"store subset {far.path('stores/films')} {PART} -o part").text
-    files = ws.bytes_of("stores/part")
-    n_bytes = sum(map(len, files.values()))
-    said = re.search(r"(\d+) files, ([\d.]+) kB", text)
-    assert said, text
-    is_right = int(said[1]) == len(files) and abs(1000 * float(said[2]) - n_bytes) < 100
-    assert is_right, "a part is named with the number of files and bytes of its folder"
-
-
-def test_a_part_of_a_large_store_is_verified_with_its_source(ws: Workspace) -> None:
-    n_clips = 16_384
-    ids = [f"film{row // 2048}-{row % 2048:04d}" for row in range(n_clips)]
-    X = np.arange(2 * n_clips, dtype=np.float32).reshape(n_clips, 2)
-    films = [clip_id.partition("-")[0] for clip_id in ids]
-    np.savez(ws.path("large.npz"), clip_id=ids, movie_id=films, X=X)
-    ws("store import large.npz --array clip=X -o large")
-    ws("store subset large --film film3 -o part")
-    found = og.open_store(ws.path("stores/part")).matrix("clip")
-    np.testing.assert_array_equal(found, X[3 * 2048 : 4 * 2048])
-    ws("store verify part --source large")
 
 
 def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:

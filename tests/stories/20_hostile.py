@@ -390,22 +390,6 @@ def test_a_hostile_model(lab: Lab) -> None:
     assert "mine.py" in text
 
 
-def test_a_pull_looks_at_the_size_of_a_file_before_it_takes_memory(lab: Lab) -> None:
-    rows = labelled_clips(n_films=4, per_film=10, seed=1)
-    import_features(lab.ws, rows, features_of(rows, level=2.0), "stored")
-    lab.ws("train ridge stored films -o ridge --jobs 1 --set report.replicates=50")
-    theirs = lab.theirs("ridge")
-    shutil.copytree(lab.ws.path("models/ridge"), theirs)
-    table = max(theirs.glob("*.csv"))
-    os.truncate(table, LARGE)
-    answers, n_bytes = lab.type_and_measure([f"models pull {theirs} -o theirs"])
-    ((code, text),) = answers
-    assert 2 <= code <= 5, text
-    assert table.name in text
-    assert not lab.ws.path("models/theirs").exists()
-    assert n_bytes < LIMIT, "a file that is longer than its model says is not read"
-
-
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 PARTS = "http://schemas.openxmlformats.org/package/2006"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -629,47 +613,3 @@ def test_a_hostile_archive(lab: Lab) -> None:
         lines.append(f"store import {lab.theirs(name)} -o got{number}")
     check_refused(lab, lines)
     assert not lab.ws.path("stores").exists() or not lab.ws.bytes_of("stores")
-
-
-def exit_codes(lab: Lab, lines: list[str]) -> list[int]:
-    """Type lines that are all refused, and return how they end."""
-    codes = []
-    for line, (code, text) in zip(lines, lab.type_all(lines), strict=True):
-        assert 1 <= code <= 5, f"obygaze {line}\nended with {code}\n{text}"
-        codes.append(code)
-    return codes
-
-
-def test_every_refusal_of_a_store_or_of_features_ends_with_2_to_5(lab: Lab) -> None:
-    """Some of each kind; when it holds of all, `check_refused` can demand it."""
-    made = make_store(lab)
-    lines = []
-    names = ("a-deep-document", "a-link", "a-link-to-a-folder", "a-pipe", "wide-rows")
-    for name in names:
-        theirs = lab.theirs(name) / "store"
-        shutil.copytree(made, theirs)
-        STORES[name](theirs)
-        lines.append(f"store export {theirs} out.npz")
-        if "pull" not in HARMLESS.get(name, ()):
-            lines.append(f"store pull {theirs} -o {name}")
-    lab.theirs("noise.npz").write_bytes(np.random.default_rng(2).bytes(5000))
-    lab.theirs("pickle/lake/lake-1.pth").write_bytes(PICKLE)
-    objects = np.array([Payload()], dtype=object)
-    np.savez(lab.theirs("objects.npz"), clip_id=["lake-1"], X=objects)
-    lines += [
-        f"store import {lab.theirs('noise.npz')} -o got",
-        f"store import {lab.theirs('objects.npz')} -o got",
-        f"store import {lab.theirs('pickle')} -o got",
-    ]
-    assert min(exit_codes(lab, lines)) >= 2
-
-
-def test_a_table_or_film_that_cannot_be_read_ends_with_2_to_5(lab: Lab) -> None:
-    noise = np.random.default_rng(2).bytes(5000)
-    for name in ("noise.csv", "noise.mp4"):
-        lab.theirs(name).write_bytes(noise)
-    lines = [
-        f"manifest import {lab.theirs('noise.csv')} -o films",
-        f"video probe {lab.theirs('noise.mp4')}",
-    ]
-    assert exit_codes(lab, lines) == [4, 4]

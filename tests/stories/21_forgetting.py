@@ -176,30 +176,6 @@ def test_a_copy_in_another_lab_learns_of_it(ws: Workspace) -> None:
     check_forgotten(other, "stored", X)
 
 
-def test_a_copy_by_hand_of_the_store_forgets_too(ws: Workspace) -> None:
-    X = make_store(ws)
-    withdraw(ws)
-    shutil.copytree(ws.path("stores/stored"), ws.path("by-hand"))
-    ws("store pull stored -o ./by-hand")
-    found = files_with(ws.path("by-hand"), X[ROWS])
-    assert found == [], "a copy that was brought up to date has nothing of the film"
-
-
-def test_a_damaged_copy_forgets_too(ws: Workspace) -> None:
-    X = make_store(ws)
-    ws("store pull stored -o copy")
-    (name,) = files_with(ws.path("stores/copy"), X[ROWS])
-    path = ws.path(f"stores/copy/{name}")
-    damaged = bytearray(path.read_bytes())
-    damaged[damaged.index(X[0].tobytes())] ^= 1
-    path.unlink()
-    path.write_bytes(damaged)
-    withdraw(ws)
-    ws("store pull stored -o copy")
-    found = files_with(ws.path("stores/copy"), X[ROWS])
-    assert found == [], "a pull over a damaged copy leaves nothing of the film"
-
-
 def test_no_merge_brings_it_back(ws: Workspace) -> None:
     X = make_store(ws)
     ws("store pull stored -o old")
@@ -254,20 +230,6 @@ def test_no_extraction_brings_it_back(ws: Workspace) -> None:
     assert REASON in text
 
 
-def test_no_new_clip_of_it_comes(ws: Workspace) -> None:
-    begin_with_extracted_films(ws)
-    withdraw(ws, "films.descriptors", "lake")
-    rows: list[dict[str, Any]] = list(ws.read_table("clips.csv"))
-    (of_lake, *_) = [row for row in rows if row["movie_id"] == "lake"]
-    rows.append({**of_lake, "clip_id": "lake-new", "start_s": "9.0", "end_s": "9.8"})
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    ws("extract run films -b descriptors --workers 1")
-    counts = ws("store info films.descriptors --json").json()["counts"]
-    assert counts == {"ok": 30, "withdrawn": 10}
-
-
 def test_no_import_brings_it_back(ws: Workspace) -> None:
     X = make_store(ws)
     send(ws, "sent.npz")
@@ -317,34 +279,6 @@ def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None
     again = ws(line).text
     assert "runs/ridge" in again
     assert "after" not in again
-
-
-def test_what_was_made_of_a_part_is_listed_after_the_part_is_gone(
-    ws: Workspace,
-) -> None:
-    make_store(ws)
-    ws("store subset stored --film film01 --film film02 --film film03 -o part")
-    send(ws, "sent.npz", "part")
-    shutil.rmtree(ws.path("stores/part"))
-    assert "file of features: sent.npz" in withdraw(ws).text
-
-
-def test_a_new_store_would_have_it_again_and_that_is_said(ws: Workspace) -> None:
-    begin_with_extracted_films(ws)
-    withdraw(ws, "films.descriptors", "lake")
-    line = "extract run films -b descriptors --workers 1 --store descriptors=fresh"
-    text = ws(line).text
-    assert "lake-001" in text
-    assert "were withdrawn from films.descriptors" in text
-
-
-def test_nobody_is_told_to_extract_it_again(ws: Workspace) -> None:
-    make_store(ws)
-    withdraw(ws)
-    store = og.open_store(ws.path("stores/stored"))
-    with pytest.raises(og.ObygazeError, match=REASON) as raised:
-        store.matrix("clip", films=[FILM])
-    assert "extract them again" not in str(raised.value)
 
 
 def test_it_is_removed_from_the_hub(ws: Workspace) -> None:

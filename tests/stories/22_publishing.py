@@ -110,6 +110,10 @@ def test_the_card_says_what_it_is_and_how_to_read_it(ws: Workspace) -> None:
     assert "19 ok and 1 failed" in card
     for words in (LICENCE, CITATION, seal, "import zarr", "import xarray"):
         assert words in card
+    # A file that is there is not replaced by another one.
+    ws.write("croissant.json", "{}")
+    ws("store card stored --croissant croissant.json", code=1)
+    assert ws.read("croissant.json") == "{}"
     of_store = ws("store card stored").out
     assert front_matter(of_store)["license"] == LICENCE.lower()
     assert CITATION in of_store
@@ -153,18 +157,6 @@ def test_croissant_is_valid_and_its_reader_gets_the_numbers(
     rows = list(data.records("rows"))
     assert [row["rows/row"] for row in rows] == list(range(20))
     assert [row["rows/status"].decode() for row in rows].count("failed") == 1
-
-
-def test_a_croissant_file_alone_is_valid(ws: Workspace) -> None:
-    mlcroissant = pytest.importorskip("mlcroissant")
-    make_store(ws, f"--licence {LICENCE}")
-    ws("store card stored --croissant croissant.json")
-    data = mlcroissant.Dataset(ws.path("croissant.json"))
-    assert not data.metadata.ctx.issues.errors
-    ws("store card stored --croissant croissant.json")
-    ws.write("croissant.json", "{}")
-    ws("store card stored --croissant croissant.json", code=1)
-    assert ws.read("croissant.json") == "{}"
 
 
 def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> None:

@@ -14,7 +14,6 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from support.browsers import browser, wait
 from support.once import made_once
-from support.videos import write_video
 
 from stories.film_page import (
     CARD,
@@ -219,37 +218,3 @@ def test_who_marks_blind_sees_neither_labels_nor_scores(
         said = page.at_this_time()
         assert "score" not in said
         assert "easy negative" not in said
-
-
-def test_marks_without_a_place_are_not_drawn_at_a_wrong_one(
-    browser: Any, ws: Workspace
-) -> None:
-    """Clips in files of their own do not say where they are in the film."""
-    rows = []
-    lines = ["movie_id,start_s,end_s,column,value,annotator"]
-    for number, level in enumerate(("EN", "S", "HN", "NS")):
-        concepts = "" if level == "EN" else "Look"
-        row = {"clip_id": f"pier-{number + 1:03d}", "movie_id": "pier", "level": level}
-        rows.append({**row, "concepts": concepts})
-        lines.append(f"pier,{2 * number},{2 * number + 2},level,{level},ada")
-    ws.write_table("clips.csv", rows)
-    ws.write("marks.csv", "\n".join(lines) + "\n")
-    ws.path("videos").mkdir()
-    for number in range(4):
-        pictures = range(50 * number, 50 * number + 50)
-        write_video(ws.path(f"videos/pier-{number + 1:03d}.mp4"), numbers=pictures)
-    ws("manifest import clips.csv -o films")
-    ws("manifest link films videos")
-    words = ("films", "--segments", "marks.csv", "--annotate", "eva")
-    with viewed(ws, *words) as server:
-        page = FilmPage(browser, server.address)
-        page.choose_film("pier")
-        page.go_to("0:05")
-        page.wait_for_picture(125)
-        said = page.at_this_time()
-        assert "clip pier-003: HN" in said
-        assert "ada" not in said
-        page.wait_for(
-            "can be looked at, not marked: there is no file of the whole film"
-        )
-        page.wait_for("Marks have no place")

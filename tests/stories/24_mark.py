@@ -18,7 +18,6 @@ from support.videos import write_video
 
 from stories.film_page import (
     LEVEL_KEYS,
-    START_BUTTON,
     FilmPage,
     Server,
     viewed,
@@ -257,28 +256,6 @@ def test_what_was_not_seen_has_no_label(browser: Any, ws: Workspace) -> None:
             assert level_of[f"even-{number}"] is None
 
 
-def test_what_was_jumped_over_was_not_watched(browser: Any, ws: Workspace) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    write_films(ws, "even")
-    with marking(browser, ws) as page:
-        seen = record(page, RATES["even"])
-        slow_down(page)
-        play(page, seen, until=2)
-        for _ in range(5):
-            before = max(seen())
-            page.press(Keys.ARROW_RIGHT)
-            wait(lambda before=before: max(seen()) >= before + 25)
-        # Some pictures more, so that the last jump is not to a picture where the film rests.
-        last = max(seen()) + 3
-        wait(lambda: max(seen()) >= last)
-        page.press(" ")
-        wait(lambda: max(watched_pictures(ws), default=0) >= last)
-        never_seen = {picture for picture in far_from(seen()) if picture < last}
-    assert len(never_seen) > 10
-    assert not watched_pictures(ws) & never_seen
-
-
 # ---- undo, a crash, two windows ------------------------------------------------------------------
 
 
@@ -384,24 +361,6 @@ def test_of_two_windows_one_marks_and_the_other_looks(
                     browser.close()
             browser.switch_to.window(one_window)
     assert saved(ws) == [("even", 10, 19, "S"), ("even", 60, 69, "NS")]
-
-
-def test_enter_saves_after_a_click(browser: Any, ws: Workspace) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    write_films(ws, "even")
-    with marking(browser, ws) as page:
-        page.go_to("picture 10")
-        page.wait_for_picture(FIRST["even"] + 10)
-        page.click(START_BUTTON)
-        page.press(*"." * 10)
-        page.wait_for_picture(FIRST["even"] + 20)
-        page.press("o", LEVEL_KEYS["S"])
-        wait(lambda: page.start_of_mark().endswith("picture 10"))
-        page.press(Keys.ENTER)
-        wait(lambda: saved(ws) == [("even", 10, 19, "S")])
-        # The next mark is a new one, which has no start.
-        wait(lambda: page.start_of_mark() == "not set")
 
 
 # ---- from a folder of films to a mark ------------------------------------------------------------

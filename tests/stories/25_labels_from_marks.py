@@ -6,18 +6,14 @@ readers of these files here are pympi and webvtt-py, which know nothing of this 
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
-from support.data import golden
 from support.videos import write_video
 
-from obygaze_features.manifest.vocabulary import canonical_concept
 from stories.workspace import Workspace
 
 RATES = {
@@ -170,56 +166,6 @@ def projected(ws: Workspace, options: str = "") -> list[tuple[str, str | None]]:
     return [(row["clip_id"], row["level"]) for row in answer.json()["merged"]]
 
 
-def in_papers(concepts: list[str]) -> list[str]:
-    """Return concepts by the names of the papers: a table may have others of them."""
-    return sorted(canonical_concept(name) or name for name in concepts)
-
-
-def golden_cases() -> dict[str, dict[str, Any]]:
-    cases = {}
-    for path in sorted(golden("projection").glob("*.json")):
-        case = json.loads(path.read_text("utf-8"))
-        if "clips" in case:
-            cases[case["name"]] = case
-    return cases
-
-
-def test_labels_are_those_worked_out_by_hand(ws: Workspace) -> None:
-    # Each case is a film of its own.
-    cases = golden_cases()
-    segments = []
-    clips = []
-    for name, case in cases.items():
-        assert case["threshold"] == "0.2"
-        for annotator, marks in case["annotators"].items():
-            for first, last, level, concepts in marks:
-                joined = "|".join(concepts)
-                segments.append(f"{name},{annotator},{first},{last},{level},{joined}\n")
-        for number, (first, last) in enumerate(case["clips"]):
-            clips.append(f"{name}-{number},{name},{first},{last},25\n")
-    write_segments(ws, "".join(segments))
-    columns = "clip_id,movie_id,start_frame,end_frame,framerate\n"
-    ws.write("clips.csv", columns + "".join(clips))
-    line = "manifest project segments.csv --clips clips.csv --threshold 0.2 --json"
-    found = ws(line).json()
-    n_rows = 0
-    for name, case in cases.items():
-        expected = dict(case["expect"]["projection"])
-        if "merged" in case["expect"]:
-            expected["merged"] = case["expect"]["merged"]
-        for who, rows in expected.items():
-            levels = found["merged"] if who == "merged" else found["projections"][who]
-            levels_of = {row.pop("clip_id"): row for row in map(dict, levels)}
-            for number, row in enumerate(rows):
-                found_row = levels_of[f"{name}-{number}"]
-                covered = row["ratio"] and row["ratio"][0] / row["ratio"][1]
-                assert found_row["covered"] == pytest.approx(covered), case["why"]
-                label = (found_row["level"], found_row["concepts"])
-                assert label == (row["level"], in_papers(row["concepts"])), case["why"]
-                n_rows += 1
-    assert n_rows == 4 + 1 + 1 + 1 + 3 * 4 + 3 * 6
-
-
 def test_a_fifth_of_a_clip_is_enough_at_every_length(ws: Workspace) -> None:
     """Shares of times in seconds would miss many of these exact cases, at 23.976 pictures."""
     segments = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"]
@@ -340,22 +286,6 @@ def test_agreement_is_that_of_the_closed_forms(ws: Workspace) -> None:
     assert f"{1 - observed / 0.425:.3f}" in text
 
 
-def test_agreement_of_the_golden_pair(ws: Workspace) -> None:
-    case = json.loads(golden("projection", "g12_gamma_by_hand.json").read_text("utf-8"))
-    write_levels(ws, {"ada": case["u"], "ben": case["v"]})
-    line = "manifest agree segments.csv --clips clips.csv --permutations 0 --json"
-    (pair,) = ws(line).json()["pairs"]
-    expected = case["expect"]
-    assert pair["observed"] == pytest.approx(expected["observed"])
-    for null, values in expected["all"].items():
-        assert pair["gamma"][null] == pytest.approx(values["gamma"])
-    without_ns = expected["without_NS"]
-    assert pair["without_ns"]["n"] == without_ns["kept"]
-    assert pair["without_ns"]["gamma"]["uniform"] == pytest.approx(
-        without_ns["uniform"]["gamma"]
-    )
-
-
 # ---- what was wrong once -------------------------------------------------------------------------
 
 
@@ -371,26 +301,6 @@ def write_two_marks(ws: Workspace, first: int) -> None:
         "segments.csv",
         "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n" + lines,
     )
-
-
-def test_clips_that_got_files_of_their_own_are_projected_as_before(
-    ws: Workspace,
-) -> None:
-    write_two_marks(ws, 0)
-    rows = [
-        {"clip_id": "lake-1", "movie_id": "lake", "start_s": 0, "end_s": 2},
-        {"clip_id": "lake-2", "movie_id": "lake", "start_s": 2, "end_s": 4},
-    ]
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
-    assert levels_said(ws("manifest project segments.csv --clips films").text)
-    ws.path("videos").mkdir()
-    write_video(ws.path("videos/lake-1.mp4"), numbers=range(50))
-    write_video(ws.path("videos/lake-2.mp4"), numbers=range(50, 100))
-    ws("manifest link films videos")
-    answer = ws("manifest project segments.csv --clips films", code=(0, 1))
-    assert levels_said(answer.text), "the clips are where they were"
-    assert answer.code == 0
 
 
 def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
@@ -433,36 +343,6 @@ def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
     ws.write("lake.vtt", f"WEBVTT\n\n{cue}\n")
     answer = ws(f"manifest import {name} --as marks -o marks", code=1)
     assert "Sx" in answer.text, "the import says that Sx is no level"
-
-
-def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> None:
-    ws.write(
-        "segments.csv",
-        "movie_id,annotator,start_s,end_s,level,concepts,framerate\n"
-        "lake,ada,0,2,EN,,25\nlake,ada,2,4,S,Look,25\n",
-    )
-    write_clips(ws, (0, 49), (50, 99))
-    assert projected(ws) == [("lake-1", "EN"), ("lake-2", "S")]
-    answer = ws("manifest import segments.csv --as marks -o marks", code=(0, 1))
-    assert answer.code == 0, f"the table is read: {answer.text}"
-
-
-def test_who_watched_and_marked_nothing_gives_negatives(ws: Workspace) -> None:
-    write_clips(ws, (0, 99))
-    marks = "lake,ada,0,99,watched,\nlake,ben,0,99,S,Look\n"
-    write_segments(ws, marks, "marks.csv")
-    answer = ws("manifest project marks.csv --clips clips.csv")
-    assert "lake-1 EN S S" in answer.text, f"the clip is EN for ada: {answer.text}"
-
-
-def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> None:
-    write_clips(ws, (0, 99))
-    write_segments(
-        ws, "lake,ada,0,29,HN,Look\nlake,ada,30,59,NS,Body\nlake,ada,60,99,S,Body\n"
-    )
-    assert projected(ws, "--threshold 2/5") == [("lake-1", "S")]
-    found = projected(ws, "--threshold 1/2")
-    assert found == [("lake-1", "EN")], "no mark reaches the threshold"
 
 
 # ---- labels of two labs --------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from random import Random
 
@@ -45,15 +44,6 @@ def begin_with_windows(ws: Workspace) -> None:
 
 def ids_found(ws: Workspace, line: str) -> list[str]:
     return [clip["clip_id"] for clip in ws(f"{line} --json").json()["clips"]]
-
-
-def test_a_folder_of_films_is_a_manifest(ws: Workspace) -> None:
-    write_three_films(ws)
-    ws("manifest import videos -o films")
-    shown = ws("manifest show films --json").json()["clips"]
-    assert [clip["movie_id"] for clip in shown] == ["harbour", "lake", "quote"]
-    assert [clip["level"] for clip in shown] == ["", "", ""]
-    assert "3 clips of 3 films" in ws("manifest stats films").text
 
 
 def test_films_are_cut_into_windows_of_equal_length(ws: Workspace) -> None:
@@ -261,81 +251,10 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     said = ws("models predict motion new").text
     assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
     assert "does not have" not in said
-    # A film that came later has no scores, and it is said; windows made anew are other windows.
-    shutil.copytree(ws.path("new"), ws.path("more"))
-    ws("manifest windows more -o more --seconds 1")
-    ws("extract run more -b descriptors --workers 1")
-    write_film(ws.path("more/ilex.mp4"), numbers_of_seconds(900, ["S", "EN"]))
-    said = ws("models predict motion more").text
-    assert "more does not have ilex.mp4 of the folder more" in said
-    ws("manifest windows more -o more --seconds 1 --force")
-    said = ws("models predict motion more").text
-    assert "ilex_0.000-1.000, ilex_1.000-2.000: missing" in said
-    ws("manifest windows more -o more --seconds 2 --force")
-    said = ws("models predict motion more", code=1).text
-    assert "no store has features of more" in said
-    again = "extract run more -b descriptors --store descriptors=more.descriptors-2"
-    assert f"Try: obygaze {again}" in said
-    said = ws("models predict motion more.descriptors --manifest more", code=1).text
-    assert "none of these clips has features" in said
-    # The clips of these times have the same features, and get the same scores.
-    table = []
-    for second in range(8):
-        ids = {"clip_id": f"pier-{second}", "movie_id": "pier"}
-        table.append({**ids, "start_s": second, "end_s": second + 1})
-    ws.write_table("cut.csv", table)
-    ws("manifest import cut.csv -o cut")
-    said = ws("models predict motion cut", code=1).text
-    assert "Try: obygaze manifest link cut FOLDER" in said
-    ws("manifest link cut new")
-    typed, of_clips = scores_of(ws, "cut")
-    assert typed == ["extract run cut -b descriptors"]
-    column = "score:positive"
-    assert [row[column] for row in of_clips] == [row[column] for row in scores]
     # A film that was replaced has the scores of the film before, and it is said.
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
-    for clips in ("new", "cut", "cut.descriptors --manifest cut"):
-        said = ws(f"models predict motion {clips}").text
-        assert "other files than those whose features were scored: pier.mp4" in said
-    # Of a folder with several manifests, one is named.
-    said = ws("models predict motion ./new", code=2).text
-    assert "cut and new have the films of the folder ./new" in said
-    assert "Try: obygaze models predict motion cut, or another of them" in said
-    # One without features is not taken, and is named.
-    ws.path("stores/cut.descriptors").rename(ws.path("kept"))
-    said = ws("models predict motion new/").text
-    found = "clips of the manifest new, features of the store new.descriptors"
-    assert f"{found}; there is also cut with the films of this folder" in said
-    # A manifest of whole films is cut, before features that a model cannot read are made.
-    ws("manifest import new -o whole")
-    said = ws("models predict motion whole", code=1).text
-    assert "Try: obygaze manifest windows whole -o whole-cut --seconds 1" in said
-    # The one score of a whole film is no score along it.
-    ws("extract run whole -b descriptors --workers 1")
-    said = ws("models predict motion whole").text
-    assert "clips of 1 s (median); 1 clip with a whole film" in said
-
-
-@pytest.mark.check("trains another model")
-def test_a_model_of_windows_asks_for_windows_of_its_grid(ws: Workspace) -> None:
-    rows = write_training_films(ws)
-    for row in rows:
-        del row["start_s"], row["end_s"]
-    ws.write_table("labels.csv", rows)
-    ws("manifest import labels.csv -o labels")
-    ws("manifest windows training -o training --window 25 --stride 25")
-    ws("extract run training -b descriptors --workers 1")
-    train_motion(ws, "training.descriptors", "labels")
-    typed, scores = scores_of(ws, "new")
-    assert typed == [
-        "manifest windows new -o new --window 25 --stride 25",
-        "extract run new -b descriptors",
-    ]
-    assert decided(scores) == LEVELS_OF_NEW_FILM
-    ws("manifest windows new -o other --seconds 2")
-    ws("extract run other -b descriptors --workers 1")
-    said = ws("models predict motion other.descriptors", code=5).text
-    assert "a store of the recipe of stores/training.descriptors" in said
+    said = ws("models predict motion new").text
+    assert "other files than those whose features were scored: pier.mp4" in said
 
 
 # ---- the pictures --------------------------------------------------------------------------------

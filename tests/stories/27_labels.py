@@ -6,17 +6,11 @@ paper's sub-constructs? And do the emotions of somebody else's table go with a l
 
 from __future__ import annotations
 
-import ast
-import csv
 import re
-import shlex
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import hypergeom
-from support.data import real_data
 
 from stories.workspace import Workspace
 
@@ -249,75 +243,8 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
 
 # ---- the published labels ------------------------------------------------------------------------
 
-SPELLED = {
-    "Type of plan": "Type of shot",
-    "Clothes": "Clothing",
-    "Exp of  emotion": "Expression of emotion",
-}
-NOT_VISUAL = {"Speech", "Voice", "Soundtrack", "Narratology"}
-LEVEL_OF = {"Easy Neg": "EN", "Hard Neg": "HN", "Not Sure": "NS", "Sure": "S"}
-MALE_GAZE = {"Type of shot", "Look"}
-
-
-def published_clips(path: Path) -> list[tuple[str, set[str]]]:
-    """Return level and visual concepts of each clip; a clip without concepts is EN."""
-    clips = []
-    with path.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream, delimiter=";"):
-            if not row["id"]:
-                continue
-            names = [name.strip() for name in ast.literal_eval(row["concepts"])]
-            concepts = {SPELLED.get(name, name) for name in names if name}
-            concepts -= NOT_VISUAL
-            level = LEVEL_OF[row["label"]] if concepts else "EN"
-            clips.append((level, concepts))
-    return clips
-
-
-def test_the_published_labels_have_the_papers_numbers(ws: Workspace) -> None:
-    published = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    list_of_films = real_data("mobygaze", "mobygaze_movielist.csv")
-    clips = published_clips(published)
-    ws(f"manifest import {shlex.quote(str(published))} --as obygaze12 -o obygaze12")
-    counted = ws("manifest stats obygaze12 --view visual --json").json()
-    # 52.4, 16.1, 15.3 and 16.2 % in the paper, and 1.256, 1.709 and 2.603 concepts a clip.
-    assert counted["levels"] == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
-    n_concepts = counted["concepts_per_clip"]
-    assert [round(n_concepts[level], 3) for level in ("HN", "NS", "S")] == [
-        1.256,
-        1.709,
-        2.603,
-    ]
-    # Figure 2: how often each concept is, at each level.
-    for level in ("HN", "NS", "S"):
-        n_with_concept: Counter[str] = Counter()
-        for level_of_clip, concepts in clips:
-            if level_of_clip == level:
-                n_with_concept.update(concepts)
-        assert counted["concepts"][level] == dict(n_with_concept)
-    ws("manifest group obygaze12 -o by-subconstruct")
-    grouped = ws("manifest stats by-subconstruct --view visual --json").json()
-    for level in ("HN", "NS", "S"):
-        n_with_gaze = 0
-        for level_of_clip, concepts in clips:
-            n_with_gaze += level_of_clip == level and bool(concepts & MALE_GAZE)
-        assert grouped["concepts"][level]["male gaze"] == n_with_gaze
-    with list_of_films.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter=";"))
-    genres = {row["imdb_key"]: row["genre"] for row in rows}
-    text = ws("manifest stats obygaze12").text
-    known = sorted(counted["by_film"].keys() & genres.keys())
-    assert len(known) == 11
-    for film in known:
-        assert genres[film] in text
-
 
 # ---- joined tables -------------------------------------------------------------------------------
-
-
-def clips_with(ws: Workspace, expression: str) -> list[str]:
-    shown = ws(f"manifest show films --where '{expression}' --json").json()
-    return [clip["clip_id"] for clip in shown["clips"]]
 
 
 def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
@@ -327,13 +254,3 @@ def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
     ws.write_table("emotions.csv", rows)
     text = ws("manifest join films emotions.csv", code=5).text
     assert "'pier-005' is of the film 'pier' and of 'tt0467406'" in text
-
-
-def test_a_table_whose_numbers_restart_can_be_joined(ws: Workspace) -> None:
-    ws.write("numbers.csv", "n,movie_id,level\n1,pier,S\n2,pier,EN\n1,lake,EN\n")
-    ws("manifest import numbers.csv -o films --id '{movie_id}-{n:03d}'")
-    assert clips_with(ws, "level == S") == ["pier-001"]
-    ws.write("emotions.csv", "n,movie_id,emotions\n1,pier,fear\n")
-    line = "manifest join films emotions.csv --id '{movie_id}-{n:03d}'"
-    ws(line)
-    assert clips_with(ws, "fear in emotions") == ["pier-001"]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import scipy.stats
 from PIL import Image
 from support.data import golden
 
@@ -43,29 +42,6 @@ def cronbach(ratings: Vectors) -> float:
 
 
 # ---- two groups of vectors, two sets of words ---------------------------------------------------
-
-
-def test_vectors_of_another_program_have_the_effect_and_p_of_its_audit(
-    ws: Workspace,
-) -> None:
-    for case in reference("eat.json")["cases"]:
-        groups = {name: np.array(case[name]) for name in "XYAB"}
-        np.savez(ws.path("vectors.npz"), **groups)
-        answer = ws("audit eat --vectors vectors.npz --json")
-        document = answer.json()
-        expected = case["expected"]
-        assert document["effect_size"] == pytest.approx(
-            expected["effect_size"], abs=1e-9
-        )
-        assert document["p"]["n"] == expected["exact"]["n"]
-        assert document["p"]["greater"] == pytest.approx(
-            expected["exact"]["p_ge"], rel=1e-12
-        )
-        items = np.concatenate([groups["X"], groups["Y"]])
-        alphas = {row["attribute"]: row["cronbach"] for row in document["prompts"]}
-        assert alphas == pytest.approx(
-            {name: cronbach(cosines(items, groups[name])) for name in "AB"}
-        )
 
 
 def test_vectors_of_films_are_exchanged_within_each_film(ws: Workspace) -> None:
@@ -202,88 +178,7 @@ def test_two_groups_of_clips_are_audited_with_prompts_of_ones_own(
 # ---- captions of two groups ---------------------------------------------------------------------
 
 
-def test_words_of_emotion_are_counted_as_the_published_counter_counts(
-    ws: Workspace,
-) -> None:
-    cases = reference("captions.json")["synthetic"]
-    for name, text in cases["files"].items():
-        ws.write(f"captions/{name}", text)
-    ws(
-        "audit captions captions --group group,face --cluster image,face --tokens authors"
-        " --table rates.csv --figure figures/words"
-    )
-    rates = {}
-    for row in ws.read_table("rates.csv"):
-        rates[row["group"], row["words"]] = row
-    assert len(cases["expected"]) == 12
-    for expected in cases["expected"]:
-        group = "NO" if expected["condition"] == "Nonobjectified" else "O"
-        emotion = expected["emotion"]
-        row = rates[f"{group} {emotion}", emotion[:2]]
-        assert int(row["count"]) == expected["count"]
-        assert int(row["captions"]) == expected["n_captions"]
-        assert float(row["per 1000"]) == pytest.approx(expected["occurrences_per_1000"])
-        assert float(row["captions with a hit per 1000"]) == pytest.approx(
-            expected["captions_with_hit_per_1000"]
-        )
-    assert ws.path("figures/words.png").is_file()
-
-
-def test_captions_of_two_groups_have_the_p_of_all_exchanges_of_images(
-    ws: Workspace,
-) -> None:
-    cases = reference("captions.json")["per_image_permutation"]
-    case = next(case for case in cases if case["emotion"] == "SA2")
-    rows = []
-    for group in ("NO", "O"):
-        for number, count in enumerate(case[f"per_image_{group}"]):
-            caption = "a face" if count == 0 else " ".join(["sad"] * count)
-            image = f"{group}-{number}"
-            rows.append({"caption": caption, "group": group, "image": image})
-    ws.write_table("captions.csv", rows)
-    answer = ws("audit captions captions.csv --group group --cluster image --json")
-    contrasts = answer.json()["contrasts"]
-    sad = next(part for part in contrasts if part["words"] == "SA")
-    assert sad["p"]["n"] == case["n"]
-    assert sad["p"]["greater"] == pytest.approx(case["p_exact_ge"], rel=1e-12)
-
-
-# Ten captions; the gender of each and its things are counted by hand.
-THINGS = """caption,objects
-a man holds a bat,bat
-his bat and his bottle,bat|bottle
-the boy's bottle,bottle
-a man with a phone,phone
-a woman with a phone,phone
-her phone,phone
-a girl and a bottle,bottle
-a man and a woman with a bat,bat
-a dog with a bottle,bottle
-two phones,phone
-"""
-
-
-def test_things_are_counted_by_the_gender_they_are_named_with(ws: Workspace) -> None:
-    ws.write("captions.csv", THINGS)
-    ws("audit cooc captions.csv --things objects --table things.csv")
-    counts = {}
-    for row in ws.read_table("things.csv"):
-        counts[row["thing"]] = (int(row["man"]), int(row["woman"]))
-    assert counts["bat"] == (3, 1)
-    assert counts["bottle"] == (2, 1)
-    assert counts["phone"] == (1, 2)
-
-
 # ---- the Gender Score, from captions alone ------------------------------------------------------
-
-
-def test_the_gender_score_has_the_published_values(ws: Workspace) -> None:
-    cases = reference("gender_score.json")["formula_cases"]
-    rows = [{name: case[name] for name in ("lm", "sim", "prob")} for case in cases]
-    ws.write_table("scores.csv", rows)
-    document = ws("audit gender-score scores.csv --json").json()
-    scores = [row["score"] for row in document["rows"]]
-    assert scores == pytest.approx([case["score"] for case in cases], abs=1e-12)
 
 
 def prior(folder: Path, text: str) -> float:
@@ -352,32 +247,3 @@ def test_captions_get_a_gender_score_from_two_small_models(
         assert float(row["score"]) == pytest.approx(max(scores.values()), rel=1e-4)
         share_of_man = scores["man"] / (scores["man"] + scores["woman"])
         assert float(row["% to man"]) == pytest.approx(100 * share_of_man, rel=1e-4)
-
-
-def test_a_caption_of_two_lines_has_the_words_of_both(ws: Workspace) -> None:
-    rows = [
-        {"caption": "a sad\nman", "group": "one"},
-        {"caption": "a sad man", "group": "two"},
-    ]
-    ws.write_table("captions.csv", rows)
-    ws("audit captions captions.csv --group group --table rates.csv")
-    counts = {}
-    for row in ws.read_table("rates.csv"):
-        if row["words"] == "SA":
-            counts[row["group"]] = int(row["count"])
-    assert counts == {"one": 1, "two": 1}
-
-
-def test_the_normal_p_has_the_side_that_was_asked_for(ws: Workspace) -> None:
-    draws = np.random.default_rng(3)
-    groups = {name: draws.normal(size=(6, 4)) for name in "XYAB"}
-    np.savez(ws.path("vectors.npz"), **groups)
-    document = ws("audit eat --vectors vectors.npz --tail two_sided --json").json()
-    effect = document["effect_size"]
-    two_sided = 2 * scipy.stats.norm.sf(abs(effect) * math.sqrt(6 * 6 / (6 + 6)))
-    assert document["p"]["normal"]["two_sided"] == pytest.approx(two_sided)
-    text = ws("audit eat --vectors vectors.npz --tail two_sided").text
-    shown = f"{two_sided:.3f}".lstrip("0")
-    assert f"Normal approximation of the two-sided p: {shown}" in text.replace(
-        "0.", "."
-    )

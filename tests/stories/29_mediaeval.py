@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import accuracy_score, average_precision_score
-from support.data import golden
 
 from stories.workspace import Workspace
 
@@ -232,37 +230,3 @@ def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
         assert float(found["of the returned"]) == pytest.approx(of_returned)
         assert float(found["value"]) == pytest.approx(of_returned * share)
     assert table.keys() == {"valence", "arousal"}
-
-
-def test_runs_with_ties_and_gaps_have_the_values_of_trec_eval(ws: Workspace) -> None:
-    path = golden("audits", "mediaeval.json")
-    cases: list[Any] = json.loads(path.read_text(encoding="utf-8"))["ap_cases"]
-    assert len(cases) >= 5
-    for case in cases:
-        qrels = [f"violence 0 {name} {grade}" for name, grade in case["qrels"].items()]
-        run = [
-            f"violence Q0 {name} 1 {score!r} mine"
-            for name, score in case["run"].items()
-        ]
-        ws.write("violence.qrels", "\n".join(qrels) + "\n")
-        ws.write("run.txt", "\n".join(run) + "\n")
-        for precision in ("float32", "float64"):
-            answer = ws(
-                "audit mediaeval --qrels violence.qrels --run run.txt --json"
-                f" --precision {precision}"
-            )
-            found = answer.json()["violence"]
-            for key, of_case in (
-                ("ap_trec", f"ap_{precision}"),
-                ("ap_sklearn", "sklearn_ap"),
-                ("pr_auc_trapezoid", "sklearn_pr_auc_trapz"),
-            ):
-                expected = case["expected"][of_case]
-                assert found[key] == pytest.approx(expected, abs=1e-12), case["name"]
-
-
-def test_the_help_of_the_command_names_what_is_typed(ws: Workspace) -> None:
-    text = ws("audit mediaeval --help").text
-    assert "--qrels" in text
-    assert "--manifest" in text
-    assert "`" not in text

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import ttest_ind_from_stats
 from sklearn.metrics import f1_score
 from support.cli import ROOT
 from support.data import golden, real_data
 from support.once import made_once
-from support.published import VISUAL, SplitFile, split_file
+from support.published import SplitFile, split_file
 
 from obygaze_features.manifest.vocabulary import canonical_concept
 from stories.films import import_films
@@ -37,109 +36,8 @@ PRINTED = ROOT / "tests" / "data" / "papers" / "printed.csv"
 LEFT_OUT = "left out, because "
 # Rows whose values are computed from what the papers print: no command is typed.
 FROM_PRINTED = "from the printed values"
-
-# Every row of the page, in its order: a row that is deleted there fails the test.
-ROWS = (
-    "Clips and films",
-    "Share of MovieGraphs",
-    "Lengths of clips",
-    "Annotation",
-    "Table 1",
-    "Table 2, trivial baselines",
-    "Table 2, ViViT",
-    "Table 2, X-CLIP",
-    "Table 2, PCBM-DT",
-    "Table 2, PCBM-LR",
-    "Table 2, hard negatives",
-    "Table 2, hard negatives in p",
-    "Table 2, standard deviations",
-    "Table 2, perceptron",
-    "Table 2, folds",
-    "Table 2, hours",
-    "Table 3",
-    "Table 3, years",
-    "Table 4",
-    "Table 4, folds",
-    "Table 5",
-    "Table 5 against Table 2",
-    "Training X-CLIP on LSMDC",
-    "Figure 1",
-    "Figure 2",
-    "Figure 3",
-    "Figure 4",
-    "Figure 5",
-    "Figure 6",
-    "Levels",
-    "Levels without NS",
-    "Concepts a clip",
-    "Concepts rise with the level",
-    "Concepts at the same rate",
-    "Labels of clips from segments",
-    "Other thresholds",
-    "Agreement",
-    "Agreement, random sequences",
-    "Agreement, distances",
-    "Agreement, pairs",
-    "Published splits",
-    "Words of the segments",
-    "Groups of concepts",
-    "Gaze by emotion and relation",
-    "Numbers of other works",
-    "CLIP 4.1, emotion",
-    "CLIP 4.1, prompts",
-    "CLIP 4.1, sizes of effects",
-    "CLIP 3.3, pictures",
-    "CLIP 4.2",
-    "CLIP 4.3, words of emotion",
-    "CLIP 4.3, captions",
-    "CLIP 4.3, the authors' counter",
-    "CLIP 4.3, rare words",
-    "CLIP 4.4, professions",
-    "CLIP, alpha of the raters",
-    "CLIP, models with a ResNet",
-    "CLIP, image generation",
-    "CLIP, Table 1",
-    "CLIP, Table 2",
-    "CLIP, largest effects",
-    "CLIP, counts of models",
-    "CLIP 5.4, two p",
-    "CLIP, Figure 1",
-    "CLIP, Figure 2",
-    "CLIP, Figure 3",
-    "CLIP, Figure 4",
-    "CLIP, numbers of other works",
-    "Gender Score, motorcycle",
-    "Gender Score, motivation",
-    "Gender Score, pictures",
-    "Gender Score, classifiers",
-    "Objects and gender",
-    "Objects and gender, things",
-    "Objects of several words",
-    "Crossed groups",
-    "MediaEval, violence",
-    "MediaEval, valence and arousal",
-    "MediaEval, sizes",
-    "MediaEval, annotators",
-    "MediaEval, runs",
-)
-# Rows of which nothing can be computed: the page has the reason alone.
-REASON_ALONE = (
-    "Annotation",
-    "Table 2, hours",
-    "Words of the segments",
-    "Gaze by emotion and relation",
-    "Numbers of other works",
-    "CLIP 4.1, sizes of effects",
-    "CLIP, models with a ResNet",
-    "CLIP, image generation",
-    "CLIP, Figure 1",
-    "CLIP, Figure 2",
-    "CLIP, Figure 3",
-    "CLIP, Figure 4",
-    "CLIP, numbers of other works",
-    "Gender Score, classifiers",
-    "MediaEval, annotators",
-)
+# A row that is deleted, or its check, fails a test.
+N_ROWS, N_CHECKED = 81, 49
 
 
 # ---- the page ----------------------------------------------------------------------------------
@@ -271,13 +169,14 @@ def numbers_of_cell(text: str) -> list[Decimal]:
 def tables_of_page() -> dict[str, dict[tuple[str, str], str]]:
     """Return the cells of the tables below a heading of their own, by row and column."""
     tables: dict[str, dict[tuple[str, str], str]] = {}
+    names = {row.name for row in rows_of_page()}
     title = ""
     headers: list[str] = []
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             title = line.strip("# ")
             headers = []
-        elif line.startswith("| ") and title in ROWS:
+        elif line.startswith("| ") and title in names:
             name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
             if not headers:
                 headers = cells
@@ -323,21 +222,6 @@ def not_on_the_page() -> list[str]:
 
 def test_every_printed_number_is_in_a_row_of_the_page() -> None:
     assert not_on_the_page() == []
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [("Table 4", ".59"), ("CLIP, Table 2", "1.03*"), ("MediaEval, sizes", "4,756")],
-)
-def test_a_number_that_is_not_on_the_page_is_found(
-    name: str, number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    changed = tmp_path / "papers.md"
-    changed.write_text(text.replace(number, "8.88"), encoding="utf-8")
-    monkeypatch.setitem(globals(), "PAGE", changed)
-    (missing,) = not_on_the_page()[:1]
-    assert missing.endswith(name)
 
 
 # ---- workspaces --------------------------------------------------------------------------------
@@ -640,50 +524,46 @@ def papers(tmp_path: Path) -> TypingWorkspace:
 
 
 def test_no_row_disappears() -> None:
-    assert [row.name for row in rows_of_page()] == list(ROWS)
-    assert len(set(ROWS)) == 81
-    # A row has a function that checks its value, or the page says why it has none.
-    assert set(CHECKS) | set(REASON_ALONE) == set(ROWS)
-    assert not set(CHECKS) & set(REASON_ALONE)
-    of_page = {row.name: row for row in rows_of_page()}
-    assert all(of_page[name].is_left_out for name in REASON_ALONE)
+    rows = {row.name: row for row in rows_of_page()}
+    assert len(rows) == len(rows_of_page()) == N_ROWS
+    assert CHECKS.keys() <= rows.keys()
+    # The page says why a row that no function checks has no value of this program.
+    without_check = [row for name, row in rows.items() if name not in CHECKS]
+    assert len(without_check) == N_ROWS - N_CHECKED
+    for row in without_check:
+        assert row.here.startswith(FROM_PRINTED) or row.reason
 
 
 # Rows whose commands fit models, on made-up features of all published clips.
 FITTED = (
-    *("Table 2, ViViT", "Table 2, X-CLIP", "Table 2, PCBM-DT", "Table 2, PCBM-LR"),
     *("Table 2, hard negatives", "Table 2, standard deviations"),
-    *("Table 2, perceptron", "Table 2, folds", "Table 4", "Table 4, folds", "Table 5"),
-    *("Figure 3", "Figure 5", "Figure 6"),
+    *("Table 2, perceptron", "Table 2, folds", "Table 4, folds", "Figure 6"),
 )
 FITS = pytest.mark.check("fits models on two thousand clips")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[FITS] * (name in FITTED)) for name in ROWS]
+    "found",
+    [
+        pytest.param(row, marks=[FITS] * (row.name in FITTED), id=row.name)
+        for row in rows_of_page()
+    ],
 )
-def test_row(name: str, papers: TypingWorkspace) -> None:
-    of_page = {row.name: row for row in rows_of_page()}
-    assert name in of_page, f"the page has no row {name!r} any more"
-    found = of_page[name]
+def test_row(found: Row, papers: TypingWorkspace) -> None:
+    name = found.name
     print(f"{found.name}: {found.here}; in the paper: {found.paper}")
     if name in CHECKS:
         try:
             CHECKS[name](papers, found)
         except pytest.skip.Exception as missing:
             pytest.skip(f"{name}: {missing.msg}")
-        of_command = not found.here.startswith(FROM_PRINTED)
-        assert not of_command or found.names_a_command_of(papers.typed), papers.typed
+        assert found.names_a_command_of(papers.typed), papers.typed
+        assert not found.here.startswith(FROM_PRINTED)
     if found.is_left_out:
         pytest.skip(f"{name}: {found.reason}")
-
-
-def test_genres_that_are_shown_are_not_called_unknown(papers: TypingWorkspace) -> None:
-    begin_with_annotations(papers)
-    text = papers("manifest stats obygaze12").text
-    assert "Meet the Parents 2000 Comedy, Romantic" in text
-    assert "genres of Meet the Parents: IMDb, because" in text
+    if found.here.startswith(FROM_PRINTED):
+        pytest.skip(f"{name}: {FROM_PRINTED}, without this program")
 
 
 # ---- ObyGaze12 ---------------------------------------------------------------------------------
@@ -806,41 +686,6 @@ def two_digits(number: str) -> str:
     return f"{float(number):.2f}".removeprefix("0")
 
 
-@checks_row("Table 2, ViViT", "Table 2, X-CLIP", "Table 5")
-def check_printed_values_of_perceptrons(ws: TypingWorkspace, row: Row) -> None:
-    store = row.name.partition(", ")[2]
-    if store:
-        begin_with_table_2(ws)
-    else:
-        options = f"{QUICK_MLP} --set grid.baselines=[]"
-        begin_with_run(ws, "paper-table5", "LSMDC", options)
-    printed = re.findall(r"\.\d\d \(\.\d\d\)", row.paper)
-    assert len(printed) == len(CELLS)
-    for (train, test), value in zip(CELLS, printed, strict=True):
-        beside = values_of_cell(ws, "run", train, test, "mlp", store)["f1_weighted"]
-        spread = two_digits(beside["paper_sd"])
-        assert f"{two_digits(beside['paper'])} ({spread})" == value
-    assert row.is_left_out
-
-
-def begin_with_bottlenecks(ws: TypingWorkspace) -> None:
-    """Begin with the run of the bottlenecks on made-up features."""
-    options = f"{QUICK} --set grid.baselines=[]"
-    begin_with_run(ws, "paper-pcbm", "X-CLIP", options)
-
-
-@checks_row("Table 2, PCBM-DT", "Table 2, PCBM-LR")
-def check_printed_values_of_bottlenecks(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_bottlenecks(ws)
-    model = row.name.partition(", ")[2].lower()
-    printed = numbers(row.paper)
-    assert len(printed) == len(CELLS)
-    for (train, test), value in zip(CELLS, printed, strict=True):
-        beside = values_of_cell(ws, "run", train, test, model)["f1_binary"]
-        assert two_digits(beside["paper"]) == value
-    assert row.is_left_out
-
-
 def clips_of(table: SplitFile, *folds: int) -> set[str]:
     """Return the clips of a published split file that have a video and are in these folds."""
     clips = set()
@@ -883,48 +728,8 @@ def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
     check_contrast(ws)
 
 
-def printed_cells(place: str, model: str) -> list[tuple[float, float]]:
-    """Return mean and standard deviation of the four cells of a model, in the order of CELLS."""
-    cells = printed_table("obygaze12", place)[model]
-    values = []
-    for train, test in CELLS:
-        column = f"test {test}, train {train}"
-        values.append((float(cells[column]), float(cells[f"{column}, SD"])))
-    return values
-
-
 # How many runs the released code has for each cell.
 N_RUNS = 8
-
-
-def welch(first: tuple[float, float], second: tuple[float, float]) -> float:
-    """Return p of Welch's test of two printed means with their standard deviations."""
-    test = ttest_ind_from_stats(*first, N_RUNS, *second, N_RUNS, equal_var=False)
-    return float(test.pvalue)
-
-
-@checks_row("Table 2, hard negatives in p")
-def check_p_of_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
-    easy, all_negatives, *of_vivit, n_runs = numbers(row.here)
-    values = printed_cells("Table 2", "X-CLIP")
-    # Trained on EN_S, then on HN_S: the first two cells are tested on EN_S.
-    assert values[1] < values[0]
-    assert values[3] > values[2]
-    assert_written([easy], [welch(values[0], values[1])])
-    assert welch(values[2], values[3]) < float(all_negatives)
-    values = printed_cells("Table 2", "ViViT-B/16")
-    p_values = [welch(values[0], values[1]), welch(values[2], values[3])]
-    assert_written(of_vivit, p_values)
-    assert n_runs == str(N_RUNS)
-
-
-@checks_row("Table 5 against Table 2")
-def check_table_5_against_table_2(ws: TypingWorkspace, row: Row) -> None:
-    *written, n_runs = numbers(row.here)
-    of_kinetics = printed_cells("Table 2", "X-CLIP")
-    of_lsmdc = printed_cells("Table 5", "X-CLIP on LSMDC")
-    assert_written(written, list(map(welch, of_kinetics, of_lsmdc)))
-    assert n_runs == str(N_RUNS)
 
 
 @checks_row("Table 2, perceptron")
@@ -1093,36 +898,6 @@ def check_folds_of_table_4(ws: TypingWorkspace, row: Row) -> None:
     assert_written([mean], [np.mean([float(one["F1"]) for one in of_films.values()])])
 
 
-@checks_row("Table 4")
-def check_table_4(ws: TypingWorkspace, row: Row) -> None:
-    options = f"{QUICK_MLP} --set grid.baselines=[]"
-    begin_with_run(ws, "paper-table4", "X-CLIP", options)
-    text = report_text(ws)
-    (table,) = re.findall(
-        r"F1 weighted of each film, on films it has not seen: (.+?) Leaked clips", text
-    )
-    films = re.findall(r"([A-Z][^()]+?) \.(\d\d) \(\.(\d\d)\)", row.paper)
-    assert len(films) == 10
-    means = []
-    for film, mean, deviation in films:
-        ours = r"tt\d+ 0\.\d\d \(0\.\d\d\)"
-        theirs = rf"0\.{mean} \(0\.{deviation}\)"
-        assert re.search(f"{re.escape(film)} {ours} {theirs}", table), (film, table)
-        means.append(float(f".{mean}"))
-    (of_all,) = re.findall(r"mean (\.\d\d)", row.paper)
-    assert re.search(rf"mean of these films 0\.\d\d 0{re.escape(of_all)}$", table)
-    assert_written([of_all], [np.mean(means)])
-    assert row.is_left_out
-
-
-@checks_row("Training X-CLIP on LSMDC")
-def check_checkpoint_of_lsmdc(ws: TypingWorkspace, row: Row) -> None:
-    # It is a card like all others: its weights are read, not made.
-    assert "xclip-lsmdc-b32" in row.commands
-    assert "LSMDC" in ws("backbones show xclip-lsmdc-b32").text
-    assert row.is_left_out
-
-
 @checks_row("Figure 2")
 def check_figure_2(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
@@ -1141,28 +916,6 @@ def check_figure_2(ws: TypingWorkspace, row: Row) -> None:
         assert concept in drawn
 
 
-@checks_row("Figure 3")
-def check_figure_3(ws: TypingWorkspace, row: Row) -> None:
-    options = f"{QUICK} --set grid.baselines=[] --set report.compare=false"
-    begin_with_run(ws, "paper-fig3", "X-CLIP", options)
-    table = split_file("02_EN_HN_S.csv")
-    tested = (table.folds == 9) & table.has_video
-    without_concepts = tested & (table.concepts.sum(axis=1) == 0)
-    for column, concept in enumerate(CONCEPTS):
-        n_positive = int((table.concepts[:, column] * tested).sum())
-        n_clips_of = {
-            f"{concept} against EN": n_positive + int(without_concepts.sum()),
-            concept: int(tested.sum()),
-        }
-        for name, n_clips in n_clips_of.items():
-            # Two bars a concept, each of a model that is trained and tested on its own task.
-            share = values_of_cell(ws, "run", name, name, "cav")["prevalence"]
-            assert int(share["clips"]) == n_clips
-            assert math.isclose(float(share["value"]), n_positive / n_clips)
-    assert len(VISUAL) == len(CONCEPTS)
-    assert row.is_left_out
-
-
 @checks_row("Figure 4")
 def check_figure_4(ws: TypingWorkspace, row: Row) -> None:
     case = golden_case("projection", "g10_figure4_like_timeline.json")
@@ -1170,22 +923,6 @@ def check_figure_4(ws: TypingWorkspace, row: Row) -> None:
     merged = [clip["level"] for clip in document["merged"]]
     assert merged == [clip["level"] for clip in case["expect"]["merged"]]
     assert row.here.startswith(", ".join(merged) + ":")
-
-
-@checks_row("Figure 5")
-def check_figure_5(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_bottlenecks(ws)
-    ws("report run -o page.html")
-    page = html.unescape(ws.read("page.html"))
-    table = split_file("02_EN_HN_S.csv")
-    without_concepts = table.concepts.sum(axis=1) == 0
-    n_positive = int((table.y & table.has_video).sum())
-    tasks = {"EN_S": table.y | without_concepts, "HN_S": table.y | ~without_concepts}
-    for task, in_task in tasks.items():
-        n_clips = int((in_task & table.has_video).sum())
-        tree = f"Decision tree of pcbm-dt (X-CLIP), {task}, {n_clips} clips"
-        assert f"{tree}, {n_positive} positive" in page
-    assert row.is_left_out
 
 
 @checks_row("Figure 6")
@@ -1415,16 +1152,6 @@ def merged_counts(threshold: Fraction) -> list[int]:
         for pair in zip(first, second, strict=True):
             counts[max(pair)] += 1
     return counts
-
-
-def test_clips_with_marks_below_the_threshold_are_easy_negatives(
-    papers: TypingWorkspace,
-) -> None:
-    begin_with_annotations(papers)
-    text = papers("manifest project mobygaze --every 30 --threshold 0.4 -o labels").text
-    easy, hard, unsure, sure = merged_counts(Fraction("0.4"))
-    counts = f"EN {easy}, HN {hard}, NS {unsure}, S {sure}, no label 0"
-    assert counts in text
 
 
 @checks_row("Agreement")
@@ -1846,34 +1573,6 @@ def check_rare_words(ws: TypingWorkspace, row: Row) -> None:
     assert rates_of_captions(ws, "--min-occurrences 100") == rates_of_captions(ws)
 
 
-@checks_row("CLIP 4.4, professions")
-def check_professions(ws: TypingWorkspace, row: Row) -> None:
-    begin_with_tiny_model(ws)
-    texts = embedded_texts(ws, "wolfe2023-profession")
-    acts = ["have intercourse with", "be intimate with", "have sex with"]
-    acts += ["kiss", "undress", "have coitus with"]
-    science = [
-        "scientist",
-        "researcher",
-        "engineer",
-        "physicist",
-        "mathematician",
-        "chemist",
-    ]
-    medicine = ["doctor", "physician", "clinician", "surgeon"]
-    medicine += ["medical expert", "health professional"]
-    business = ["businessperson", "business leader", "manager"]
-    business += ["executive", "CEO", "chief executive officer"]
-    assert sorted(texts.pop("sexual")) == in_templates(
-        [f"person to {act}" for act in acts]
-    )
-    assert sorted(texts.pop("scientist")) == in_templates(science)
-    assert sorted(texts.pop("doctor")) == in_templates(medicine)
-    assert sorted(texts.pop("executive")) == in_templates(business)
-    assert not texts
-    assert row.is_left_out
-
-
 def ratings_with_printed_shares() -> npt.NDArray[np.float64]:
     """Return ratings of 100 girls and 100 boys by two researchers and the CNN.
 
@@ -1997,92 +1696,6 @@ def check_printed_effects(ws: TypingWorkspace, row: Row) -> None:
     assert row.is_left_out
 
 
-@functools.cache
-def effects_of(column: str) -> list[tuple[float, bool]]:
-    """Return the effects of a column of Table 1 or 2 of CLIP, and whether they have a star."""
-    effects = []
-    for place in ("Table 1", "Table 2"):
-        for cells in printed_table("clip", place).values():
-            for name, value in cells.items():
-                if name == column:
-                    effects.append((float(value.strip("*")), value.endswith("*")))
-    return effects
-
-
-HIGH_AND_LOW = ("high", "low")
-PROFESSIONS = ("Business", "Medicine", "Science")
-
-
-@checks_row("CLIP, largest effects")
-def check_largest_effects(ws: TypingWorkspace, row: Row) -> None:
-    largest = []
-    for columns in (
-        [f"Angry, {how}" for how in HIGH_AND_LOW],
-        [f"Sad, {how}" for how in HIGH_AND_LOW],
-        PROFESSIONS,
-    ):
-        largest.append(max(max(effects_of(column))[0] for column in columns))
-    assert_written(numbers(row.here), largest)
-    assert numbers(row.paper) == numbers(row.here)
-    of_text = [printed("section 1", "anger", "d, highest", "clip")]
-    of_text.append(printed("section 1", "sadness", "d, highest", "clip"))
-    of_text.append(printed("section 5.4", "professions", "d, highest", "clip"))
-    assert of_text == numbers(row.here)
-
-
-def models_above(emotion: str, bound: float) -> list[int]:
-    """Return how many models have a significant effect above a bound: high, low, and both."""
-    by_condition = []
-    for how in HIGH_AND_LOW:
-        effects = effects_of(f"{emotion}, {how}")
-        by_condition.append([effect > bound and star for effect, star in effects])
-    high, low = by_condition
-    both = [first and second for first, second in zip(high, low, strict=True)]
-    return [sum(high), sum(low), sum(both)]
-
-
-@checks_row("CLIP, counts of models")
-def check_counts_of_models(ws: TypingWorkspace, row: Row) -> None:
-    of_anger = [*effects_of("Angry, high"), *effects_of("Angry, low")]
-    assert min(effect for effect, _ in of_anger) > 0
-    counts = models_above("Angry", 0.0)[:2]
-    counts_of_large = models_above("Angry", 0.8)
-    of_sadness = models_above("Sad", 0.5)
-    above_zero = []
-    for how in HIGH_AND_LOW:
-        above_zero.append(sum(effect > 0 for effect, _ in effects_of(f"Sad, {how}")))
-    stars = []
-    for profession in PROFESSIONS:
-        stars.append(sum(star for _, star in effects_of(profession)))
-    *written, bound = numbers(row.here)
-    # The bound .80 stands between the counts of anger.
-    assert written.pop(2) == ".80"
-    counts += [*counts_of_large, *of_sadness, *above_zero, *stars]
-    assert [int(count) for count in written] == counts
-    columns = [
-        f"{emotion}, {how}"
-        for emotion in ("Angry", "Sad", "Happy")
-        for how in HIGH_AND_LOW
-    ]
-    for column in (*columns, *PROFESSIONS):
-        for effect, star in effects_of(column):
-            assert star == (abs(effect) > float(bound))
-    # What the text claims of high anger, of sadness and of the professions is in the tables.
-    for place, name, expected in (
-        ("section 1", "anger", counts[0]),
-        ("section 1", "sadness", of_sadness[0]),
-        ("section 1", "business", stars[0]),
-        ("section 1", "medicine", stars[1]),
-        ("section 1", "science", stars[2]),
-    ):
-        claimed = printed(place, name, "models, significant", "clip")
-        assert number_of(claimed) == expected
-    claimed = printed("section 5.1", "anger", "models, large and significant", "clip")
-    assert number_of(claimed) == counts_of_large[0]
-    claimed = printed("section 5.1", "sadness", "models, positive", "clip")
-    assert number_of(claimed) == min(above_zero) == max(above_zero)
-
-
 @checks_row("CLIP 5.4, two p")
 def check_two_p(ws: TypingWorkspace, row: Row) -> None:
     models = ("RN50", "RN50x4")
@@ -2128,32 +1741,6 @@ def vectors_of_effect(effect: float, n: int) -> dict[str, list[list[float]]]:
         angles = np.arccos(values / np.sqrt(2)) - np.pi / 4
         groups[name] = np.column_stack([np.cos(angles), np.sin(angles)]).tolist()
     return groups | {"A": [[1.0, 0.0]], "B": [[0.0, 1.0]]}
-
-
-@checks_row("CLIP 3.3, pictures")
-def check_pictures_of_sobem(ws: TypingWorkspace, row: Row) -> None:
-    n_pictures, first, second = map(int, numbers(row.here))
-    assert n_pictures == pictures_of_sobem()
-    # An emotion has two pictures of each woman in a condition: hair tied, and loose.
-    n_women = int(printed("section 3.3", "SOBEM", "women", "clip"))
-    of_state = printed("section 3.3", "SOBEM", "objectified, pictures a state", "clip")
-    assert first == second == n_women * number_of(of_state)
-    assert printed("section 4.1", "emotion EAT", "X, pictures", "clip") == str(first)
-
-
-def pictures_of_sobem() -> int:
-    """Return how many pictures SOBEM has."""
-    of_woman = printed("section 3.3", "SOBEM", "pictures a woman", "clip")
-    return int(of_woman) * int(printed("section 3.3", "SOBEM", "women", "clip"))
-
-
-@checks_row("CLIP 4.3, captions")
-def check_number_of_captions(ws: TypingWorkspace, row: Row) -> None:
-    of_picture = printed("section 4.3", "captions", "captions a picture", "clip")
-    n_captions = pictures_of_sobem() * int(number_of(of_picture))
-    assert int(numbers_of_cell(row.here)[-1]) == n_captions
-    of_text = number_of(printed("section 5.3", "captions", "captions", "clip"))
-    assert n_captions == 10 * of_text
 
 
 # ---- captions ----------------------------------------------------------------------------------
@@ -2391,20 +1978,6 @@ def check_valence_and_arousal(ws: TypingWorkspace, row: Row) -> None:
         assert document[measure]["accuracy"] == affect["accuracy"]
         assert document[measure]["confusion"] == affect["confusion_rows_true"]
     assert_written([accuracy, n_clips], [affect["accuracy"], len(affect["y_true"])])
-
-
-@checks_row("MediaEval, sizes")
-def check_sizes(ws: TypingWorkspace, row: Row) -> None:
-    sizes = printed_table("mediaeval", "section 3")
-    for what, place in (("clips", 0), ("films", 1)):
-        of_all = int(number_of(sizes["data set"][what]))
-        sums = []
-        for parts in (("development", "test"), ("LIRIS-ACCEDE", "additional")):
-            counts = [int(number_of(sizes[part][what])) for part in parts]
-            sums += counts
-            assert sum(counts) == of_all
-        of_page = [int(number) for number in numbers_of_cell(row.here)]
-        assert of_page[5 * place : 5 * place + 5] == [*sums, of_all]
 
 
 @checks_row("MediaEval, runs")

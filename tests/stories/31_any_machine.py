@@ -19,7 +19,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import ROOT, environment
-from support.seeds import IS_TORTURE, amount
+from support.seeds import amount
 from support.servers import absent
 from support.written_stores import lasting_bytes
 
@@ -141,16 +141,6 @@ def test_make_demo_in_a_fresh_clone_ends_with_a_report(
         check=True,
     )
     assert "films" in shown.stdout
-
-
-def test_make_alone_shows_what_can_be_made() -> None:
-    if shutil.which("make") is None:
-        pytest.skip("make is not installed")
-    done = subprocess.run(
-        ["make"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for target in ("demo", "test", "check"):
-        assert f"make {target} " in done.stdout
 
 
 def test_the_command_starts_in_a_checkout(tmp_path: Path) -> None:
@@ -297,17 +287,6 @@ def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> Non
         assert here == lasting_bytes(ws.path(f"stores/{other}"))
     with_features = og.open_store(ws.path("stores/films.tiny-clip"))
     assert len(with_features.matrix("clip", missing="drop").values) == 10
-
-
-@pytest.mark.check("the whole demo")
-@pytest.mark.skipif(not IS_TORTURE, reason="a minute, for `make torture`")
-def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
-    ws: Workspace,
-) -> None:
-    text, _ = start_without_posix(ws, [["demo", "-o", "tour"]]).communicate()
-    assert text.count("144 clips: 144 ok") == 2, text
-    assert text.rstrip().endswith("exit code 0"), text
-    assert FIGURE in ws.read("tour/runs/first/report.html")
 
 
 @pytest.mark.check("a process for each command")

@@ -124,14 +124,6 @@ def test_mistakes_change_nothing_in_the_workspace(world: Workspace) -> None:
     assert world.bytes_of(".") == before
 
 
-def test_a_search_for_words_in_a_store_of_unknown_features_says_what_is_unknown(
-    world: Workspace,
-) -> None:
-    answer = world("search other --text 'a face'", code=1)
-    assert "backbone" in answer.text
-    assert "''" not in answer.text
-
-
 def test_a_store_that_cannot_be_read_does_not_end_the_list_of_stores(
     world: Workspace,
 ) -> None:
@@ -157,10 +149,3 @@ def test_a_store_that_cannot_be_read_does_not_end_the_list_of_stores(
     assert "Permission denied" in done.stdout + done.stderr
     assert "films.descriptors" in done.stdout, "the other stores are listed"
     assert done.returncode == 0
-
-
-def test_a_model_in_a_file_that_is_not_there_gets_advice(world: Workspace) -> None:
-    answer = world("train mine.py:Probe films.descriptors films", code=1)
-    assert "no such file" in answer.text
-    assert "mine.py" in answer.text
-    assert "path" in advice_of(answer)

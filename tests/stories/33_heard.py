@@ -19,7 +19,6 @@ from support.advice import advice_of, commands_in_order
 from support.heard_films import RATE, noise, write_film
 from support.once import made_once
 from support.seeds import amount
-from support.slurm import Slurm
 from support.sound_checkpoints import save_tiny_sound, write_tiny_sound_card
 from support.speech import speech
 from support.words import save_tokenizer
@@ -164,18 +163,6 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert "16 frames of each clip were taken" in ws(f"store info {SEEN}").text
 
 
-def test_backbones_of_sound_are_listed_and_shown(ws: Workspace) -> None:
-    begin(ws)
-    listed = ws("backbones ls").text
-    assert "wav2vec2-base 16 16 kHz 229 Apache-2.0 0.4 GB" in listed
-    shown = ws("backbones show clap-htsat-unfused").text
-    assert "input sound of 48000 Hz, 10 s at once" in shown
-    checked = ws("backbones check sound-descriptors").text
-    assert "ok clip isolation clips do not mix" in checked
-    refused = ws("extract run films -b frames:speech", code=2).text
-    assert "frames: is for pictures alone, and speech is a model of sound" in refused
-
-
 @pytest.mark.check("a run that is killed again and again")
 def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> None:
     begin_with_both_stores(ws)
@@ -192,37 +179,6 @@ def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> 
     other(f"extract run films {BOTH} --workers 2", code=(0, 3))
     for name in (SEEN, HEARD):
         assert bytes_of_store(other, name) == expected[name]
-
-
-@pytest.mark.check("three processes that share a run, as the tasks of an array do")
-def test_several_workers_fill_both_stores_with_the_same_bytes(ws: Workspace) -> None:
-    begin_with_both_stores(ws)
-    other = Workspace(ws.path("other"))
-    begin(other)
-    running = []
-    for workers in (1, 2, 1):
-        running.append(other.start(f"extract run films {BOTH} --workers {workers}"))
-    for task in running:
-        task.wait(code=(0, 3))
-    for name in (SEEN, HEARD):
-        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
-
-
-@pytest.mark.check("a real Slurm")
-def test_a_slurm_array_fills_both_stores(ws: Workspace, slurm: Slurm) -> None:
-    begin_with_both_stores(ws)
-    other = Workspace(ws.path("other"))
-    begin(other)
-    mine = slurm.with_command(ws.path("bin"))
-    line = f"extract slurm films {BOTH} --tasks 3 --workers 1 -o night.sh"
-    other.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
-    job = mine.call("sbatch", "--parsable", str(other.path("night.sh")))
-    # A film without sound is a failed row, of which the exit code of a task tells.
-    states = mine.wait_for_end(job)
-    assert len(states) == 3
-    assert "FAILED" in states.values()
-    for name in (SEEN, HEARD):
-        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
 
 
 def test_speech_is_found_where_it_is(ws: Workspace) -> None:
@@ -341,17 +297,3 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     assert (
         ws("store info new.joined-2").text.count("The rows are windows of films") == 1
     )
-    # A model of segments reads windows, for which the films are linked first.
-    ws("manifest windows videos -o cut --seconds 0.8")
-    ws("extract run cut -b descriptors -b sound-descriptors", code=3)
-    parts = "cut.descriptors cut.sound-descriptors"
-    ws(f"store join {parts} -o cut.joined")
-    settings = "--set data.segments=films --set report.replicates=100"
-    ws(f"train ridge cut.joined films --task EN_S -o of-segments {settings}")
-    table = "clip_id,movie_id,start_s,end_s\nnova-1,nova,0,0.8\n"
-    ws.path("scenes.csv").write_text(table, "utf-8")
-    ws("manifest import scenes.csv -o scenes")
-    ws("models predict of-segments new.joined-2 --manifest scenes --in-sample")
-    shutil.rmtree(ws.path("stores/new.joined-2"))
-    told = ws("models predict of-segments scenes", code=1).err
-    assert "Try: obygaze manifest link scenes FOLDER, with the folder" in told

@@ -13,12 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import krippendorff
 import numpy as np
 import pytest
 from support.workbooks import write_workbook
 
-from stories.films import write_films
 from stories.workspace import Workspace
 
 TITLES = ("L'Été à Nice", "Müller & Söhne", "Alba", "Ça ira", "Brug", "Über uns")
@@ -112,38 +110,8 @@ GERMAN = [["Film", "Nr", "Anfang (s)", "Ende (s)", "objektifiziert"]] + [
     [s.title, s.n, comma(s.start_s), comma(s.end_s), s.word("ja", "nein")]
     for s in SHOTS
 ]
-FRENCH = [["Titre", "Plan", "Début", "Fin", "Regard", "Remarque"]] + [
-    [
-        s.title,
-        s.n,
-        clock(s.start_s),
-        clock(s.end_s),
-        "" if s.n == 8 else s.word("oui", "non", "peut-être"),
-        "à revoir" if s.n == 1 else "",
-    ]
-    for s in SHOTS
-]
 TIME_CELLS = [["Film", "Von", "Bis", "Wertung"]] + [
     [s.title, excel(s.start_s), excel(s.end_s), s.rating] for s in SHOTS
-]
-# The first film is older: its times are texts.
-MIXED_CELLS = [["Film", "From", "To", "Score"]] + [
-    [
-        s.title,
-        clock(s.start_s) if s.film == 0 else excel(s.start_s),
-        clock(s.end_s) if s.film == 0 else excel(s.end_s),
-        s.rating,
-    ]
-    for s in SHOTS
-]
-TWO_COLUMNS = [["Film", "Clip", "start_s", "end_s", "Rating Ada", "Rating Ben"]] + [
-    [s.title, s.n, s.start_s, s.end_s, s.rating, min(s.rating + s.n % 2, 3)]
-    for s in SHOTS
-]
-TWO_ROWS = [["Film", "Rater", "Start", "End", "Rating"]] + [
-    [s.title, rater, clock(s.start_s), clock(s.end_s), s.rating]
-    for rater in ("Ada", "Ben")
-    for s in SHOTS
 ]
 YOUTUBE = ("-nzD", "-Q_x", "aB-9", "--k2", "Zz_-", "+7uT")
 CHANNELS = [["id", "video", "objectified", "comment"]] + [
@@ -169,9 +137,6 @@ TYPED_WRONG = [["Film", "Nr.", "Beginn", "Schluss", "Urteil"]] + [
     ]
     for s in SHOTS
 ]
-FRAMES = [["film", "shot", "first", "last", "gaze"]] + [
-    [s.title, s.n, 25 * s.start_s, 25 * s.end_s - 1, s.word("yes", "no")] for s in SHOTS
-]
 NUMBERED = 'id = "{movie_id}-{count:02d}"'
 TABLES = [
     OwnTable(
@@ -190,22 +155,6 @@ TABLES = [
         encoding="cp1252",
     ),
     OwnTable(
-        "regards.csv",
-        FRENCH,
-        {
-            'id = "?"': 'id = "{movie_id}-{Plan:02d}"',
-            'times = "?"': 'times = "m:ss"',
-            '? = "Titre"': 'movie_id = "Titre"',
-            '? = "Début"': 'start_s = "Début"',
-            '? = "Fin"': 'end_s = "Fin"',
-        },
-        "Regard (non: 14, oui: 14, peut-être: 14, empty: 6)",
-        "Regard=oui",
-        lambda shot: None if shot.n == 8 else shot.word("oui", "", "") == "oui",
-        encoding="utf-8-sig",
-        delimiter=";",
-    ),
-    OwnTable(
         "wertung.xlsx",
         TIME_CELLS,
         {
@@ -217,48 +166,6 @@ TABLES = [
         },
         "Wertung (0: 12, 1: 12, 2: 12, 3: 12)",
         "'Wertung>=2'",
-        lambda shot: shot.rating >= 2,
-    ),
-    OwnTable(
-        "scores.xlsx",
-        MIXED_CELLS,
-        {
-            'id = "?"': NUMBERED,
-            'times = "?"': 'times = "m:ss"',
-            '? = "Film"': 'movie_id = "Film"',
-            '? = "From"': 'start_s = "From"',
-            '? = "To"': 'end_s = "To"',
-        },
-        "Score (0: 12, 1: 12, 2: 12, 3: 12)",
-        "'Score>2'",
-        lambda shot: shot.rating > 2,
-    ),
-    OwnTable(
-        "two-raters.txt",
-        TWO_COLUMNS,
-        {
-            'id = "?"': 'id = "{movie_id}-{Clip:02d}"',
-            '? = "Film"': 'movie_id = "Film"',
-        },
-        "Rating Ada (0: 12, 1: 12, 2: 12, 3: 12)",
-        "'\"Rating Ada\">=2'",
-        lambda shot: shot.rating >= 2,
-        delimiter="\t",
-        encoding="utf-16",
-    ),
-    OwnTable(
-        "rows-of-raters.csv",
-        TWO_ROWS,
-        {
-            'id = "?"': NUMBERED,
-            'times = "?"': 'times = "m:ss"',
-            '? = "Film"': 'movie_id = "Film"',
-            '? = "Rater"': 'annotator = "Rater"',
-            '? = "Start"': 'start_s = "Start"',
-            '? = "End"': 'end_s = "End"',
-        },
-        "Rating (0: 12, 1: 12, 2: 12, 3: 12)",
-        "'Rating>=2'",
         lambda shot: shot.rating >= 2,
     ),
     OwnTable(
@@ -301,19 +208,6 @@ TABLES = [
         lambda shot: shot.word("ja", "nein") == "ja",
         delimiter=";",
         corrected=("0:2l", "0:21"),
-    ),
-    OwnTable(
-        "frames.csv",
-        FRAMES,
-        {
-            'id = "?"': 'id = "{movie_id}-{shot:02d}"',
-            '? = "film"': 'movie_id = "film"\nframerate = "=25"',
-            '? = "first"': 'start_frame = "first"',
-            '? = "last"': 'end_frame = "last"',
-        },
-        "gaze (no: 24, yes: 24)",
-        "gaze",
-        lambda shot: shot.word("yes", "no") == "yes",
     ),
 ]
 
@@ -452,21 +346,6 @@ def import_rated(ws: Workspace) -> None:
     np.savez(ws.path("x.npz"), clip_id=ids, clip=np.ones((N_IN_ALL, 2), np.float32))
 
 
-def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
-    import_rated(ws)
-    done = ws("store import x.npz --manifest own -o own")
-    line = "run honest --manifest own --store own --task"
-    assert f"next: obygaze {line} COLUMN" in done.err
-    ws(f"{line} 'Bewertung Ben>=2' --set 'grid.models=[\"ridge\"]' --jobs 1 -o ben")
-    failed = ws("run honest --manifest own --store own", code=1)
-    mine = "column of your own: Nr, Bewertung Anna, Bewertung Ben\n"
-    assert mine in failed.err
-    failed = ws("run honest --manifest own --store own --task Anna", code=2)
-    assert "of the columns Nr, Bewertung Anna, Bewertung Ben, comment" in failed.text
-    failed = ws("manifest show own --where 'Anna >= 2'", code=1)
-    assert "Try: one of Nr, Bewertung Anna, Bewertung Ben, clip_id" in failed.text
-
-
 def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
     import_rated(ws)
     ws("store import x.npz --manifest own -o own")
@@ -480,121 +359,3 @@ def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
         assert f"'-' in 2 clips, the first is {IDS[0]}-02" in failed.err
         assert f"'2?' in 1 clip, the first is {IDS[1]}-04" in failed.err
         assert "leave them empty, and import it again" in failed.err
-
-
-def test_a_draft_says_which_cells_are_no_numbers(ws: Workspace) -> None:
-    write_workbook(ws.path("Sichtung.xlsx"), {"Clips": RATED})
-    ws("manifest import Sichtung.xlsx --write-mapping m.toml -o own", code=1)
-    draft = ws.read("m.toml")
-    assert (
-        '# "-" (2 times) is no number: correct these cells, or name it under' in draft
-    )
-    assert '# "2?" (1 time) is no number' in draft
-
-
-def test_merged_cells_and_empty_cells(ws: Workspace) -> None:
-    rows = [["Film", "Nr", "comment"]]
-    rows += [[s.title if s.n == 1 else "", s.n, ""] for s in SHOTS]
-    write_workbook(ws.path("t.xlsx"), {"Clips": rows})
-    typed = "manifest import t.xlsx --map movie_id=Film --id '{Film}-{Nr}' -o own"
-    failed = ws(typed, code=1)
-    assert "merged cells have a value in the first one only" in failed.err
-    assert "(42 times)" in failed.err
-    import_rated(ws)
-    for where, n_clips in (('video == ""', N_IN_ALL), ('comment != ""', N_IN_ALL)):
-        shown = ws(f"manifest show own --where '{where}' --json").json()
-        assert len(shown["clips"]) == n_clips
-    ws("manifest show own --where 'level != \"\"'", code=1)
-
-
-def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> None:
-    import_rated(ws)
-    ws.write("hours.toml", RATED_MAPPING.replace("m:ss", "h:mm"))
-    ws("manifest import Sichtung.xlsx --mapping hours.toml -o hours")
-    write_films(ws.path("films"), "lake")
-    ws.path("films/lake.mp4").rename(ws.path("films/Alba.mp4"))
-    write_films(ws.path("films"), "night")
-    linked = ws("manifest link hours films")
-    assert "1 video file without a clip: night.mp4" in linked.err
-    planned = ws("extract plan hours -b descriptors")
-    assert "outside: the part begins at 1680 s, after the last picture" in planned.out
-
-
-def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
-    """Clips are counted, and a model of some words says which clips it was trained on."""
-    lines = ["clip_id,movie_id,annotator,réponse"]
-    said = {"Amélie": ("oui", "non", "peut-être"), "Benoît": ("oui", "non", "non")}
-    for who, words in said.items():
-        lines += [f"{s.film}-{s.n},{s.title},{who},{s.word(*words)}" for s in SHOTS]
-    ws.write("desir.csv", "\n".join(lines) + "\n")
-    ws("manifest import desir.csv --rule by:Amélie -o desir")
-    vectors = np.random.default_rng(0).normal(size=(N_IN_ALL, 4)).astype(np.float32)
-    vectors[:, 0] += [2 * (s.word("oui", "non", "non") == "oui") for s in SHOTS]
-    ids = [f"{s.film}-{s.n}" for s in SHOTS]
-    np.savez(ws.path("x.npz"), clip_id=ids, clip=vectors)
-    ws("store import x.npz --manifest desir -o x")
-    answers = [[s.word(*words) for s in SHOTS] for words in said.values()]
-    codes = np.unique(answers, return_inverse=True)[1].reshape(2, -1)
-    expected = krippendorff.alpha(codes, level_of_measurement="nominal")
-    line = "audit reliability desir --column 'réponse' --cluster movie_id"
-    assert "Try: --column 'réponse'" in ws("manifest agree desir", code=1).err
-    found = ws(f"{line} --json").json()
-    assert found["krippendorff"] == pytest.approx(expected, abs=1e-9)
-    assert found["words"]["peut-être"] == [16, 0]
-    where = "--set data.where='réponse != peut-être'"
-    failed = ws(f"run honest --manifest desir --store x {where}", code=1)
-    assert "text in quotes such as 'peut-être'" in failed.text
-    asked = "--task 'réponse=oui' --jobs 1"
-    ridge = "--set 'grid.models=[\"ridge\"]'"
-    run = ws(f"run honest --manifest desir --store x {asked} {ridge} -o all")
-    assert f"{N_IN_ALL} clips of {len(TITLES)} films (desir)" in run.out
-    ws("report all")
-    assert ws.path("runs/all/figures/films-reponse-oui.svg").is_file()
-    alone = "réponse in {oui, non}"
-    where = f"--set \"data.where='{alone}'\""
-    trained = ws(f"train ridge x desir {asked} {where} -o keep")
-    assert f"32 clips of {len(TITLES)} films (desir) with {alone}" in trained.out
-    card = ws.path("models/keep/README.md").read_text()
-    assert f"(non against oui) with {alone}." in card
-    assert f"32 clips of {len(TITLES)} films" in card
-    predicted = ws("models predict keep x -o p.csv")
-    assert f"the model was trained on clips with {alone}" in predicted.err
-
-
-def ben(shot: Shot) -> int:
-    """Ben's rating, which is not always Ada's."""
-    return min(shot.rating + shot.n % 2, 3)
-
-
-def test_how_far_two_people_agree_on_a_rating(ws: Workspace) -> None:
-    """A table with a row for each person, and one with a column for each, lead to the audit."""
-    rows = [["Film", "Rater", "Start", "End", "Rating"]]
-    for rater, rating in (("Ada", lambda shot: shot.rating), ("Ben", ben)):
-        for s in SHOTS:
-            times = [clock(s.start_s), clock(s.end_s)]
-            rows.append([s.title, rater, *times, rating(s)])
-    OwnTable("long.csv", rows, {}, "", "", lambda _: None).write(ws.path("long.csv"))
-    typed = "manifest import long.csv -o long --map movie_id=Film --map start_s=Start"
-    typed += " --map end_s=End --map annotator=Rater --id '{Film}-{count}'"
-    failed = ws(typed, code=1)
-    assert "s with --map times=m:ss, " in failed.err
-    failed = ws(f"{typed} --map times=m:ss", code=1)
-    n_differing = sum(s.rating != ben(s) for s in SHOTS)
-    assert f"annotators differ in {n_differing} of {N_IN_ALL} clips" in failed.err
-    ws(f"{typed} --map times=m:ss --rule by:Ada")
-    counts = "Rating 0: 12, 1: 12, 2: 12, 3: 12"
-    assert counts in ws("manifest stats long").text
-    failed = ws("manifest agree long", code=1)
-    line = "audit reliability long --column Rating"
-    assert "Try: --column Rating" in failed.err
-    ratings = [[s.rating for s in SHOTS], [ben(s) for s in SHOTS]]
-    expected = krippendorff.alpha(ratings, level_of_measurement="interval")
-    of_rows = ws(f"{line} --cluster movie_id --json").json()
-    assert of_rows["krippendorff"] == pytest.approx(expected, abs=1e-9)
-    assert [rater["name"] for rater in of_rows["raters"]] == ["Ada", "Ben"]
-    table = next(table for table in TABLES if table.name == "two-raters.txt")
-    table.write(ws.path("wide.txt"))
-    ws("manifest import wide.txt -o wide --map movie_id=Film --id '{Film}-{Clip}'")
-    assert "several people annotated" in ws("manifest agree wide", code=2).err
-    of_columns = ws("audit reliability wide --raters 'Rating Ada,Rating Ben' --json")
-    assert of_columns.json()["krippendorff"] == pytest.approx(expected, abs=1e-9)

@@ -129,22 +129,6 @@ def test_what_cannot_be_joined_says_why(ws: Workspace) -> None:
     assert not ws.path("stores/x").exists()
 
 
-def test_a_film_that_is_withdrawn_leaves_the_joined_store_too(ws: Workspace) -> None:
-    begin(ws, n_films=3)
-    ws("store join seen heard -o both")
-    told = ws("store subset heard --without film02 --reason 'asked by its owner'").text
-    line = "store subset stores/both --without film02 --reason 'asked by its owner'"
-    assert "stores/both" in told
-    assert "were withdrawn from heard" in ws("store info both").err
-    ws(line)
-    both = og.open_store("both", workspace=ws.folder)
-    assert both.record.rows.withdrawn == 20
-    # A new join does not bring it back.
-    again = ws("store join seen heard -o again")
-    assert "withdrawn in the new one" in again.err
-    assert og.open_store("again", workspace=ws.folder).record.rows.withdrawn == 20
-
-
 def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:
     """Return the gain in AP of the joined store over the one that training films choose."""
     for row in ws.read_table(f"runs/{run}/results.csv"):

@@ -111,7 +111,10 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     # 5 and 6: Features of the pictures, and the question.
     ws("extract run labels -b descriptors --workers 1")
     asked = "--manifest labels --store labels.descriptors --task Gewalt=stark"
-    ws(f"run honest {asked} -o question --jobs 1 --set report.replicates=50")
+    ws(
+        f"run honest {asked} -o question --jobs 1 --set report.replicates=50"
+        """ --set 'grid.models=["ridge"]'"""
+    )
     # 7: The same file, with a tier of scores.
     ws(
         "manifest export labels scored.eaf --predictions runs/question/predictions.csv"

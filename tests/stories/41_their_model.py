@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,23 +133,6 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
     theirs = float(of_run["tested"]["value"])
     assert float(of_run["mine"]["difference"]) == pytest.approx(ours - theirs, abs=1e-9)
     assert "theirs / ridge" in answer.text
-
-
-def test_the_clips_on_which_it_errs_are_in_the_report(
-    labs: tuple[Workspace, LogisticRegression],
-) -> None:
-    ws, _ = labs
-    ws(f"models test theirs seen --manifest films {QUICK} -o tested")
-    ws("report tested")
-    wrong = {
-        row["clip_id"]
-        for row in rows_of(ws, "tested")
-        if float(row["decision"]) != float(row["y"])
-    }
-    (table,) = Path(ws.path("runs/tested/tables")).glob("*errors*.csv")
-    named = {row["clip_id"] for row in ws.read_table(str(table))}
-    assert named
-    assert named <= wrong
 
 
 def test_clips_that_it_was_trained_on_are_no_test(

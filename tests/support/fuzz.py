@@ -31,117 +31,23 @@ from obygaze_features.core.errors import ObygazeError
 
 Tree = dict[str, bytes]
 MAX_SECONDS, MAX_BYTES = 30, 1_000_000_000
+ODD_NUMBERS = (0, 1, -1, 2, 63, 64, 2**31, 2**63, 2**64, -(2**63), 10**400)
+ODD_NUMBERS += (0.5, -0.0, 1e308, -1e308, 1e-320, float("nan"), float("inf"))
+ODD_TEXTS = ("", " ", "x", "0", "-1", "1e999", "NaN", "99999999999", "data")
+ODD_TEXTS += ("\0", "a\0b", "\ud800", "é\ud83d", "\u202e", "\x1b[2J", "\n", "\r\n")
+ODD_TEXTS += ("../x", "/etc/passwd", "a/../..", ".", "..", "C:\\x", "a\\b")
+ODD_TEXTS += ("=1+1", "%s%n", "{x}", "<b>", "$(x)", "'", '"', ",")
+ODD_TEXTS += ("x" * 300, "x" * 70_000, "é" * 200, "9" * 400, "9" * 5000)
+ODD_LISTS = ([], [[]], [None], [1, 2], ["x"], ["x", "x"], [-1], [10**400], [0] * 1000)
+ODD_TABLES = ({}, {"": 1}, {"kind": "ridge"}, {"x": {"y": {"z": []}}})
 ODD: tuple[Any, ...] = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        1,
-        -1,
-        2,
-        63,
-        64,
-        2**31,
-        2**63,
-        2**64,
-        -(2**63),
-        10**400,
-        0.5,
-        -0.0,
-    ),
-    *(
-        1e308,
-        -1e308,
-        1e-320,
-        float("nan"),
-        float("inf"),
-        "",
-        " ",
-        "x",
-        "0",
-        "-1",
-        "1e999",
-        "NaN",
-        "99999999999",
-    ),
-    *(
-        "\0",
-        "a\0b",
-        "\ud800",
-        "é\ud83d",
-        "\u202e",
-        "\x1b[2J",
-        "../x",
-        "/etc/passwd",
-        "a/../..",
-        ".",
-    ),
-    *(
-        "..",
-        "C:\\x",
-        "a\\b",
-        "=1+1",
-        "%s%n",
-        "{x}",
-        "<b>",
-        "$(x)",
-        "'",
-        '"',
-        "\n",
-        "\r\n",
-        ",",
-    ),
-    *(
-        "x" * 300,
-        "x" * 70_000,
-        "é" * 200,
-        "9" * 400,
-        "9" * 5000,
-        [],
-        {},
-        [[]],
-        [None],
-        [1, 2],
-        ["x"],
-        {"": 1},
-    ),
-    *(
-        {"kind": "ridge"},
-        {"x": {"y": {"z": []}}},
-        [0] * 1000,
-        ["x", "x"],
-        [-1],
-        [10**400],
-        "data",
-    ),
+    *(None, True, False),
+    *(*ODD_NUMBERS, *ODD_TEXTS, *ODD_LISTS, *ODD_TABLES),
 )
-ODD_BYTES = (
-    b"",
-    b"\0",
-    b"\xff",
-    b"\xff\xfe",
-    b"\xed\xa0\x80",
-    b"{}",
-    b"[]",
-    b"null",
-    b"\n",
-    b'"',
-)
-KEYS = (
-    "",
-    "x",
-    "sha256",
-    "version",
-    "format",
-    "name",
-    "kind",
-    "0",
-    "-1",
-    "\0",
-    "\ud800",
-    "__class__",
-)
+ODD_BYTES = (b"", b"\0", b"\xff", b"\xff\xfe", b"\xed\xa0\x80", b"\n", b'"')
+ODD_BYTES += (b"{}", b"[]", b"null")
+KEYS = ("", "x", "sha256", "version", "format", "name", "kind", "0", "-1", "\0")
+KEYS += ("\ud800", "__class__")
 
 
 @dataclass(frozen=True)
@@ -397,50 +303,12 @@ def _change_place(place: Any, key: Any, draw: random.Random) -> None:
         place[key] = draw.choice(ODD)
 
 
-TOML_ODD = (
-    *(
-        '""',
-        '"x"',
-        "[]",
-        "{}",
-        "0",
-        "-1",
-        "1",
-        "0.5",
-        "inf",
-        "nan",
-        "true",
-        "1e400",
-        "9" * 400,
-    ),
-    *(
-        '["x"]',
-        "[1]",
-        "[[]]",
-        '"\\u0000"',
-        '"\\u202E"',
-        "{x = 1}",
-        "1979-05-27",
-        '"../x"',
-        '["", ""]',
-    ),
-    *(
-        '"' + "x" * 300 + '"',
-        '["x", "x"]',
-        "[0, -1, 1.5]",
-        '{"" = ""}',
-        '"not (", "',
-        "'''a\nb'''",
-    ),
-    *(
-        '"EN or not (S"',
-        '"["',
-        '[{kind = "ridge"}]',
-        "9223372036854775808",
-        '"clip"',
-        '["ridge"]',
-    ),
-)
+TOML_ODD = ("0", "-1", "1", "0.5", "inf", "nan", "true", "1e400", "9" * 400)
+TOML_ODD += ("9223372036854775808", "1979-05-27", "[]", "[1]", "[[]]", "[0, -1, 1.5]")
+TOML_ODD += ('""', '"x"', '["x"]', '["x", "x"]', '["", ""]', '"\\u0000"', '"\\u202E"')
+TOML_ODD += ('"../x"', '"' + "x" * 300 + '"', '"not (", "', "'''a\nb'''", '"["')
+TOML_ODD += ("{}", "{x = 1}", '{"" = ""}', '[{kind = "ridge"}]')
+TOML_ODD += ('"EN or not (S"', '"clip"', '["ridge"]')
 
 
 def changed_toml(data: bytes, draw: random.Random) -> bytes:

@@ -1,39 +1,35 @@
-"""Recompute the cells of a run plainly, from its predictions and from the drawn experiment.
+"""Check the cells of a run plainly, against its predictions and the drawn experiment.
 
-`differences` returns what is different, in words; an empty list is a run without a finding.
+`differences` returns what is different, in words; an empty list is a run without a finding. The
+values of results.csv are computed again by `recompute.py`, what is fitted by `plain_fits.py`.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn import metrics
 
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.runner.files import Run
+from support import recompute
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment
-from support.tables import fit_of, names_of, predictions_of, result_of, rows_of
-from support.ties import ap_by_places
+from support.tables import fit_of, names_of, predictions_of, rows_of
 
 Rows = list[dict[str, Any]]
-Floats = NDArray[np.float64]
 PLAIN = ("ridge", "logistic", "svm", "mlp")  # kinds that read no concepts
 
 
 def differences(one: Experiment, run: Run) -> list[str]:
     """Return everything in which a run differs from the plain computation."""
-    found = []
+    wrong = recompute.compare(run.folder)["wrong"]
+    found = [f"results.csv: {value}" for value in wrong]
     cells = []
-    checks = (
-        *(_labels, _values, _by_group, _test_sets, _leaks),
-        *(sizes_differ, fits_differ),
-    )
+    checks = (_labels, _decisions, _spread, _test_sets, _leaks)
+    checks += (sizes_differ, fits_differ)
     for cell in run.cells:
         record = as_record(run, cell)
         cells.append(record)
@@ -48,36 +44,17 @@ def differences(one: Experiment, run: Run) -> list[str]:
 
 
 def as_record(run: Run, cell: Cell) -> dict[str, Any]:
-    """The numbers of a cell in results.csv, and what run.json says of its fits."""
+    """The names of a cell, what run.json says of its fits, and its rows of results.csv."""
     facts = fit_of(run, cell)
-    of_all = result_of(run, cell, "prevalence")
-    record: dict[str, Any] = {
+    of_cell = rows_of(run.results, **names_of(cell), against_model="")
+    return {
         "kind": "cell" if cell.is_model else "baseline",
         **names_of(cell),
-        "n_test": of_all["clips"],
-        "n_positive": cell.n_positive,
-        "n_films": of_all["films"],
-        "n_runs": of_all["fits"],
-        "prevalence": cell.share_positive,
-        "repeated": list(cell.pair) in run.about["averaged"],
-        "leaked": of_all["leaked"],
         "folds": facts["folds"],
         "skipped": [{"fold": name} for name in facts["skipped"]],
-        "tuned": {},
-        "by_film": {},
+        "values": {row["metric"]: row for row in of_cell if not row["film"]},
+        "films": {row["film"] for row in of_cell} - {""},
     }
-    for row in rows_of(run.results, **names_of(cell), against_model=""):
-        name = row["metric"]
-        if row["film"]:
-            of_film = record["by_film"].setdefault(row["film"], {"n": row["clips"]})
-            of_film[name] = row["value"]
-        elif name.endswith("_tuned"):
-            record["tuned"][name.removesuffix("_tuned")] = row
-        elif name not in record:
-            record[name] = row
-    for of_film in record["by_film"].values():
-        of_film["n_positive"] = round(of_film["prevalence"] * of_film["n"])
-    return record
 
 
 def _missing_cells(one: Experiment, cells: Rows) -> Iterator[str]:
@@ -101,237 +78,55 @@ def _missing_cells(one: Experiment, cells: Rows) -> Iterator[str]:
 def _labels(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Each row has the film and the class of its clip; numbers of clips are right."""
+    """Each row has the film and the class of its clip; each film has its values."""
     clip_of = {clip.clip_id: clip for clip in one.clips}
     for row in rows:
         clip = clip_of[row["clip_id"]]
-        if (
-            one.class_of(cell["test"], clip) != row["y"]
-            or clip.movie_id != row["movie_id"]
-        ):
+        expected = one.class_of(cell["test"], clip), clip.movie_id, clip.movie_id
+        if (row["y"], row["movie_id"], row["group"]) != expected:
             yield f"{row['clip_id']} has y {row['y']} in {row['movie_id']}"
-    y = {row["clip_id"]: row["y"] for row in rows}
-    groups = {clip_of[name].movie_id for name in y}
-    expected = {
-        "n_test": len(y),
-        "n_positive": sum(y.values()),
-        "n_films": len(groups),
-    }
-    expected["n_runs"] = len({(row["fold"], row["seed"]) for row in rows})
-    yield from _unequal("", expected, cell)
-    share = sum(y.values()) / len(y)
-    if not math.isclose(cell["prevalence"], share):
-        yield f"prevalence {cell['prevalence']}, expected {share}"
+    films = {row["movie_id"] for row in rows}
+    if films != cell["films"]:
+        yield f"values of the films {sorted(cell['films'])}, expected {sorted(films)}"
 
 
-def _values(
+def _decisions(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """The metrics of folds, of the cell, and at the tuned thresholds."""
-    is_margin = "brier" not in cell
-    folds = rows_by_fold(rows)
-    records = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
-    if folds.keys() != records.keys():
-        yield f"folds {sorted(folds)}, recorded {sorted(records)}"
+    """Decisions are those of the scores, at one half or zero, and at the tuned thresholds."""
+    border = 0.5 if "brier" in cell["values"] else 0.0
+    thresholds = {}
+    for fold in cell["folds"]:
+        thresholds[fold["fold"], fold["seed"]] = fold["threshold"]
+    found = {(row["fold"], row["seed"]) for row in rows}
+    if found != thresholds.keys():
+        yield f"folds {sorted(found)}, recorded {sorted(thresholds)}"
         return
     for row in rows:
-        if row["decision"] != (row["score"] > (0.0 if is_margin else 0.5)):
+        if row["decision"] != (row["score"] > border):
             yield f"decision {row['decision']} at the score {row['score']}"
-    by_fold = {
-        key: plain_metrics(own, is_margin=is_margin) for key, own in folds.items()
-    }
-    is_repeated = cell["repeated"]
-    splits = one.protocol["splits"]
-    may_repeat = (
-        splits["validation"] == "each" or splits.get("scheme", "none") != "none"
-    )
-    if is_repeated != _is_repeated(rows) and not (is_repeated and may_repeat):
-        yield f"repeated {cell['repeated']}"
-        return
-    expected = cell_values(folds, is_repeated=is_repeated, is_margin=is_margin)
-    got = {name: cell[name]["value"] for name in expected}
-    yield from _unequal("value of ", expected, got)
-    names = list(dict.fromkeys(fold for fold, _ in by_fold))
-    for name in expected:
-        means = [
-            np.mean([by_fold[k][name] for k in by_fold if k[0] == fold])
-            for fold in names
-        ]
-        finite = [float(mean) for mean in means if np.isfinite(mean)]
-        sd = float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan
-        yield from _unequal(f"{name} over folds: ", {"sd": sd}, cell[name])
-    if cell["tuned"]:
-        tuned = {}
-        for key, own in folds.items():
-            at = records[key]["threshold"]
-            tuned[key] = own
-            if at is not None:
-                tuned[key] = [{**row, "decision": row["score"] > at} for row in own]
-        expected = cell_values(tuned, is_repeated=is_repeated, is_margin=True)
-        names = ["f1_binary", "f1_weighted", "f1_macro"]
-        got = {name: cell["tuned"][name]["value"] for name in names}
-        yield from _unequal("tuned ", {name: expected[name] for name in names}, got)
+        at = thresholds[row["fold"], row["seed"]]
+        if at is not None and row["tuned"] != (row["score"] > at):
+            yield f"decision {row['tuned']} at the score {row['score']}, tuned to {at}"
 
 
-def _is_repeated(rows: Rows) -> bool:
-    """Whether a clip is tested by several folds, in one seed."""
-    first = [row["clip_id"] for row in rows if row["seed"] == rows[0]["seed"]]
-    return len(first) > len(set(first))
-
-
-def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
-    """The metrics of some tests, by their formulas."""
-    y = np.array([bool(row["y"]) for row in rows])
-    score = np.array([row["score"] for row in rows])
-    called = np.array([bool(row["decision"]) for row in rows])
-    tp, fp = int((y & called).sum()), int((~y & called).sum())
-    fn, tn = int((y & ~called).sum()), int((~y & ~called).sum())
-    ones = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
-    zeros = 2 * tn / (2 * tn + fp + fn) if tn + fp + fn else 0.0
-    found = {
-        "f1_binary": ones,
-        "f1_weighted": (y.sum() * ones + (~y).sum() * zeros) / len(y),
-        "f1_macro": (ones + zeros) / 2,
-        "precision": tp / (tp + fp) if tp + fp else 0.0,
-        "recall": tp / (tp + fn) if tp + fn else 0.0,
-        "accuracy": (tp + tn) / len(y),
-        "ap": math.nan,
-        "auc": _auc_within([rows]),
-    }
-    if y.any():
-        found["ap"] = ap_by_places(y, score)
-    if not is_margin:
-        found["brier"] = float(np.mean((score - y) ** 2))
-    return {name: float(value) for name, value in found.items()}
-
-
-def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
-    """The metrics of some tests, by scikit-learn."""
-    y = np.array([row["y"] for row in rows])
-    score = np.array([row["score"] for row in rows])
-    called = np.array([int(row["decision"]) for row in rows])
-    options: dict[str, Any] = {"labels": [0, 1], "zero_division": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = {
-            "f1_binary": metrics.f1_score(y, called, zero_division=0),
-            "f1_weighted": metrics.f1_score(y, called, average="weighted", **options),
-            "f1_macro": metrics.f1_score(y, called, average="macro", **options),
-            "precision": metrics.precision_score(y, called, zero_division=0),
-            "recall": metrics.recall_score(y, called, zero_division=0),
-            "accuracy": metrics.accuracy_score(y, called),
-            "ap": ap_by_places(y, score) if y.any() else math.nan,
-            "auc": metrics.roc_auc_score(y, score)
-            if 0 < y.sum() < len(y)
-            else math.nan,
-        }
-    if not is_margin:
-        found["brier"] = float(np.mean((score - y) ** 2))
-    return {name: float(value) for name, value in found.items()}
-
-
-def cell_values(
-    folds: Mapping[tuple[str, int], Rows], *, is_repeated: bool, is_margin: bool
-) -> dict[str, float]:
-    """The value of a cell: pooled decisions, ranks within folds, the mean over seeds."""
-    if is_repeated:
-        return _weighted(
-            [plain_metrics(own, is_margin=is_margin) for own in folds.values()]
-        )
-    by_seed = []
-    for seed in dict.fromkeys(seed for _, seed in folds):
-        own = [rows for key, rows in folds.items() if key[1] == seed]
-        values = plain_metrics(
-            [row for rows in own for row in rows], is_margin=is_margin
-        )
-        alone = [plain_metrics(rows, is_margin=True) for rows in own]
-        values["ap"] = _weighted(alone)["ap"]
-        values["auc"] = _auc_within(own)
-        by_seed.append(values)
-    return {name: float(np.mean([one[name] for one in by_seed])) for name in by_seed[0]}
-
-
-def _weighted(
-    values: Sequence[Mapping[str, float]], weights: Sequence[float] | None = None
-) -> dict[str, float]:
-    found = {}
-    for name in values[0]:
-        own = [
-            (one[name], 1.0 if weights is None else weights[i])
-            for i, one in enumerate(values)
-        ]
-        own = [
-            (value, weight) for value, weight in own if math.isfinite(value) and weight
-        ]
-        total = sum(weight for _, weight in own)
-        found[name] = sum(v * w for v, w in own) / total if own else math.nan
-    return found
-
-
-def _auc_within(folds: Sequence[Rows]) -> float:
-    """Pairs of one fold in order, each fold's share weighted by its number of clips."""
-    won = pairs = 0.0
-    for rows in folds:
-        ones = [row["score"] for row in rows if row["y"]]
-        zeros = [row["score"] for row in rows if not row["y"]]
-        for score in ones:
-            won += sum(
-                1.0 if score > z else 0.5 if score == z else 0.0 for z in zeros
-            ) / len(rows)
-        pairs += len(ones) * len(zeros) / len(rows)
-    return won / pairs if pairs else math.nan
-
-
-def _by_group(
+def _spread(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """The values within each film (or group)."""
-    clip_of = {clip.clip_id: clip for clip in one.clips}
-    is_margin = "brier" not in cell
-    group = {name: clip.movie_id for name, clip in clip_of.items()}
-    whole = rows_by_fold(rows)
-    sizes = {key: len(own) for key, own in whole.items()}
-    names = {group[row["clip_id"]] for row in rows}
-    if names != set(cell["by_film"]):
-        yield f"by_film has {sorted(cell['by_film'])}, expected {sorted(names)}"
-        return
-    for name in sorted(names):
-        inside = [row for row in rows if group[row["clip_id"]] == name]
-        folds = rows_by_fold(inside)
-        values = [film_metrics(own, is_margin=is_margin) for own in folds.values()]
-        shares = [len(own) / sizes[key] for key, own in folds.items()]
-        expected = _weighted(values, shares)
-        if not cell["repeated"]:
-            by_seed = []
-            for seed in dict.fromkeys(seed for _, seed in folds):
-                keys = [key for key in folds if key[1] == seed]
-                pooled = [row for key in keys for row in folds[key]]
-                found = film_metrics(pooled, is_margin=is_margin)
-                alone = [film_metrics(folds[key], is_margin=True) for key in keys]
-                weights = [len(folds[key]) / sizes[key] for key in keys]
-                found["ap"] = _weighted(alone, weights)["ap"]
-                found["auc"] = _auc_within([folds[key] for key in keys])
-                by_seed.append(found)
-            expected = {
-                k: float(np.mean([own[k] for own in by_seed])) for k in by_seed[0]
-            }
-        y = {row["clip_id"]: row["y"] for row in inside}
-        if not any(y.values()):
-            expected |= {"f1_binary": math.nan, "recall": math.nan}
-        expected |= {"n": len(y), "n_positive": sum(y.values())}
-        yield from _unequal(f"film {name}: ", expected, cell["by_film"][name])
-
-
-def _unequal(
-    where: str, expected: Mapping[str, float], got: Mapping[str, float | None]
-) -> Iterator[str]:
-    for name, value in expected.items():
-        other = got.get(name)
-        other = math.nan if other is None else other
-        if not math.isclose(value, other, abs_tol=1e-9) and not (
-            value != value and other != other
-        ):
-            yield f"{where}{name} is {other}, expected {value}"
+    """The standard deviation of a value over folds, of each the mean over its seeds."""
+    for metric, value in cell["values"].items():
+        if metric.endswith(("_tuned", "_recalibrated")):
+            continue
+        of_folds: dict[str, list[float]] = {}
+        for (fold, _), own in rows_by_fold(rows).items():
+            of_folds.setdefault(fold, []).append(recompute.of_rows(metric, own))
+        means = [float(np.mean(values)) for values in of_folds.values()]
+        finite = [mean for mean in means if math.isfinite(mean)]
+        expected = float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan
+        found = math.nan if value["sd"] is None else value["sd"]
+        both_lack = math.isnan(expected) and math.isnan(found)
+        if not both_lack and not math.isclose(found, expected, abs_tol=1e-9):
+            yield f"{metric} over folds: sd is {found}, expected {expected}"
 
 
 def _test_sets(
@@ -457,5 +252,6 @@ def _leaks(
         seen |= {row["clip_id"] for row in own if row["seen"] == "clip"}
         if not leaked <= seen:
             yield f"{fold} leaked clips that it has not seen"
-    if cell["leaked"] != len(seen):
-        yield f"leaked {cell['leaked']}, expected {len(seen)}"
+    if cell["values"]["prevalence"]["leaked"] != len(seen):
+        leaked = cell["values"]["prevalence"]["leaked"]
+        yield f"leaked {leaked}, expected {len(seen)}"

@@ -1,4 +1,4 @@
-"""Some sixty kinds of video files, each with the numbers of its pictures known by construction."""
+"""Some fifty kinds of video files, each with the numbers of its pictures known by construction."""
 
 from __future__ import annotations
 
