@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
@@ -73,10 +72,8 @@ class StoreRun:
 
     @property
     def of_store(self) -> Features:
-        """The features; an error without a store."""
-        if self.features is None:
-            raise FixInput("a model needs a store", hint="--store NAME=STORE")
-        return self.features
+        """The features, which every run of models has."""
+        return cast("Features", self.features)
 
     @cached_property
     def rows(self) -> FeatureRows:
