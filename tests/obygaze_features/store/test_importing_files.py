@@ -62,29 +62,6 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
     return path
 
 
-def test_one_big_array_and_ids(tmp_path: Path) -> None:
-    ids = ["m-2", "é-10", "m-1"]
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
-        file["X"] = A
-        halves = np.stack([A, A * 2, A * 3]).astype(np.float16)
-        file.create_dataset("tokens", data=halves, compression="gzip", chunks=(1, 3, 2))
-        file["mean"] = A.mean(axis=0)
-    store = made(tmp_path / "f.h5", tmp_path / "s")
-    assert set(store.feature_arrays) == {"clip", "tokens"}
-    # They have the ids that a manifest gives them.
-    clips = ["m-2", "e-10", "m-1"]
-    np.testing.assert_array_equal(values_of(store, "clip", clips), A)
-    np.testing.assert_array_equal(values_of(store, "tokens", clips), halves)
-    file = hdf5(tmp_path / "g.h5", {"g/ids": np.array([3, 20, 1]), "g/features": A})
-    store = made(file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids")
-    assert store.clip_ids.tolist() == ["3", "20", "1"]
-    with pytest.raises(FixInput, match="no array 'none'"):
-        open_features(file, {"clip": "none"}, id_key="g/ids")
-    with pytest.raises(FixInput, match="'g' is a group, not an array"):
-        open_features(file, {"clip": "g"}, id_key="g/ids")
-
-
 def manifest_of(clips: Mapping[str, str]) -> Manifest:
     """A manifest of clips, by their films."""
     rows = tuple(Clip(clip, film) for clip, film in clips.items())
@@ -584,19 +561,6 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="has other columns than"):
         open_features(tmp_path / "f")
-
-
-def test_exports_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
-    """The terms and the withdrawals of the second one would be lost."""
-    for name in ("a", "b"):
-        file = parquet(
-            tmp_path / f"{name}.parquet", clip_id=[f"{name}-1"], clip=[[1.0]]
-        )
-        made(file, tmp_path / name)
-        export_features(tmp_path / name, tmp_path / "exports" / name, format="parquet")
-    with pytest.raises(FixInput, match="not exports of one store"):
-        open_features(tmp_path / "exports")
-    assert len(made(tmp_path / "exports" / "a", tmp_path / "again")) == 1
 
 
 def test_errors_of_parquet(tmp_path: Path) -> None:

@@ -138,17 +138,6 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
         np.testing.assert_array_equal(own, values[a // 16 : b // 16 + 1])
 
 
-def test_a_part_of_the_segments_has_the_windows_that_all_have(tmp_path: Path) -> None:
-    """Times in the only file that a selection has were taken as times in the film."""
-    store, values = windows_store(tmp_path / "s", {"a": 10})
-    both = [Clip(f"a{n}", "a", n, f"{n}.mp4", 0.0, 1.0) for n in (1, 2)]
-    assert len(store.segments(both, "clip")) == 0
-    assert len(store.segments(both[:1], "clip", of_films=both)) == 0
-    in_film = [segment("a1", "a", 16, 31), segment("a2", "a", 48, 63)]
-    alone = store.segments(in_film[1:], "clip", of_films=in_film)
-    np.testing.assert_array_equal(alone.values, values[[3]])
-
-
 def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
     status_of_row = dict.fromkeys((2, 3, 4), ("failed", "no"))
     store, values = windows_store(
