@@ -22,7 +22,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
@@ -30,7 +29,6 @@ from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import WITHDRAWN
-from obygaze_features.store.verifying import verify
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -67,36 +65,6 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
         import_features(file, tmp_path / "u")
-
-
-def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
-    clips = [
-        Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")
-    ]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    done = import_features(file, tmp_path / "s", manifest=a_manifest(clips))
-    assert done.failed == {"tt02-8": "not in the files"}
-    assert done.not_in_manifest == ["tt02-010", "tt01-001"]
-    others = "2 clips of the files not in the manifest: tt02-010, tt01-001"
-    assert others in done.notes
-    store = open_store(tmp_path / "s")
-    assert done.seal == store.seal
-    assert str(done) == f"{tmp_path}/s: 1 of 2 clips, clip [3]"
-    # Nothing was extracted.
-    counts = "1 with features, 1 without features"
-    assert counts in describe(store)
-    assert counts in str(verify(tmp_path / "s"))
-    export_features(tmp_path / "s", tmp_path / "out.npz")
-    again = import_features(tmp_path / "out.npz", tmp_path / "again")
-    assert "1 clip without features" in str(again.notes)
-    assert [row.status for row in store.rows] == ["ok", "failed"]
-    assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
-    assert store.record.manifest.name == "films"
-    np.testing.assert_array_equal(values_of(store, "clip", ["tt02-9"]), X[1:2])
-    others = a_manifest([Clip("b-1", "b")])
-    with pytest.raises(FixInput, match="none of the clips of the manifest"):
-        import_features(file, tmp_path / "t", manifest=others)
-    assert not (tmp_path / "t").exists()
 
 
 def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:

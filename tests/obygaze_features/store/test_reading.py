@@ -155,23 +155,6 @@ def test_the_status_counts_every_row_once(either: Path) -> None:
     assert {row: tuple(reason) for row, reason in status.reasons.items()} == NOT_OK
 
 
-def test_a_stream_is_file_by_file_with_what_is_missing_first(
-    path: Path, values
-) -> None:
-    store = open_store(path)
-    with pytest.raises(NotFound):
-        next(store.stream("clip"))
-    clips = ["clip-22", "clip-00", "no such", "clip-10", "clip-01"]
-    parts = list(store.stream("clip", clips=clips, missing="drop"))
-    assert [part.clip_ids.tolist() for part in parts] == [
-        [],
-        ["clip-00", "clip-01"],
-        ["clip-10"],
-        ["clip-22"],
-    ]
-    assert list(store.stream("clip", clips=[])) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
