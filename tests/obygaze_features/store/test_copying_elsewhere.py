@@ -1,4 +1,4 @@
-"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it, by commands too."""
+"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it."""
 
 from __future__ import annotations
 
