@@ -1,4 +1,4 @@
-"""What zarr, xarray, csv and plain arithmetic read in the bytes of a store."""
+"""What zarr, csv and plain arithmetic read in the bytes of a store."""
 
 from __future__ import annotations
 
