@@ -137,31 +137,6 @@ def test_a_card_says_what_the_store_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "head"),
-    [
-        (Terms(), {"license": "unknown"}),
-        (Terms("ODbL-1.0"), {"license": "odbl"}),
-        (
-            Terms('By hand: "ask" # me', "A\nB"),
-            {
-                "license": "other",
-                "license_name": 'By hand: "ask" # me',
-                "citation": "A | B",
-            },
-        ),
-    ],
-)
-def test_the_terms_are_what_yaml_reads(terms: Terms, head: dict[str, str]) -> None:
-    facts = head_of(a_card(terms))
-    found = {
-        key: facts[key]
-        for key in ("license", "license_name", "citation")
-        if key in facts
-    }
-    assert found == head
-
-
-@pytest.mark.parametrize(
     ("head", "terms"),
     [
         ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),

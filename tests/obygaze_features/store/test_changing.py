@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.filled_stores import ARRAYS, plan
-from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
 from support.stores import made_store
 from support.withdrawn_stores import (
@@ -40,12 +39,10 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
-from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
@@ -186,54 +183,6 @@ def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> No
     assert [copy.path for copy in made.copies] == [before]
     with pytest.raises(NotFound, match="withdrawn"):
         open_store(store).matrix("pooled", films=[FILM])
-
-
-def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
-    root = workspace.root
-    seal = open_store(store).seal
-    subset(store, root / "stores" / "part", films=[FILM, "film-4"])
-    subset(store, root / "stores" / "other", films=["film-4"])
-    export_features(open_store(store), root / "out.npz")
-    export_features(open_store(store), root / "out.h5", arrays=["pooled"])
-    other = open_store(root / "stores" / "other")
-    export_features(other, root / "other.npz")
-    for kind, name in (("runs", "run.json"), ("models", "model.json")):
-        for of, text in (("with", seal), ("else", other.seal)):
-            folder = root / kind / of
-            folder.mkdir(parents=True)
-            (folder / name).write_text(json.dumps({"store": {"made_of": [text]}}))
-    # A table of a person may have the name of a table of stores.
-    (root / "films.csv").write_text(f"movie_id\n{FILM}\n")
-    # Processes were killed while they removed a store, here and on another machine.
-    removed = name_of_ended(store)
-    left = name_of_another_machine(store)
-    for hidden in (removed, left):
-        (hidden / "data.zarr").mkdir(parents=True)
-        (hidden / "data.zarr" / "c.0").write_bytes(b"numbers")
-    # Another process makes a store of another name.
-    other_hidden = hidden_name(store.with_name("films.v2"))
-    other_hidden.mkdir()
-    (other_hidden / "rows.csv").write_bytes(b"rows")
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    before = store.with_name(f"films.before-{seal[:8]}")
-    found = [copy.path for copy in made.copies]
-    assert found[0] == before
-    assert not removed.exists()
-    assert set(found[1:]) == {
-        root / "stores" / "part",
-        left,
-        root / "out.npz",
-        root / "out.h5",
-        root / "runs" / "with",
-        root / "models" / "with",
-    }
-    assert str(before) in str(made)
-    # The same again changes nothing and lists the same; removing ends it.
-    remove_replaced(made)
-    assert not before.exists()
-    again = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    assert again.seal == made.seal
-    assert {copy.path for copy in again.copies} == set(found[1:])
 
 
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it, by commands too."""
+"""Stores in buckets of moto's server and on the hub as huggingface_hub sees it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import Result, run_obygaze
 from support.fake_hub import FakeHub, fake_hub, hub_here
 from support.seeds import amount
 from support.store_servers import s3_server
@@ -158,44 +157,6 @@ def hub() -> Iterator[FakeHub]:
     pytest.importorskip("huggingface_hub")
     with fake_hub() as running:
         yield running
-
-
-@pytest.fixture
-def home(workspace: Path) -> Path:
-    sealed_store(workspace / "stores" / "toy")
-    return workspace
-
-
-def run(hub: FakeHub, home: Path, *words: str) -> Result:
-    environment = {
-        "HF_ENDPOINT": hub.url,
-        "HF_HUB_OFFLINE": "0",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_TOKEN": "hf_ours",
-        "OBYGAZE_DEBUG": None,
-    }
-    return run_obygaze("-C", home, "store", *words, env=environment)
-
-
-def test_commands_push_to_the_hub_and_pull(hub: FakeHub, home: Path) -> None:
-    run(hub, home, "push", "toy", "hf://lab/films").ok()
-    seal = open_store(home / "stores" / "toy").seal
-    assert hub.private
-    assert hub.commits == [f"The store {seal[:16]}"]
-    assert hub.parents == [f"{0:040x}"]
-    wanted = tree(home / "stores" / "toy")
-    assert hub.files == wanted
-    hub.tokens.clear()
-    run(hub, home, "pull", "hf://lab/films", "-o", "copy").ok()
-    assert hub.tokens == {"Bearer hf_ours"}
-    assert tree(home / "stores" / "copy") == wanted
-    assert seal in run(hub, home, "info", "hf://lab/films").ok().stdout
-    # Again: nothing large is sent twice.
-    hub.asked.clear()
-    run(hub, home, "push", "toy", "hf://lab/films").ok()
-    assert not any(line.startswith("PUT") for line in hub.asked)
-    assert hub.files == wanted
 
 
 def test_a_push_that_another_one_overtakes_is_stopped(

@@ -10,8 +10,8 @@ import pytest
 from support.stores import made_store, some_rows
 
 from obygaze_features.backbones.cards import SHIPPED, find_card
-from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.store import export_features, merge, open_store, subset
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import export_features, open_store, subset
 from obygaze_features.store.importing.features import import_features
 
 # Statistics of frames and parts of sound: mean and deviation. Networks: the maximum, as the paper.
@@ -37,26 +37,6 @@ def test_each_card_names_its_default_array() -> None:
         assert of_vectors[0] == ("clip" if is_of_clip else "pooled"), path.stem
 
 
-def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> None:
-    text = (SHIPPED / "descriptors.toml").read_text()
-    own = tmp_path / "descriptors.toml"
-    own.write_text(text.replace('default_array = "clip"', 'default_array = "pooled"'))
-    card = find_card(str(own))
-    assert next(iter(card.arrays)) == "pooled"
-    assert card.sha256 == find_card("descriptors").sha256
-    wrong = {
-        "poled": "unknown array 'poled' (did you mean 'pooled'?)",
-        # The first vector would be read in its place.
-        "frames": "must have one vector a clip, frames has several",
-    }
-    for name, said in wrong.items():
-        array = f'default_array = "{name}"'
-        own.write_text(text.replace('default_array = "clip"', array))
-        with pytest.raises(FixInput) as refusal:
-            find_card(str(own))
-        assert said in "".join(refusal.value.details)
-
-
 def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:
     store = made_store(tmp_path / "all", some_rows(10), vectors())
     assert store.default_array == "zoom"
@@ -77,17 +57,21 @@ def test_what_is_made_of_a_store_keeps_it(
     assert open_store(tmp_path / "back").default_array == "zoom"
 
 
-def test_the_order_of_merged_stores_does_not_decide_it(tmp_path: Path) -> None:
-    """Two imports of one backbone had the default array of the store that was named first."""
-    rows = some_rows(30)
-    for number, order in enumerate((["zoom", "clip"], ["clip", "zoom"])):
-        values = {name: vectors()[name] for name in order}
-        some = rows[10 * number : 10 * number + 10]
-        made_store(tmp_path / str(number), some, values)
-    for pair in (("0", "1"), ("1", "0")):
-        with pytest.raises(Mismatch, match="and in the same order"):
-            merge([tmp_path / name for name in pair], tmp_path / "both")
-    # What the hint says is enough.
-    subset(tmp_path / "1", tmp_path / "ordered", arrays=["zoom", "clip"])
-    merge([tmp_path / "0", tmp_path / "ordered"], tmp_path / "both")
-    assert open_store(tmp_path / "both").default_array == "zoom"
+def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> None:
+    text = (SHIPPED / "descriptors.toml").read_text()
+    own = tmp_path / "descriptors.toml"
+    own.write_text(text.replace('default_array = "clip"', 'default_array = "pooled"'))
+    card = find_card(str(own))
+    assert next(iter(card.arrays)) == "pooled"
+    assert card.sha256 == find_card("descriptors").sha256
+    wrong = {
+        "poled": "unknown array 'poled' (did you mean 'pooled'?)",
+        # The first vector would be read in its place.
+        "frames": "must have one vector a clip, frames has several",
+    }
+    for name, said in wrong.items():
+        array = f'default_array = "{name}"'
+        own.write_text(text.replace('default_array = "clip"', array))
+        with pytest.raises(FixInput) as refusal:
+            find_card(str(own))
+        assert said in "".join(refusal.value.details)

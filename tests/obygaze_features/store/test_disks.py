@@ -25,7 +25,7 @@ from support.killed_fillers import (
 )
 from support.seeds import SEED, amount
 from support.stores import made_store, sealed_store, some_values
-from support.withdrawn_stores import FILM, holds_planted, rows_of, values_of, write
+from support.withdrawn_stores import FILM, rows_of, values_of, write
 from support.written_stores import check_all, check_store
 
 from obygaze_features.core.errors import ObygazeError
@@ -108,23 +108,6 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
     assert [path.name for path in small_disk.iterdir()] == [result.name]
     if (result / "store.json").exists():
         assert verify(result, hashes=True).problems == []
-
-
-def test_a_withdrawal_on_a_full_disk_changes_nothing(small_disk: Path) -> None:
-    store = small_disk / "s"
-    write(store)
-    seal_before = open_store(store).seal
-    left = shutil.disk_usage(small_disk).free
-    (small_disk / "film.mp4").write_bytes(bytes(left - 8192))
-    words = ("store", "subset", str(store), "--without", FILM, "--reason", "asked")
-    full = call_obygaze("-C", small_disk, *words)
-    assert full.code == 1
-    assert "No space left on device" in full.stderr
-    assert open_store(store).seal == seal_before
-    check_store(store, rows_of(), values_of())
-    enlarge(small_disk)
-    call_obygaze("-C", small_disk, *words).ok()
-    assert not holds_planted(store)
 
 
 def test_blocks_that_were_finished_before_the_disk_was_full_stay(

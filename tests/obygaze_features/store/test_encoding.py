@@ -1,4 +1,4 @@
-"""What zarr, xarray, csv and plain arithmetic read in the bytes of a store."""
+"""What zarr, csv and plain arithmetic read in the bytes of a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pytest
-import xarray
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +28,7 @@ from obygaze_features.store.encoding import (
     text_column,
 )
 from obygaze_features.store.layout import DTYPES, Array
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
 from obygaze_features.store.text_columns import TextColumn
 
 
@@ -115,26 +114,6 @@ def test_the_sizes_of_the_format_are_read_by_zarr(tmp_path: Path) -> None:
     write_group(tmp_path / "data.zarr", some_rows(150), {array: values})
     read = zarr.open_group(tmp_path / "data.zarr", mode="r", zarr_format=3)["frames"]
     np.testing.assert_array_equal(read[:], values)
-
-
-def test_xarray_selects_by_clip_and_has_all_names(tmp_path: Path) -> None:
-    clip, tokens = (
-        Array.of("clip", "float32", (8,)),
-        Array.of("tokens", "float16", (2, 8)),
-    )
-    values = {array: some_values(array, 7) for array in (clip, tokens)}
-    rows = [*some_rows(6), Row('Ünïcode, "7"', "", status=WITHDRAWN)]
-    write_group(tmp_path / "data.zarr", rows, values)
-    data = xarray.open_zarr(tmp_path / "data.zarr", consolidated=False)
-    assert data["clip"].dims == ("row", "d8") and data["tokens"].dims == (
-        "row",
-        "t2",
-        "d8",
-    )
-    by_id = data.set_index(row="clip_id").sel(row='Ünïcode, "7"')
-    np.testing.assert_array_equal(by_id["tokens"].values, values[tokens][6])
-    assert data["movie_id"].values.tolist() == [row.movie_id for row in rows]
-    assert data["status"].values.tolist() == [0, 0, 0, 0, 0, 0, 3]
 
 
 def test_a_file_byte_by_byte() -> None:

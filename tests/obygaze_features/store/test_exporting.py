@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.written_stores import MANIFEST, ArraySource, a_recipe
 
 from obygaze_features.core.errors import (
@@ -20,7 +18,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
-from obygaze_features.manifest.io import ID, manifest_sha256
+from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import (
@@ -28,7 +26,6 @@ from obygaze_features.store.exporting import (
 )
 from obygaze_features.store.finding import read_origin
 from obygaze_features.store.formats import EXPORT_ENDINGS, WRITTEN
-from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.publishing import published_table
@@ -92,20 +89,6 @@ def exported(store: Store, folder: Path, format: Any, **options: Any) -> Path:
         pytest.importorskip("pyarrow")
     export_features(store, target, format=format, **options)
     return target
-
-
-def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
-    """Compare clips, films and numbers; `names` maps the arrays of the first to the second's."""
-    clips = with_features(first)
-    assert sorted(second.clip_ids.tolist()) == sorted(clips)
-    film_of_clip = {row.clip_id: row.movie_id for row in first.rows}
-    assert {row.clip_id: row.movie_id for row in second.rows} == {
-        clip: film_of_clip[clip] for clip in clips
-    }
-    assert {array.name for array in second.record.arrays} == set(names.values())
-    for array, name in names.items():
-        expected = np.asarray(first.matrix(array, clips=clips))
-        np.testing.assert_array_equal(second.matrix(name, clips=clips), expected)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -277,56 +260,3 @@ def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
             export_features(private, tmp_path / f"out{ending}", arrays=["clip"])
     with pytest.raises(FixUsage, match="pictures of films"):
         published_table(private)
-
-
-def test_times_and_masks_are_exported_with_the_arrays_of_frames(tmp_path: Path) -> None:
-    arrays = (
-        ARRAYS[0],
-        Array.of("frames", "float32", (3, 2), ("frame", "width")),
-        Array.of("time_s", "float64", (3,), ("frame",)),
-        Array.of("mask", "bool", (3,), ("frame",)),
-    )
-    store = stored(tmp_path / "s", some_rows(), arrays)
-    of_frames = ["frames", "time_s", "mask"]
-    for names, expected in (
-        ([], ["clip", *of_frames]),
-        (["clip"], ["clip"]),
-        (["frames"], of_frames),
-    ):
-        target = exported(store, tmp_path, "npz", arrays=names)
-        with np.load(target) as archive:
-            assert archive.files[5:] == expected
-            for name in expected:
-                values = np.asarray(store.matrix(name, missing="drop"))
-                np.testing.assert_array_equal(archive[name], values)
-        target.unlink()
-
-
-# Names of arrays and files of the formats, numbers, words of other programs, the longest.
-AWKWARD = (
-    *("keys", "ids", "id", "names", "clip_id", "movie_id", "clip", "tokens", "level"),
-    *("arrays.txt", "README.md", "a.npy", "a.pth", "a.h5", "data", "obygaze_origin"),
-    *("007", "7", "7.0", "1e5", "1_000", "nan", "inf", "NULL", "None", "TRUE", "_"),
-    *("A-1", "a", "a.", "a..", "a-", "a+", "a-b-", "0", "00", "CON", "x" * 200),
-)
-ANY = st.from_regex(ID, fullmatch=True)
-SEVERAL = st.lists(
-    st.sampled_from(AWKWARD) | ANY, min_size=1, max_size=12, unique_by=str.casefold
-)
-
-
-@pytest.mark.parametrize("format", ["npz", "parquet"])
-@settings(max_examples=6)
-@given(clips=SEVERAL, films=SEVERAL)
-def test_any_ids_there_and_back(
-    tmp_path_factory: pytest.TempPathFactory,
-    format: Any,
-    clips: list[str],
-    films: list[str],
-) -> None:
-    folder = tmp_path_factory.mktemp("ids")
-    rows = [Row(clip, films[n % len(films)]) for n, clip in enumerate(clips)]
-    store = stored(folder / "s", rows, ARRAYS[:1])
-    target = exported(store, folder, format)
-    import_features(target, folder / "again")
-    check_equal(store, open_store(folder / "again"), {"clip": "clip"})

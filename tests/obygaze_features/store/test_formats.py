@@ -11,8 +11,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.store import import_features
 from obygaze_features.store.formats import (
     FORMATS,
-    WRITTEN,
-    format_of_output,
     format_of_source,
 )
 from obygaze_features.store.reading import open_store
@@ -51,16 +49,6 @@ def test_a_file_without_an_ending_needs_its_format(tmp_path: Path) -> None:
     assert e.value.hint == f"--as FORMAT, one of {', '.join(FORMATS)}"
     import_features(path, tmp_path / "store", format="csv")
     assert len(open_store(tmp_path / "store")) == 1
-
-
-def test_a_name_says_how_features_are_written() -> None:
-    for format in WRITTEN:
-        for ending in format.endings:
-            assert format_of_output(Path(f"a{ending}")) == format
-            assert format_of_output(Path(f"a{ending}"), format.name) == format
-    assert format_of_output(Path("a"), "parquet").is_folder
-    with pytest.raises(FixUsage, match="the ending '' is none that features"):
-        format_of_output(Path("a"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import shutil
 import zipfile
@@ -17,25 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import (
-    AlreadyThere,
     Corrupt,
     FixInput,
     FixUsage,
-    UnknownName,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import WITHDRAWN
-from obygaze_features.store.verifying import verify
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -58,45 +51,6 @@ def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.nd
     return np.asarray(store.matrix(array, clips=clips))
 
 
-def test_no_film_is_guessed_from_an_id(tmp_path: Path) -> None:
-    """Nothing is claimed by film of features whose films nobody states."""
-    ids = ["lake-1", "lake-2", "sea-1"]
-    file = saved(tmp_path / "x.npz", clip_id=ids, clip=np.eye(3))
-    store = made(file, tmp_path / "s")
-    assert store.movie_ids.tolist() == ["", "", ""]
-    assert [row.movie_id for row in store.rows] == ["", "", ""]
-    assert "films: none is stated" in describe(store).splitlines()
-    assert not verify(tmp_path / "s").problems
-    for film in ("", "lake"):
-        with pytest.raises(UnknownName, match=f"no film '{film}'"):
-            store.select(films=[film])
-    with pytest.raises(UnknownName, match="no film or clip 'lake'"):
-        subset(store, tmp_path / "t", without=["lake"])
-    part = subset(store, tmp_path / "t", without=["lake-1"])
-    assert [row[:2] for row in open_store(part.path).rows] == [
-        ("lake-2", ""),
-        ("sea-1", ""),
-    ]
-    assert "films: none" not in describe(
-        made(
-            saved(tmp_path / "y.npz", clip_id=ids, movie_id=list("aab"), clip=X),
-            tmp_path / "u",
-        )
-    )
-
-
-def test_an_export_of_clips_without_films_has_none(tmp_path: Path) -> None:
-    """A reader that fills in empty films would find one film of all clips."""
-    store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    out = tmp_path / "x.npz"
-    export_features(store, out)
-    again = made(out, tmp_path / "t")
-    assert again.rows == store.rows
-    assert again.record.manifest == store.record.manifest
-    np.testing.assert_array_equal(values_of(again, "clip"), X)
-    assert "movie_id" not in np.load(out)
-
-
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
     """A manifest called films."""
     return Manifest("films", Header("made up", {}, **header), tuple(clips))
@@ -111,36 +65,6 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
         import_features(file, tmp_path / "u")
-
-
-def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
-    clips = [
-        Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")
-    ]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    done = import_features(file, tmp_path / "s", manifest=a_manifest(clips))
-    assert done.failed == {"tt02-8": "not in the files"}
-    assert done.not_in_manifest == ["tt02-010", "tt01-001"]
-    others = "2 clips of the files not in the manifest: tt02-010, tt01-001"
-    assert others in done.notes
-    store = open_store(tmp_path / "s")
-    assert done.seal == store.seal
-    assert str(done) == f"{tmp_path}/s: 1 of 2 clips, clip [3]"
-    # Nothing was extracted.
-    counts = "1 with features, 1 without features"
-    assert counts in describe(store)
-    assert counts in str(verify(tmp_path / "s"))
-    export_features(tmp_path / "s", tmp_path / "out.npz")
-    again = import_features(tmp_path / "out.npz", tmp_path / "again")
-    assert "1 clip without features" in str(again.notes)
-    assert [row.status for row in store.rows] == ["ok", "failed"]
-    assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
-    assert store.record.manifest.name == "films"
-    np.testing.assert_array_equal(values_of(store, "clip", ["tt02-9"]), X[1:2])
-    others = a_manifest([Clip("b-1", "b")])
-    with pytest.raises(FixInput, match="none of the clips of the manifest"):
-        import_features(file, tmp_path / "t", manifest=others)
-    assert not (tmp_path / "t").exists()
 
 
 def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
@@ -174,20 +98,6 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no clip has usable features; the first: clip"):
         bad = saved(tmp_path / "g.npz", clip_id=ids[:1], X=values[1:2])
         import_features(bad, tmp_path / "t")
-
-
-def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
-    exact = np.full((3, 2), 1 + 2.0**-40)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=exact)
-    assert values_of(made(file, tmp_path / "a"), "clip").tolist() == [[1.0, 1.0]] * 3
-    halves = np.arange(12, dtype=np.float16).reshape(3, 2, 2)
-    file = saved(tmp_path / "g.npz", clip_id=IDS, X=halves, pooled=halves[:, 0])
-    store = made(file, tmp_path / "c", arrays={"frames": "X", "clip": "pooled"})
-    assert values_of(store, "frames").dtype == np.float16
-    assert values_of(store, "clip").dtype == np.float32
-    whole = saved(tmp_path / "h.npz", clip_id=IDS, X=np.arange(6).reshape(3, 2))
-    store = made(whole, tmp_path / "d", arrays={"clip": "X"})
-    assert values_of(store, "clip", IDS).tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize(("order", "layout"), [("<f4", "F"), (">f4", "C")])
@@ -255,49 +165,12 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
 
 
-def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
-    """Both had one recipe, so that they could be merged."""
-    frames = np.ones((3, 2, 4), np.float32)
-    frames[:, 1] = 9
-    arrays = {"clip_id": IDS, "frames": frames}
-    stores = []
-    for name, more in (("a", {}), ("b", {"mask": [[1, 0]] * 3})):
-        file = saved(tmp_path / f"{name}.npz", **arrays, **more)
-        stores.append(made(file, tmp_path / name, pool="max", backbone="x-clip"))
-    assert [values_of(store, "pooled", IDS)[0, 0] for store in stores] == [9, 1]
-    assert stores[0].fingerprint != stores[1].fingerprint
-
-
 def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     frames = np.ones((3, 2, 4), np.float32)
     mask = [[1, 1], [1, 0], [2, 1]]
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
     done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    store = made(
-        file,
-        tmp_path / "s",
-        backbone="x-clip",
-        facts={"frames": "8"},
-        licence="CC0-1.0",
-        manifest=a_manifest([Clip(clip, "m") for clip in IDS], citation="Doe (2026)."),
-    )
-    assert store.recipe.is_unknown
-    told = store.recipe.to_json()["told"]
-    assert told == {"backbone": "x-clip", "frames": "8"}
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert store.record.origins == (Origin("f.npz", digest),)
-    card = (tmp_path / "s/README.md").read_bytes()
-    assert read_terms(card) == ("CC0-1.0", "Doe (2026).")
-    assert b"Stated at the import: " in card
-    with pytest.raises(FixUsage, match="'origin' is recorded by the import itself"):
-        import_features(file, tmp_path / "t", facts={"origin": "here"})
-    with pytest.raises(AlreadyThere):
-        import_features(file, tmp_path / "s")
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
@@ -327,27 +200,6 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     ):
         other = made(first, tmp_path / name, **{**stated, **changed})
         assert other.fingerprint != one.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("arrays", "names"),
-    [
-        ({"x": X}, ["clip"]),
-        ({"features": X, "frames": np.ones((3, 2, 4))}, ["clip", "frames"]),
-        ({"features": X, "data": np.ones((3, 2, 4))}, ["clip", "frames"]),
-        ({"x": X, "embeddings": X}, ["embeddings", "x"]),
-        ({"xclip": X, "mean": np.zeros(3)}, ["xclip"]),
-    ],
-)
-def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
-    tmp_path: Path, arrays: dict[str, np.ndarray], names: list[str]
-) -> None:
-    opened = open_features(saved(tmp_path / "f.npz", clip_id=IDS, **arrays))
-    assert sorted(opened.columns) == names
-    if "mean" in arrays:
-        assert opened.notes == [
-            "mean was left out: it has one number a clip; --array NAME=KEY takes it"
-        ]
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:

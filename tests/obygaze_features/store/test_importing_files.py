@@ -62,66 +62,6 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
     return path
 
 
-def test_one_big_array_and_ids(tmp_path: Path) -> None:
-    ids = ["m-2", "é-10", "m-1"]
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
-        file["X"] = A
-        halves = np.stack([A, A * 2, A * 3]).astype(np.float16)
-        file.create_dataset("tokens", data=halves, compression="gzip", chunks=(1, 3, 2))
-        file["mean"] = A.mean(axis=0)
-    store = made(tmp_path / "f.h5", tmp_path / "s")
-    assert set(store.feature_arrays) == {"clip", "tokens"}
-    # They have the ids that a manifest gives them.
-    clips = ["m-2", "e-10", "m-1"]
-    np.testing.assert_array_equal(values_of(store, "clip", clips), A)
-    np.testing.assert_array_equal(values_of(store, "tokens", clips), halves)
-    file = hdf5(tmp_path / "g.h5", {"g/ids": np.array([3, 20, 1]), "g/features": A})
-    store = made(file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids")
-    assert store.clip_ids.tolist() == ["3", "20", "1"]
-    with pytest.raises(FixInput, match="no array 'none'"):
-        open_features(file, {"clip": "none"}, id_key="g/ids")
-    with pytest.raises(FixInput, match="'g' is a group, not an array"):
-        open_features(file, {"clip": "g"}, id_key="g/ids")
-
-
-def manifest_of(clips: Mapping[str, str]) -> Manifest:
-    """A manifest of clips, by their films."""
-    rows = tuple(Clip(clip, film) for clip, film in clips.items())
-    return Manifest("m", Header("x", {}), rows)
-
-
-@pytest.mark.parametrize("are_numbered", [False, True])
-def test_a_group_for_each_film(tmp_path: Path, are_numbered: bool) -> None:
-    content: dict[str, Any] = {}
-    vectors = {}
-    film_of_clip = {}
-    for number, film in enumerate(("Été", "alba", "noir")):
-        # Films have 2, 3 and 4 clips.
-        rows = np.arange(2 * (number + 2), dtype=np.float32).reshape(-1, 2) + number
-        names = [f"{place:03d}" for place in range(len(rows))]
-        film_id = film.replace("É", "E").replace("é", "e")
-        clips = [f"{film_id}-{name}" for name in names]
-        vectors.update(zip(clips, rows, strict=True))
-        film_of_clip.update(dict.fromkeys(clips, film_id))
-        for name, row in zip(names if are_numbered else clips, rows, strict=True):
-            content[f"{film}/{name}"] = row
-    file = hdf5(tmp_path / "f.h5", content)
-    arrays = {"clip": "{film}/{id}"}
-    with pytest.raises(FixInput) as caught:
-        open_features(file)
-    assert "--array clip='{film}/{id}'" in str(caught.value.hint)
-    store = made(file, tmp_path / "s", arrays=arrays)
-    assert {row.clip_id: row.movie_id for row in store.rows} == film_of_clip
-    for clip, vector in vectors.items():
-        np.testing.assert_array_equal(values_of(store, "clip", [clip])[0], vector)
-    manifest = manifest_of(film_of_clip)
-    matched = made(file, tmp_path / "t", arrays=arrays, manifest=manifest)
-    np.testing.assert_array_equal(
-        values_of(matched, "clip", list(vectors)), list(vectors.values())
-    )
-
-
 def test_an_array_of_a_film_with_ids_is_refused(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a/ids": ["1", "2", "3"], "a/x": A})
     with pytest.raises(FixInput, match="one array has the rows of all films"):
@@ -204,20 +144,6 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
         file["X"] = A
     with pytest.raises(Corrupt, match=r"'clip_id' has 4\.0 GB, more than the file can"):
         open_features(tmp_path / "g.h5")
-
-
-def test_ids_under_another_name_are_asked_for(tmp_path: Path) -> None:
-    texts = np.array([b"a", b"b", b"c"])
-    file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
-    with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
-        open_features(file)
-    assert "--array NAME=KEY --id-key KEY" in str(caught.value.hint)
-    deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
-    with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
-        open_features(deeper)
-    assert "--array clip='{id}/features'" in str(caught.value.hint)
-    store = made(file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"})
-    np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
 
 
 @pytest.mark.parametrize("size", [0, 5000])
@@ -584,19 +510,6 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="has other columns than"):
         open_features(tmp_path / "f")
-
-
-def test_exports_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
-    """The terms and the withdrawals of the second one would be lost."""
-    for name in ("a", "b"):
-        file = parquet(
-            tmp_path / f"{name}.parquet", clip_id=[f"{name}-1"], clip=[[1.0]]
-        )
-        made(file, tmp_path / name)
-        export_features(tmp_path / name, tmp_path / "exports" / name, format="parquet")
-    with pytest.raises(FixInput, match="not exports of one store"):
-        open_features(tmp_path / "exports")
-    assert len(made(tmp_path / "exports" / "a", tmp_path / "again")) == 1
 
 
 def test_errors_of_parquet(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.store import Array, Recipe, Store, open_store
 from obygaze_features.store.card import Terms
-from obygaze_features.store.changing import join, merge, subset
+from obygaze_features.store.changing import join, merge
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.joining import (
@@ -280,39 +280,3 @@ def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:
             backbone="joined: a + b",
             workspace=here.root,
         )
-
-
-@pytest.mark.parametrize(
-    ("medium", "dtype", "counts_words"),
-    [("words", "int32", True), ("pictures", "int32", False)],
-)
-def test_only_words_are_counted_in_a_joined_store(
-    here: Workspace, medium: str, dtype: str, counts_words: bool
-) -> None:
-    """An import may have an array of this name, and the new store could not be opened."""
-    counts = {"one": [0, 2], "two": [3, 0]}
-    for name, n_words in counts.items():
-        sampling = {"medium": medium}
-        recipe = a_recipe(backbone={"name": name}, sampling=sampling)
-        values = {"clip": np.ones((2, 4), np.float32)}
-        values["n_words"] = np.array(n_words, dtype)
-        made_store(here.root / "stores" / name, some_rows(2), values, recipe=recipe)
-    join(["one", "two"], "both", workspace=here.root)
-    both = open_store("both", workspace=here.root)
-    assert both.read("clip", [0, 1]).tolist() == [[1.0] * 8] * 2
-    arrays = [array.name for array in both.record.arrays]
-    assert arrays == ["clip", "n_words"][: 1 + counts_words]
-    if counts_words:
-        assert both.read("n_words", [0, 1]).tolist() == [3, 2]
-    # A part keeps what says which vectors are those of no words; of another array, nobody knows.
-    for name in ("one", "both"):
-        subset(name, f"{name}-part", arrays=["clip"], workspace=here.root)
-        part = open_store(f"{name}-part", workspace=here.root)
-        has_words = counts_words if name == "both" else dtype == "int32"
-        names = [array.name for array in part.record.arrays]
-        assert names == ["clip", "n_words"][: 1 + has_words]
-    if counts_words:
-        # No reader would take a joined store without its vectors.
-        with pytest.raises(FixInput, match="has the array clip of all their vectors"):
-            subset("both", "words", arrays=["n_words"], workspace=here.root)
-        assert not (here.root / "stores" / "words").exists()

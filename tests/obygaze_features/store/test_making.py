@@ -26,7 +26,6 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
-    Mismatch,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.layout import Array
@@ -227,28 +226,6 @@ def test_a_finished_file_is_copied_where_links_are_refused(
 
 def change(target: Path, seal: str, n_rows: int = 50) -> Written:
     return write(target, some_rows(n_rows), replaces=(seal,), changes=seal)
-
-
-def test_a_changed_store_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
-    seal = write(tmp_path / "s", some_rows(75)).seal
-    earlier = files_of(tmp_path / "s")
-    change(tmp_path / "s", seal)
-    document = check_store(tmp_path / "s", some_rows(50), VALUES_50)
-    assert document["replaces"] == [seal]
-    assert files_of(tmp_path / f"s.before-{seal[:8]}") == earlier
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-VALUES_50 = {name: values[:50] for name, values in VALUES.items()}
-
-
-def test_of_two_changes_one_is_told(tmp_path: Path) -> None:
-    seal = write(tmp_path / "s", some_rows(75)).seal
-    change(tmp_path / "s", seal)
-    with pytest.raises(Mismatch, match="another process changed this store first"):
-        change(tmp_path / "s", seal, 25)
-    check_store(tmp_path / "s", some_rows(50), VALUES_50)
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is published of a store: the code in its card runs, and its table."""
+"""The code in the card of a published store runs."""
 
 from __future__ import annotations
 

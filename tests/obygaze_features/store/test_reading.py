@@ -155,23 +155,6 @@ def test_the_status_counts_every_row_once(either: Path) -> None:
     assert {row: tuple(reason) for row, reason in status.reasons.items()} == NOT_OK
 
 
-def test_a_stream_is_file_by_file_with_what_is_missing_first(
-    path: Path, values
-) -> None:
-    store = open_store(path)
-    with pytest.raises(NotFound):
-        next(store.stream("clip"))
-    clips = ["clip-22", "clip-00", "no such", "clip-10", "clip-01"]
-    parts = list(store.stream("clip", clips=clips, missing="drop"))
-    assert [part.clip_ids.tolist() for part in parts] == [
-        [],
-        ["clip-00", "clip-01"],
-        ["clip-10"],
-        ["clip-22"],
-    ]
-    assert list(store.stream("clip", clips=[])) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -317,17 +300,3 @@ def test_the_only_array_needs_no_name(path: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(piece.values, vectors)
     with pytest.raises(FixUsage, match="name of an array, one of clip, frames"):
         open_store(path).matrix()
-
-
-def test_the_clips_of_a_manifest_are_compared_with_the_rows(
-    path: Path, values: dict[str, np.ndarray]
-) -> None:
-    store = open_store(path)
-    clips = [Clip(CLIPS[n], FILMS[n]) for n in (5, 2)]
-    manifest = Manifest("films", Header("films"), tuple(clips))
-    for given_clips in (manifest, clips, [clips[0], CLIPS[2]]):
-        matrix = store.matrix("clip", clips=given_clips, missing="drop")
-        np.testing.assert_array_equal(matrix.values, values["clip"][[5, 2]])
-        assert matrix.clip_ids.tolist() == [CLIPS[5], CLIPS[2]]
-    with pytest.raises(Mismatch, match="is of the film 'another' and of 'tt1'"):
-        store.matrix("clip", clips=[Clip(CLIPS[5], "another")])

@@ -138,17 +138,6 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
         np.testing.assert_array_equal(own, values[a // 16 : b // 16 + 1])
 
 
-def test_a_part_of_the_segments_has_the_windows_that_all_have(tmp_path: Path) -> None:
-    """Times in the only file that a selection has were taken as times in the film."""
-    store, values = windows_store(tmp_path / "s", {"a": 10})
-    both = [Clip(f"a{n}", "a", n, f"{n}.mp4", 0.0, 1.0) for n in (1, 2)]
-    assert len(store.segments(both, "clip")) == 0
-    assert len(store.segments(both[:1], "clip", of_films=both)) == 0
-    in_film = [segment("a1", "a", 16, 31), segment("a2", "a", 48, 63)]
-    alone = store.segments(in_film[1:], "clip", of_films=in_film)
-    np.testing.assert_array_equal(alone.values, values[[3]])
-
-
 def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
     status_of_row = dict.fromkeys((2, 3, 4), ("failed", "no"))
     store, values = windows_store(
@@ -228,30 +217,6 @@ def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
     np.testing.assert_array_equal(found.values, values[[1]])
 
 
-def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
-    """Two stores of a film may have been merged, the later part first."""
-    store, vectors = windows_store(tmp_path / "s", {"a": 20})
-    order = [*range(12, 20), *range(12)]
-    values = {name: store.read(name, order) for name in ("clip", "start_s", "end_s")}
-    arrays = [
-        array_of(name, array, chunk_rows=4, file_rows=8)
-        for name, array in values.items()
-    ]
-    write_plain_store(
-        tmp_path / "turned",
-        values,
-        rows_of([f"a:{n:06d}" for n in order], ["a"] * 20),
-        arrays=arrays,
-        recipe=store.recipe.to_json(),
-    )
-    turned = open_store(tmp_path / "turned")
-    for first in range(0, 19 * 16, 16):
-        found = turned.segments([segment("x", "a", first, first + 31)], "clip")
-        np.testing.assert_array_equal(
-            found.values, vectors[first // 16 : first // 16 + 2]
-        )
-
-
 def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     """The last of three windows has one frame of two."""
     frames = np.full((3, 2, 4), -1, np.float32)
@@ -281,3 +246,27 @@ def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     assert len(store.segments(longer, "frames").values) == 3
     with pytest.raises(FixInput, match="frames has padding"):
         store.segments(longer, "frames", reduce="max")
+
+
+def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
+    """Two stores of a film may have been merged, the later part first."""
+    store, vectors = windows_store(tmp_path / "s", {"a": 20})
+    order = [*range(12, 20), *range(12)]
+    values = {name: store.read(name, order) for name in ("clip", "start_s", "end_s")}
+    arrays = [
+        array_of(name, array, chunk_rows=4, file_rows=8)
+        for name, array in values.items()
+    ]
+    write_plain_store(
+        tmp_path / "turned",
+        values,
+        rows_of([f"a:{n:06d}" for n in order], ["a"] * 20),
+        arrays=arrays,
+        recipe=store.recipe.to_json(),
+    )
+    turned = open_store(tmp_path / "turned")
+    for first in range(0, 19 * 16, 16):
+        found = turned.segments([segment("x", "a", first, first + 31)], "clip")
+        np.testing.assert_array_equal(
+            found.values, vectors[first // 16 : first // 16 + 2]
+        )

@@ -86,39 +86,6 @@ def test_a_server_that_sends_files_whole_only(
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("at", ["rows.csv", "store.json"])
-def test_a_store_that_is_replaced_while_it_is_pulled(tmp_path: Path, at: str) -> None:
-    """Before a file is sent, another store takes the place; store.json is asked for twice."""
-    sealed_store(tmp_path / "www" / "s", N_CLIPS, arrays=ARRAYS)
-    sealed_store(tmp_path / "other", 20, arrays=ARRAYS)
-    seal = open_store(tmp_path / "www" / "s").seal
-    n_asked = 0
-
-    def replace(path: str, body: bytes) -> bytes:
-        nonlocal n_asked
-        n_asked += path.endswith(at)
-        if n_asked == (2 if at == "store.json" else 1):
-            n_asked = 9
-            (tmp_path / "www" / "s").rename(tmp_path / "www" / "before")
-            (tmp_path / "other").rename(tmp_path / "www" / "s")
-        return body
-
-    with web_server(tmp_path / "www") as server:
-        server.fault = replace
-        url = f"{server.url}/s"
-        if at == "store.json":
-            # It had been sent when it was replaced: the copy is whole.
-            pull(url, tmp_path / "copy", expect=seal)
-            assert open_store(tmp_path / "copy").seal == seal
-            return
-        with pytest.raises((Corrupt, Unreachable)):
-            pull(url, tmp_path / "copy", expect=seal)
-        assert not (tmp_path / "copy").exists()
-        pull(url, tmp_path / "copy")
-    assert tree(tmp_path / "copy") == tree(tmp_path / "www" / "s")
-    assert {path.name for path in tmp_path.iterdir()} == {"copy", "www"}
-
-
 FAULTS: dict[str, Callable[[bytes], bytes]] = {
     "half of it": lambda body: body[: len(body) // 2],
     "a page": lambda body: (b"<html>sign in</html>" * (len(body) // 20 + 1))[
@@ -177,8 +144,10 @@ def test_the_location_of_a_store_has_no_secrets(root: Path, tmp_path: Path) -> N
 
 def test_a_server_that_is_not_trusted_or_not_there_is_unreachable(root: Path) -> None:
     with web_server(root) as server:
-        with pytest.raises(Unreachable, match="the connection failed"):
+        with pytest.raises(Unreachable, match="the connection failed") as caught:
             open_store(server.url.replace("http://", "https://"))
+        # Addresses may have keys in them.
+        assert "127.0.0.1" not in caught.value.message
         url = server.url
     with pytest.raises(Unreachable, match="the connection failed"):
         open_store(url)

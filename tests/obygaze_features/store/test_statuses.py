@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 from support.cli import call_obygaze
 from support.plain_store import COUNTED, array_of, rows_of, write_plain_store
 from support.plain_store import STATUSES as WORDS
@@ -58,22 +57,6 @@ def test_a_store_with_a_row_of_each_status(tmp_path: Path) -> None:
     assert known["failures"]["clip-4"] == "silent: why, in words"
     # What was withdrawn, or is planned for others, is no failure.
     assert [*known["failures"]] == ["clip-1", "clip-2", "clip-4", "clip-5"]
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_an_extraction_ends_with_the_exit_code_of_its_rows(
-    status: RowStatus, tmp_path: Path
-) -> None:
-    values = np.ones((2, 4), np.float32)
-    rows = rows_of(["a", "b"], ["film"] * 2, {1: (status.value, "")})
-    write_plain_store(
-        tmp_path / "s", {"clip": values}, rows, arrays=[array_of("clip", values)]
-    )
-    state = status_at(tmp_path / "s")
-    # Another process may extract what is not extracted yet.
-    is_left = status == "not-extracted"
-    assert state is not None
-    assert state.exit_code == (0 if is_left else status.exit_code)
 
 
 def test_what_is_wrong_with_a_video_decides_the_status() -> None:

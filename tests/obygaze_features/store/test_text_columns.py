@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.files import canonical_json
 from obygaze_features.store.decoding import decode_texts, lines_of
 from obygaze_features.store.encoding import ids_table, rows_and_films, text_column
-from obygaze_features.store.rows import Row, RowColumns
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.store.text_columns import TextColumn
 
 # Of one length or of several, with what CSV and JSON quote, and beyond ASCII.
@@ -82,9 +82,3 @@ def test_rows_are_numbered_whatever_their_digits() -> None:
     rows_csv, _ = rows_and_films(columns_of(ids, ["film"]))
     lines = rows_csv.decode().splitlines()[1:]
     assert lines == [f"{n},{clip},film,,,ok,,,,," for n, clip in enumerate(ids)]
-
-
-def test_rows_become_columns_and_rows_again() -> None:
-    rows = [Row("a", "m", 1.0, 2.5, "failed", "why", 3, "0" * 16, 4, 0), Row("b", "n")]
-    columns = RowColumns.of(rows)
-    assert [columns[number] for number in range(len(columns))] == rows

@@ -12,7 +12,6 @@ import pytest
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.store.changing import subset
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
@@ -181,29 +180,6 @@ def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     assert report.source == "the same store as its source" and not report.warnings
     report = verify(tmp_path / "two", source=copy)
     assert report.source.startswith("rows of it are from this store")
-
-
-@pytest.mark.parametrize(("here", "there"), [(True, False), (False, True)])
-def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
-    tmp_path: Path, here: bool, there: bool
-) -> None:
-    """It was said to be no copy: a part knew the seals of its store of that day alone."""
-    seal = write(tmp_path / "one")
-    withdrawn = [a_tombstone(seal, "f")] if here else []
-    write(tmp_path / "copy", replaces=[seal], tombstones=withdrawn)
-    subset(tmp_path / "copy", tmp_path / "part", films=["h"], workspace=tmp_path)
-    withdrawn = [a_tombstone(seal, "h")] if there else []
-    write(tmp_path / "two", replaces=[seal], tombstones=withdrawn)
-    report = verify(tmp_path / "part", source=tmp_path / "one")
-    assert report.source.startswith("rows of it are from this store")
-    report = verify(tmp_path / "part", source=tmp_path / "two")
-    assert report.source.startswith("rows of it are from a store that was replaced")
-    assert ("3 clips withdrawn since" in report.source) == there
-    # What another part was made without is no news.
-    subset(tmp_path / "two", tmp_path / "a", films=["g"], workspace=tmp_path)
-    subset(tmp_path / "two", tmp_path / "b", films=["f", "g"], workspace=tmp_path)
-    with pytest.raises(Mismatch, match="not a copy"):
-        verify(tmp_path / "a", source=tmp_path / "b")
 
 
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
