@@ -399,3 +399,20 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
         ["Body", "30", "–", "–", "left out: it never varies"],
     ]
     assert "60 of 96 decisions are correct" in table.note
+
+
+def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
+    names = ("Look against EN", "Look", "Body against EN", "Body")
+    cells = [
+        MadeCell("cav", CLIPS, scores_for(CLIPS, 1.0, seed), train=name, test=name)
+        for seed, name in enumerate(names)
+    ]
+    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
+    figures = list(figures_of_tasks(run, {}))
+    assert [figure.title for figure in figures] == [
+        "F1 binary side by side, cav",
+        "AP side by side, cav",
+    ]
+    drawn = figures[1].markup(1)
+    assert drawn.count("against EN, and HN") == 2
+    assert drawn.index(">Look<") < drawn.index(">Body<")
