@@ -126,6 +126,10 @@ class TestWhatCannotBeTold:
         found = analyse_success(~is_sure, factors, films)[0]
         assert found.method == "firth" and np.isnan(found.factors[0].p)
 
+    def test_one_film_has_independent_errors(self) -> None:
+        success, factors, _ = clips()
+        assert analyse_success(success, factors, ["x"] * 600)[0].errors == "independent"
+
 
 class TestPaperFactors:
     def test_on_a_published_file_they_are_those_of_statsmodels(self) -> None:

@@ -352,3 +352,39 @@ def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     text = str(compared)
     assert "1: a" in text and "3: c" in text
     assert [row[2] for row in rows_of_table(compare_runs(runs))] == ["b", "c"]
+
+
+def test_differences_are_on_the_clips_that_both_tested_with_one_class(
+    tmp_path: Path,
+) -> None:
+    first = cell(seed=1)
+    kept = np.array([number % 4 != 0 for number in range(len(CLIPS.ids))])
+    y = CLIPS.y.copy()
+    changed = int(np.flatnonzero(kept)[0])
+    y[changed] = not y[changed]
+    part = replace(
+        CLIPS,
+        ids=tuple(np.array(CLIPS.ids)[kept].tolist()),
+        films=tuple(np.array(CLIPS.films)[kept].tolist()),
+        y=y[kept],
+    )
+    other = MadeCell("ridge", part, scores_for(CLIPS, 1.0, 2)[kept])
+    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
+    compared = compare_runs(runs)
+    both = kept.copy()
+    both[changed] = False
+    shared = replace(
+        CLIPS,
+        ids=tuple(np.array(CLIPS.ids)[both].tolist()),
+        films=tuple(np.array(CLIPS.films)[both].tolist()),
+        y=CLIPS.y[both],
+    )
+    ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
+    theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
+    side = the_row(compared)
+    assert side["difference_n_clips"] == int(both.sum())
+    assert side["difference"] == pytest.approx(by_film(ours, theirs).mean())
+    (warning,) = compared.warnings
+    assert (
+        "b tests other clips than a, or has other classes of them, in 1 of 1" in warning
+    )

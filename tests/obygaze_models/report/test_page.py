@@ -346,3 +346,24 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="leaves out"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
+
+
+def test_several_tasks_have_a_table_of_models_by_tasks(tmp_path: Path) -> None:
+    def without_video(model: str, strength: float, train: str = "EN_S") -> MadeCell:
+        scores = scores_for(CLIPS, strength, 6)
+        return MadeCell(model, CLIPS, scores, is_model=False, store="", train=train)
+
+    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 5), train="HN_S")
+    guess = without_video("film_prior", 0.1, "HN_S")
+    oracle = without_video("oracle", 9.0)
+    made = made_run(tmp_path / "run", [RIDGE, WEAK, other, GUESS, guess, oracle])
+    write_report([made.folder])
+    rows = table_of(made.folder / "tables" / "results.csv")
+    assert [row["task"] for row in rows] == ["EN_S", "HN_S → EN_S"]
+    own, other_task = rows
+    assert float(own["ridge"]) == pytest.approx(RIDGE.ap)
+    assert float(other_task["ridge"]) == pytest.approx(other.ap)
+    assert other_task["mlp"] == ""
+    assert float(own["best guess"]) == pytest.approx(GUESS.ap)
+    assert float(other_task["best guess"]) == pytest.approx(guess.ap)
+    assert float(own["oracle (true concepts)"]) == pytest.approx(oracle.ap)

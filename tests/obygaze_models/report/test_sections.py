@@ -29,6 +29,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
+    figure_of_success,
     figure_of_tree,
     figures_of_tasks,
 )
@@ -36,6 +37,7 @@ from obygaze_models.report.sections import (
     Section,
     section_of_results,
     sections_of,
+    sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
 from obygaze_models.runner.labels import labels_since
@@ -352,3 +354,65 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     # Models of the same clips need no such words.
     alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
     assert "Models of a row" not in result_text(alike)
+
+
+def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -> None:
+    untested = dict.fromkeys(("ap", "low", "high", "auc", "p_holm"), math.nan)
+    rows = [concept_row("Look"), concept_row("Body", **untested)]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    sentence = sentence_of_concepts(run)
+    assert sentence == (
+        "In unseen films the features show 1 of 1 concept (Look); not tested, as too few films "
+        "have them: Body."
+    )
+
+
+def factor(film: str, name: str, odds: float, **values: Any) -> dict[str, Any]:
+    row = {
+        "task": "EN_S",
+        "train": "EN_S",
+        "test": "EN_S",
+        "store": "x",
+        "model": "ridge",
+    }
+    row |= {"film": film, "factor": name, "log_odds": odds, "clips": 30, "note": ""}
+    ends = {"low": math.nan, "high": math.nan, "p": math.nan}
+    return {**row, **ends, "all_clips": 96, "successes": 60, **values}
+
+
+def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> None:
+    rows = [
+        factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
+        factor("all films", "Body", math.nan, note="left out: it never varies"),
+        factor(FILMS[0], "Look", 1.0),
+        factor(FILMS[1], "Look", 50.0),
+    ]
+    run = made_run(tmp_path / "run", [RIDGE])
+    figure = figure_of_success(run, "ridge", rows)
+    assert figure is not None
+    dots = figure.markup(1).count("<title>")
+    assert dots == 2, "a dot beyond the axis is in the table alone"
+    run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
+    (table,) = sections_by_key(run)["success"].tables
+    assert rows_of(table) == [
+        ["Look", "30", "-0.50 [-1.00, 0.10]", "0.060", ""],
+        ["Body", "30", "–", "–", "left out: it never varies"],
+    ]
+    assert "60 of 96 decisions are correct" in table.note
+
+
+def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
+    names = ("Look against EN", "Look", "Body against EN", "Body")
+    cells = [
+        MadeCell("cav", CLIPS, scores_for(CLIPS, 1.0, seed), train=name, test=name)
+        for seed, name in enumerate(names)
+    ]
+    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
+    figures = list(figures_of_tasks(run, {}))
+    assert [figure.title for figure in figures] == [
+        "F1 binary side by side, cav",
+        "AP side by side, cav",
+    ]
+    drawn = figures[1].markup(1)
+    assert drawn.count("against EN, and HN") == 2
+    assert drawn.index(">Look<") < drawn.index(">Body<")

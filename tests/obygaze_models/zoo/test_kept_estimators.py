@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import all_estimators
-from support.cli import ROOT, environment
+from support.cli import environment, without_torch
 from support.experiments import films, planted, write_workspace
 from support.saved_models import write_model_json
 from support.seeds import amount
@@ -347,7 +347,8 @@ def test_every_classifier_that_fits_is_saved_or_refused_by_name(
     done = subprocess.run(
         [sys.executable, "-c", FRESH_OF_MANY, "models", "rows.npy"],
         cwd=tmp_path,
-        env=environment({"PYTHONPATH": str(ROOT)}),
+        # skops imports torch where it is installed, which takes seconds.
+        env=environment(without_torch(tmp_path / "no-torch")),
         capture_output=True,
         text=True,
         check=False,

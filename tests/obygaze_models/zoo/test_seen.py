@@ -263,3 +263,20 @@ def test_what_is_kept_of_the_training(tmp_path: Path) -> None:
     assert training.video_hashes == tuple(f"{number:016x}" for number in (1, 2, 3))
     assert training.median_s == 2.0
     assert not model.info.features.grid
+
+
+def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    clips = []
+    rows = []
+    for film, n_bytes in (("alba", 5), ("brug", 6)):
+        (tmp_path / "videos" / f"{film}.mp4").write_bytes(5 * b"x")
+        clips.append(Clip(f"{film}-9", film, video=f"{film}.mp4"))
+        row = Row(f"{film}-9", film, video_bytes=n_bytes, video_hash=HASH[film])
+        rows.append(row)
+    header = Header("Theirs", video_root=str(tmp_path / "videos"))
+    manifest = Manifest("theirs", header, tuple(clips))
+    found = predict(model, store_with(tmp_path, rows), manifest=manifest)
+    assert found.replaced == ["brug.mp4"]
+    said = "these videos have other files than those whose features were scored: brug"
+    assert said in str(found.write().warnings)
