@@ -309,7 +309,7 @@ def test_time_in_which_the_run_was_suspended_is_not_the_clips(
     The clip takes milliseconds, and is not begun before the suspension: nearly all of its limit
     is left after it, which is enough on a machine that is busy with other things.
     """
-    limit_s = 3.0
+    limit_s = 5.0
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", SUSPENDED, str(films[0]), str(limit_s)],
