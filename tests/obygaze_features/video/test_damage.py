@@ -232,23 +232,6 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
     assert name in str(caught.value).splitlines()[1]
 
 
-def test_sound_alone_is_not_a_video(tmp_path: Path) -> None:
-    import av
-
-    path = tmp_path / "sound.mp4"
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("aac", rate=44100)
-        for start in range(0, 44100, 1024):
-            silence = np.zeros((2, 1024), dtype=np.float32)
-            frame = av.AudioFrame.from_ndarray(silence, format="fltp", layout="stereo")
-            frame.sample_rate, frame.pts = 44100, start
-            out.mux(stream.encode(frame))
-        out.mux(stream.encode())
-    with pytest.raises(BadVideo, match="no video stream") as caught:
-        probe(path)
-    assert caught.value.reason == "no-video"
-
-
 def test_a_stream_without_one_picture(clean: Path, tmp_path: Path) -> None:
     path = remux(
         clean,

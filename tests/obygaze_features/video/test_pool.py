@@ -231,6 +231,21 @@ def test_a_machine_that_gives_no_memory_is_no_crash_of_a_file(tmp_path: Path) ->
         assert pool.submit(job).result().error is None
 
 
+def test_too_many_open_files_are_no_crash_of_a_file(films: list[Path]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with DecodePool(1) as pool:
+        # The limit is one of numbers: of all that are free, a new file takes the least.
+        least_free = os.open(os.devnull, os.O_RDONLY)
+        os.close(least_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least_free, limits[1]))
+        try:
+            future = pool.submit(DecodeJob(films[0], VIEWS))
+            with pytest.raises(ObygazeError, match="too many open files"):
+                future.result()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 @pytest.mark.check("kills a worker")
 def test_a_crash_costs_one_clip(
     films: list[Path], slow_film: Path, sent: threading.Event
@@ -309,7 +324,7 @@ def test_time_in_which_the_run_was_suspended_is_not_the_clips(
     The clip takes milliseconds, and is not begun before the suspension: nearly all of its limit
     is left after it, which is enough on a machine that is busy with other things.
     """
-    limit_s = 3.0
+    limit_s = 5.0
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", SUSPENDED, str(films[0]), str(limit_s)],

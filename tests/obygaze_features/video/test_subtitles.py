@@ -127,15 +127,6 @@ def test_subtitles_of_an_unknown_kind_are_not_read(tmp_path: Path) -> None:
         read_embedded(alone)
 
 
-def test_of_several_the_one_with_text_is_read_and_named(tmp_path: Path) -> None:
-    both = write_subtitled(tmp_path / "a.mkv", ["dvdsub", "ass"], SAID)
-    assert heard(both) == HEARD
-    assert read_embedded(both).stream == ""
-    two = write_subtitled(tmp_path / "b.mkv", ["subrip", "ass"], SAID)
-    assert heard(two) == HEARD
-    assert read_embedded(two).stream == "subtitles 1 of 2"
-
-
 @pytest.mark.parametrize("kind", ["comment", "forced"])
 def test_what_is_no_speech_of_the_film_is_never_read(kind: str, tmp_path: Path) -> None:
     """A commentary, and a translation of what is said in other languages."""
