@@ -166,13 +166,6 @@ class Scale:
         return AnnotatorPair(movie_id, annotators, counts, self.tenths)
 
 
-def annotator_pair(
-    first: Sequence[str], second: Sequence[str], **named: Any
-) -> AnnotatorPair:
-    """Return the pair of two annotators from their levels of the same clips, in the same order."""
-    return Scale.of(LEVEL, (), {}).pair(first, second, **named)
-
-
 def word_in(annotation: Annotation, column: str) -> str:
     """Return what a person said of a clip in a column, "" for nothing."""
     if column == LEVEL:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,41 +20,13 @@ from obygaze_features.store.recipe import space_id_of
 HASH = "ef" * 32
 
 
-class Labelled(NamedTuple):
-    """A made-up clip: its film, level, concepts, mood, and whose rows it has."""
-
-    film: str
-    level: str
-    concepts: tuple[str, ...]
-    mood: str
-    annotators: tuple[str, ...]
-
-
-def manifest_of(
-    labelled: list[Labelled], *, by_annotator: bool, **place: Any
-) -> Manifest:
-    """The clips with one row each, or with a row for each annotator, who all say the same."""
-    clips = []
-    for number, row in enumerate(labelled):
-        clip = Clip(
-            f"{row.film}-{number:02d}",
-            row.film,
-            number,
-            level=row.level,
-            concepts=row.concepts,
-            extra={"mood": row.mood},
-        )
-        if place.get("own_file"):
-            clip = replace(clip, video=f"{clip.clip_id}.mp4")
-        if not by_annotator:
-            clips.append(clip)
-            continue
-        for name in row.annotators:
-            extra = {**clip.extra, "annotator": name}
-            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    header = Header("made up", {"Look": "visual", "Body": "visual"})
-    columns = ("mood", "annotator") if by_annotator else ("mood",)
-    return Manifest("films", header, tuple(clips), columns)
+def two_clips() -> Manifest:
+    """A clip of each of two films, with other levels."""
+    clips = (
+        Clip("alba-00", "alba", 0, level="S", concepts=("Look",)),
+        Clip("brug-01", "brug", 1, level="EN"),
+    )
+    return Manifest("films", Header("made up", {"Look": "visual"}), clips)
 
 
 def store_of(
@@ -97,12 +69,6 @@ def texts_in(folder: Path) -> Path:
     return texts
 
 
-LABELLED = [
-    Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
-    Labelled("brug", "EN", (), "fear", ("ada",)),
-]
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -113,7 +79,7 @@ LABELLED = [
 def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
     tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    manifest = manifest_of(LABELLED, by_annotator=False)
+    manifest = two_clips()
     store = store_of(tmp_path / "s", manifest)
     groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
     changed = [replace(manifest["alba-00"], **change), manifest["brug-01"]]
@@ -153,7 +119,7 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
 
 
 def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> None:
-    labelled = manifest_of(LABELLED, by_annotator=False)
+    labelled = two_clips()
     manifest = labelled.with_clips(replace(clip, movie_id="") for clip in labelled)
     groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
     store = store_of(tmp_path / "s", manifest)

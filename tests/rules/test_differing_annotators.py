@@ -156,9 +156,7 @@ GROUPED = [
     [
         ("Look in concept", ["c0"], "Look"),
         ("Look not in concept", ["c2", "c3", "c4"], "Look"),
-        ("mood != joy", ["c2"], "mood"),
         ("level == S and not mood == joy", ["c2"], "mood"),
-        ("concept", ["c0", "c2"], "Look"),
         ("rating >= 2", ["c1", "c2"], ""),
     ],
 )

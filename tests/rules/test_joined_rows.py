@@ -18,8 +18,6 @@ from support.written_stores import check_store, lasting_bytes
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
 from obygaze_features.store.changing import join
 from obygaze_features.store.recipe import (
@@ -187,51 +185,6 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert [*of_clips.to_json()] == ["joined"]
         join([*reversed(stores)], folder / "again", workspace=here)
         assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")
-
-
-@settings(deadline=None, max_examples=amount(15, 200))
-@given(
-    st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=2, max_size=3)
-)
-def test_a_run_finds_in_a_join_what_it_finds_in_all_parts(
-    clips_of_parts: list[list[bool]],
-) -> None:
-    clips = []
-    for number, name in enumerate(CLIPS):
-        clips.append(Clip(name, name[:4], number, "", float(number), number + 1.0))
-    manifest = Manifest("made-up", Header("made-up", {}), tuple(clips))
-    with tempfile.TemporaryDirectory() as name:
-        here = Workspace(Path(name))
-        write_manifest(manifest, here.manifest(manifest.name))
-        stores = []
-        for place, is_in_part in enumerate(clips_of_parts):
-            rows = []
-            for clip, is_here in zip(clips, is_in_part, strict=True):
-                if is_here:
-                    rows.append(
-                        Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
-                    )
-            if not rows:
-                return
-            values = np.arange(len(rows), dtype=np.float32)[:, None] + 100 * place
-            recipe = a_recipe(backbone={"name": f"model-{place}"})
-            folder = here.root / f"part-{place}"
-            stores.append(made_store(folder, rows, {"clip": values}, recipe=recipe))
-        matched = [store.match(manifest.clips).rows for store in stores]
-        is_in_all = np.all([rows >= 0 for rows in matched], axis=0)
-        if not is_in_all.any():
-            with pytest.raises(FixInput, match="no clip has features in all of"):
-                join(stores, here.root / "both", workspace=here)
-            return
-        made = join(stores, here.root / "both", workspace=here)
-        both = open_store(made.path)
-        found = both.matrix("clip", clips=manifest.clips, missing="drop")
-        assert found.present.tolist() == is_in_all.tolist()
-        expected = [
-            store.read("clip", rows[is_in_all])
-            for store, rows in zip(stores, matched, strict=True)
-        ]
-        assert found.values.tobytes() == np.concatenate(expected, axis=1).tobytes()
 
 
 @settings(max_examples=10, deadline=None)

@@ -128,30 +128,6 @@ def test_a_field_of_a_newer_version_is_named(name: str, tmp_path: Path) -> None:
     assert str(caught.value.where).endswith(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "table", "path"),
-    [
-        ("store.json", ("rows",), "rows.colour"),
-        ("store.json", ("arrays", 0), "arrays[0].colour"),
-        ("plan.json", ("manifest",), "manifest.colour"),
-        ("rows.json", ("maker",), "maker.colour"),
-        ("model.json", ("features",), "features.colour"),
-    ],
-)
-def test_a_field_inside_a_document_is_named_with_its_place(
-    name: str, table: tuple[str | int, ...], path: str, tmp_path: Path
-) -> None:
-    def change(document: Any) -> None:
-        for key in table:
-            document = document[key]
-        document["colour"] = "red"
-
-    with pytest.raises(
-        Mismatch, match=rf"does not know its field {path}".replace("[0]", r"\[0\]")
-    ):
-        DOCUMENTS[name](tmp_path / "newer", change)
-
-
 @pytest.mark.parametrize("name", ["store.json", "plan.json"])
 def test_a_field_that_took_the_place_of_another_is_damage(
     name: str, tmp_path: Path

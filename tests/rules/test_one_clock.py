@@ -81,7 +81,7 @@ def write_film(path: Path, times_s: list[float], rate: Fraction) -> int:
 
 @pytest.mark.parametrize(
     ("rate", "late_s"),
-    [(Fraction(25), 3.0), (Fraction(30000, 1001), 0.2), (None, 0.2)],
+    [(Fraction(30000, 1001), 3.0), (None, 0.2)],
 )
 def test_what_has_one_span_is_of_one_span(
     rate: Fraction | None, late_s: float, tmp_path: Path

@@ -289,29 +289,6 @@ def test_a_number_is_one_value_however_it_is_written(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    name=OWN_WORDS,
-    words=st.lists(OWN_WORDS, min_size=3, max_size=5, unique_by=str.casefold),
-    n_positive=st.integers(1, 4),
-    n_left_out=st.integers(1, 3),
-)
-def test_a_word_without_a_class_is_refused(
-    name: str, words: list[str], n_positive: int, n_left_out: int
-) -> None:
-    words = sorted(words, key=lambda word: plain_value(word, name))
-    given_words = words[:-n_left_out]
-    values = {word: int(number < n_positive) for number, word in enumerate(given_words)}
-    if set(values.values()) != {0, 1}:
-        reject()
-    clips = [Clip(f"c{n}", "m", extra={name: word}) for n, word in enumerate(words)]
-    table = ClipTable("m", clips, ())
-    with pytest.raises(FixInput, match="no class for") as refused:
-        task_labels("t", Task(column=name, values=values), table)
-    shown = " ".join(words[len(values)].split())
-    assert f"{shown!r} of the column" in refused.value.message
-
-
-@settings(max_examples=40, deadline=None)
-@given(
     asked=st.sampled_from(("concept=Speech", "concept=Body", "mood=sad", "mood=joy")),
     view=st.sampled_from(("visual", "raw")),
     where=st.sampled_from(("", "mood != sad", "mood == sad")),

@@ -247,7 +247,6 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     ("cells", "refused"),
     [
         ("m,5,10", ""),
-        ("m,5.0,", ""),
         (",,", ""),
         ("m,0:05,0:10", ""),
         ("n,5,10", "'m-1' is of the film 'm' and of 'n'"),
@@ -354,8 +353,10 @@ def test_drawn_cues_say_the_same_in_every_format(
 @pytest.mark.parametrize(
     "time",
     [
-        *("9" * 5000, "1e999", "0." + "9" * 5000),
-        *("9" * 400 + ":00:00", "0:00:01." + "1" * 5000, "9" * 400 + ":01"),
+        "9" * 5000,
+        "1e999",
+        "9" * 400 + ":00:00",
+        "0:00:01." + "1" * 5000,
     ],
 )
 def test_a_time_with_more_digits_than_a_number_is_refused(

@@ -18,7 +18,7 @@ from obygaze.audits.texts import (
     LabelledText,
     read_words,
 )
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -124,6 +124,9 @@ def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
 def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput, match="no texts"):
         audit_captions([])
+    rows = [{"caption": "sad", "group": "a"}, {"caption": "sad", "group": ""}]
+    with pytest.warns(ObygazeWarning, match="without a group in 'group': 1 row"):
+        audit_captions(rows)
 
 
 GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}

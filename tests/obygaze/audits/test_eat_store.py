@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import open_store
 from obygaze_features.store.recipe import space_id_of
 
 HASH = "ef" * 32
@@ -158,57 +156,3 @@ def test_texts_without_a_space_and_of_another_width_are_refused(place: Path) -> 
     words = ("audit", "eat", "toy", "toy", "--x", "level == S", "--y", "level == EN")
     done = call_obygaze("-C", place, *words)
     assert (done.code, "expected --x, --y and --text" in done.stderr) == (2, True)
-
-
-def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
-    random = np.random.default_rng(4)
-    attributes = ["none"] * 3 + ["anger"] * 3 + ["sadness"] * 3
-    vectors = random.normal(size=(9, 2)).astype(np.float32)
-    words = ("--text", text_file(place / "w.npz", vectors, attributes))
-    words += ("--attributes", "anger", "none", "--attributes", "sadness", "none")
-    document = eat(place, "toy", *words).ok().json()
-    assert [test["a"] for test in document["tests"]] == ["anger", "sadness"]
-    store = open_store(str(place / "stores" / "toy"))
-    clips = store.matrix("clip").values.astype(float)
-    in_x = np.arange(N) % 2 == 1
-    p_values = []
-    for test, wanted in zip(document["tests"], ("anger", "sadness"), strict=True):
-        own = [vectors[[a == name for a in attributes]] for name in (wanted, "none")]
-        cosines = [
-            np.mean(
-                [
-                    [w @ t / np.linalg.norm(w) / np.linalg.norm(t) for t in one]
-                    for w in clips
-                ],
-                1,
-            )
-            for one in own
-        ]
-        s = cosines[0] - cosines[1]
-        d = (s[in_x].mean() - s[~in_x].mean()) / s.std(ddof=1)
-        assert test["effect_size"] == pytest.approx(d, abs=1e-6)
-        # All ways to choose the clips of S within each film.
-        sums = np.zeros(1)
-        for film in np.unique(store.movie_ids):
-            inside = s[store.movie_ids == film]
-            n = int(in_x[store.movie_ids == film].sum())
-            ways = [
-                sum(inside[list(chosen)])
-                for chosen in combinations(range(len(inside)), n)
-            ]
-            sums = np.add.outer(sums, ways).ravel()
-        far = np.abs(sums - sums.mean()) >= abs(s[in_x].sum() - sums.mean()) - 1e-9
-        assert test["p_blocked"]["two_sided"] == pytest.approx(far.mean())
-        p_values.append(float(far.mean()))
-    holm = stepped_down(p_values)
-    assert [test["p_holm"] for test in document["tests"]] == pytest.approx(holm)
-
-
-def stepped_down(p_values: list[float]) -> list[float]:
-    """Holm's step-down, from its definition: the largest of the adjusted values so far."""
-    adjusted = [0.0] * len(p_values)
-    last = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        last = max(last, min(1.0, p_values[i] * (len(p_values) - rank)))
-        adjusted[i] = last
-    return adjusted

@@ -18,7 +18,6 @@ from obygaze.audits.result import Audit
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.evaluation.sign_flips import sign_flip_p
 
 NAMES = dict.fromkeys("ABCDEFGH", "visual")
 
@@ -101,14 +100,6 @@ def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
     assert not audit["rises"]
     assert "rises from HN to NS to S for 1 of 2 annotators" in str(audit)
     assert "with each step, for each annotator: this is not shown" in str(audit)
-
-
-@pytest.mark.parametrize("n", [4, 7])
-def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
-    for seed in range(5):
-        d = np.random.default_rng(seed).integers(-3, 5, n).astype(float)
-        p, exact = sign_flip_p(d, greater=True)
-        assert exact and p == pytest.approx(enumerated(d.tolist()))
 
 
 def test_errors_and_the_command(tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.mediaeval import classes_of
 from obygaze.audits.mediaeval_runs import read_trec_run
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.manifest.adapters import liris_accede
 from obygaze_models.zoo.mediaeval_file import write_run_file
 
 
@@ -43,50 +41,6 @@ def annotations(tmp_path: Path) -> Path:
         "".join(f"{i}\t{n}\n" for i, n in enumerate(names[4:], 4)),
     )
     return folder
-
-
-def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
-    return write_run_file(path, scores, external_data=False, about=about)[0]
-
-
-def test_annotation_files_score_the_official_test_clips(
-    annotations: Path, tmp_path: Path
-) -> None:
-    classes = classes_of(liris_accede.read([annotations]).manifest)
-    assert classes["violence"] == {
-        "ACCEDE00000.mp4": 1,
-        "ACCEDE00001.mp4": 0,
-        "ACCEDE00002.mp4": 1,
-        "ACCEDE00003.mp4": 0,
-    }
-    violence = violence_run(
-        tmp_path / "v.txt",
-        {"ACCEDE00000.mp4": 0.9, "ACCEDE00001.mp4": 0.8, "ACCEDE00002.mp4": 0.7},
-    )
-    classes_of_clips = {0: "1 0", 1: "0 0", 3: "-1 0", 5: "0 0"}
-    lines = [f"ACCEDE0000{i}.mp4 {both}\n" for i, both in classes_of_clips.items()]
-    written = write(tmp_path / "a.txt", "".join(lines))
-    write(tmp_path / "a.json", '{"external_data": true}')
-    call_obygaze(
-        "-C", tmp_path, "manifest", "import", annotations, "--as", "liris-accede"
-    ).ok()
-    words = ("--manifest", "liris-accede", "--run", violence, "--run", written)
-    audit = ("-C", tmp_path, "audit", "mediaeval", *words)
-    document = call_obygaze(*audit, "--json").ok().json()
-    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
-    assert (document["violence"]["n_judged"], document["violence"]["n_unjudged"]) == (
-        4,
-        0,
-    )
-    # 0 and 3 are right, 1 is wrong, 2 was not returned, 5 is not a test clip.
-    valence = document["valence"]
-    assert (valence["accuracy"], valence["accuracy_returned"]) == (2 / 4, 2 / 3)
-    assert (valence["n_returned"], valence["n_unknown"]) == (3, 1)
-    assert valence["majority"] == 2 / 4
-    assert document["arousal"]["accuracy"] == 2 / 4
-    done = call_obygaze(*audit).ok()
-    assert "all runs use external data" in done.stdout
-    assert "1 judged clips were not returned" in done.stdout
 
 
 def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:

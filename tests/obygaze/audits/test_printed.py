@@ -12,8 +12,6 @@ from support.cli import ROOT, call_obygaze
 from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze.audits.printed import (
-    model_of_checkpoint,
-    printed_effects,
     printed_shares,
     printed_shares_beside,
 )
@@ -53,24 +51,6 @@ def test_shares_are_those_of_the_poster(counted: str) -> None:
             printed = [float(of_things[name, column]) for column in columns]
             assert list(of_model) == printed
     assert printed_shares_beside("baseball bat", counted) == {}
-
-
-def test_effects_are_those_of_nine_models() -> None:
-    names = [(effects.table, effects.a, effects.b) for effects in printed_effects()]
-    assert names == [
-        ("Table 1, Angry", "anger", "person"),
-        ("Table 1, Sad", "sadness", "person"),
-        ("Table 1, Happy", "happiness", "person"),
-        ("Table 2, Science", "sexual", "scientist"),
-        ("Table 2, Medicine", "sexual", "doctor"),
-        ("Table 2, Business", "sexual", "executive"),
-    ]
-    for effects in printed_effects():
-        assert len(effects.models) == 9
-        assert effects.of_model(model_of_checkpoint(CHECKPOINT))
-    assert printed_effects()[2].of_model("CLIP ViT-L14") == "-1.08* high, -0.43 low"
-    assert printed_effects()[4].of_model("CLIP ViT-L14") == "1.11*"
-    assert printed_effects()[0].of_model("") is None
 
 
 @pytest.fixture

@@ -194,10 +194,3 @@ def test_two_groups_of_one_name_are_not_counted_as_one() -> None:
     assert raised.value.message == (
         "two groups have the name 'x y z': 'x y' + 'z' and 'x' + 'y z'"
     )
-
-
-@pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x85", "\x1c"])
-def test_only_a_line_break_ends_a_caption(tmp_path: Path, mark: str) -> None:
-    (tmp_path / "im_face_man_1.txt").write_text(f"a happy{mark}day\nhappy\n", "utf-8")
-    audit = audit_captions(tmp_path, words=WORDS)
-    assert counted(audit)["man"][0] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from obygaze.audits import (
     audit_mediaeval,
 )
 from obygaze_features.core.errors import FixUsage, NotFound
-from obygaze_models.evaluation.bootstrap import ratio_interval
 
 VECTORS = {
     "X": [[1, 0], [1, 0.1]],
@@ -50,20 +48,6 @@ def test_arrays_are_compared_as_a_file_of_them_is() -> None:
     assert document["source"] == "arrays"
     one_sided = audit_eat(vectors=VECTORS, tail="greater")
     assert one_sided["p"]["greater"] == 1 / 6
-
-
-def test_rates_over_few_clusters_are_not_negative_and_shares_not_above_one() -> None:
-    for hits, n, most in (
-        ([1, 0, 0, 0], [1] * 4, 1),
-        ([1, 1, 1, 0], [1] * 4, 1),
-        ([1, 1, 1, 0], [1] * 4, inf),
-        ([9, 0, 0, 0], [3] * 4, inf),
-    ):
-        low, high = ratio_interval(hits, n, list("abcd"), most=most)
-        assert low is not None
-        assert high is not None
-        assert 0 <= low <= sum(hits) / sum(n) <= high
-        assert (high <= 1) == (most == 1)
 
 
 def test_invalid_arguments_are_named() -> None:

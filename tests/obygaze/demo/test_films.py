@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from obygaze.demo.films import annotate, make_films, render_films, write_tables
-from obygaze.films.labels import project_marks
+from obygaze.demo.films import annotate, make_films, render_films
 from obygaze_features.video import SoundView, decode_sound
 from obygaze_features.video.film import probe
 
@@ -42,12 +41,6 @@ def test_two_annotators_mostly_agree_and_never_mark_easy_negatives() -> None:
     assert sum(annotator == "ada" for _, annotator, *_ in marks) == len(marked) == 84
     assert 68 <= sum(annotator == "ben" for _, annotator, *_ in marks) < 84
     assert not [level for *_, level, _, _ in marks if level == "EN"]
-
-
-def test_the_tables_are_what_a_projection_reads(tmp_path: Path) -> None:
-    segments, clips = write_tables(make_films(), tmp_path)
-    made = project_marks(segments, clips=clips, workspace=tmp_path).manifest
-    assert len(made) == 144
 
 
 def test_videos_have_the_length_of_their_scenes(tmp_path: Path) -> None:

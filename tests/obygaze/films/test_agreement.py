@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
@@ -23,8 +23,8 @@ from obygaze.films.agreement import (
     NULLS,
     TENTHS,
     AnnotatorPair,
+    Scale,
     agreement,
-    annotator_pair,
     mean_of_groups,
     measure_agreement,
     p_value,
@@ -32,7 +32,7 @@ from obygaze.films.agreement import (
     shuffled_tables,
 )
 from obygaze.films.labels import project_tables
-from obygaze.films.marks import Mark
+from obygaze.films.marks import LEVEL, Mark
 from obygaze.films.projection import ClipSpan
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import LEVELS
@@ -46,6 +46,15 @@ DISTANCES = {
     ("NS", "S"): 0.3,
 }
 FIFTH = Fraction(1, 5)
+
+
+def annotator_pair(
+    first: Sequence[str], second: Sequence[str], **named: Any
+) -> AnnotatorPair:
+    """Return the pair of two people from their levels of the same clips, in the same order."""
+    return Scale.of(LEVEL, (), {}).pair(first, second, **named)
+
+
 BY_HAND = annotator_pair(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
 
 labelings = st.lists(

@@ -39,9 +39,7 @@ def varying() -> list[int]:
 
 
 FILMS: dict[str, dict[str, Any]] = {
-    "at24.mp4": {"rate": 24, "tick": Fraction(1, 24)},
     "at30.mp4": {"rate": Fraction(30000, 1001), "tick": Fraction(1001, 30000)},
-    "at24.mkv": {"ticks": ticks_of(Fraction(1001, 24)), "tick": MS},
     "late.mp4": {"ticks": ticks_of(Fraction(40), 200), "tick": MS},
     "later.mkv": {"ticks": ticks_of(Fraction(40), 3000), "tick": MS},
     "varying.mkv": {"ticks": varying(), "tick": MS},

@@ -202,7 +202,7 @@ def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["", "../ada", "a/b", "a.b", "-a", "é", "a" * 51])
+@pytest.mark.parametrize("name", ["", "../ada", "a.b", "a" * 51])
 def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> None:
     message = "the name of an annotator is that of a file"
     with pytest.raises(FixUsage, match=message) as caught:

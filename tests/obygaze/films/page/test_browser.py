@@ -50,26 +50,6 @@ pytestmark = [
 N_SEEKS = amount(21, 300)
 SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9")
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
-# Visible elements whose text has less than 4.5 times the luminance of its background, or reversed.
-LOW_CONTRAST = """
-const curve = (share) => ((share + 0.055) / 1.055) ** 2.4;
-const channel = (value) => (value <= 10.31475 ? value / 3294.6 : curve(value / 255));
-const numbers = (color) => (color.match(/[\\d.]+/g) ?? []).map(Number);
-const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-function behind(element) {
-  for (let one = element; one; one = one.parentElement) {
-    const color = numbers(getComputedStyle(one).backgroundColor);
-    if (color.length === 3 || color[3] === 1) return color;
-  }
-  return numbers(getComputedStyle(document.body).backgroundColor);
-}
-const isText = (node) => node.nodeType === 3 && node.data.trim();
-const hasText = (element) => [...element.childNodes].some(isText);
-const seen = (element) => element.checkVisibility() && !element.disabled && hasText(element);
-return [...document.body.querySelectorAll("*")].filter(seen).filter((element) => {
-  const pair = [luminance(numbers(getComputedStyle(element).color)), luminance(behind(element))];
-  return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05) < 4.5;
-}).map((element) => element.outerHTML.slice(0, 200));"""
 
 
 def films(folder: Path, **more: Any) -> Site:
@@ -88,11 +68,6 @@ def films(folder: Path, **more: Any) -> Site:
 def open_lake(browser: Any, server: Any) -> None:
     open_page(browser, f"{server.new_address()}#film=lake", "lake")
     wait(lambda: times_are_known(browser, "lake"))
-
-
-def prefer(browser: Any, mode: str) -> None:
-    features = [{"name": "prefers-color-scheme", "value": mode}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 # ---- pictures ------------------------------------------------------------------------------------
@@ -282,34 +257,6 @@ def test_film_and_form_and_time_line_are_in_sight_together(
         keys_to_body(browser, "F")
         wait(lambda: not browser.execute_script(is_full))
     resize(browser, 1400)
-
-
-@pytest.mark.parametrize("mode", ["light", "dark"])
-def test_texts_can_be_read_in_both_modes(
-    browser: Any, tmp_path: Path, mode: str
-) -> None:
-    ink = "return getComputedStyle(document.body).color"
-    with served(films(tmp_path)) as server:
-        prefer(browser, mode)
-        open_page(browser, server.new_address(), "films")
-        paper = browser.execute_script(
-            "return getComputedStyle(document.body).backgroundColor"
-        )
-        assert (paper == "rgb(255, 255, 255)") == (mode == "light")
-        assert browser.execute_script(LOW_CONTRAST) == []
-        go(browser, film="lake", t=1)
-        wait(lambda: "picture 25" in text(browser, "#picture"))
-        keys_to_body(browser, "i")
-        keys_to_body(browser, "4")
-        browser.execute_script(
-            "document.querySelectorAll('details').forEach((one) => (one.open = true))"
-        )
-        assert browser.execute_script(LOW_CONTRAST) == []
-        # The page follows a change of the mode.
-        shown = browser.execute_script(ink)
-        prefer(browser, "dark" if mode == "light" else "light")
-        wait(lambda: browser.execute_script(ink) != shown)
-        prefer(browser, "light")
 
 
 # ---- nothing for others --------------------------------------------------------------------------

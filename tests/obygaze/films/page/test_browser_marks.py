@@ -473,51 +473,6 @@ def test_what_is_stored_are_the_pictures_that_were_on_the_screen(
 # ---- other programs ------------------------------------------------------------------------------
 
 
-def test_an_answer_from_before_a_save_is_not_shown_after_it(
-    browser: Any, tmp_path: Path
-) -> None:
-    """A window that gets the focus asks for the marks; a slow answer hid what was saved since."""
-    page = lake(tmp_path)
-    with served(page) as server:
-        open_lake(browser, server.new_address())
-        script = """
-            const plain = window.fetch;
-            let answered;
-            const slow = new Promise((done) => (answered = done));
-            window.fetch = async (address, options) => {
-              const answer = await plain(address, options);
-              if (!options && String(address).startsWith("api/marks")) await slow;
-              return answer;
-            };
-            dispatchEvent(new Event("focus"));
-            const saved = marks.beginSpan(5, 9).then(() => marks.setLevel("S"));
-            answered();
-            await saved;
-            await marks.inTurn(() => {});
-            window.fetch = plain;
-        """
-        in_page(browser, script)
-        assert shown_values(browser) == [(5, 9, "S", (), "")]
-        assert saved_values(tmp_path) == [(5, 9, "S", (), "")]
-
-
-def test_what_is_typed_while_something_is_saved_stays(
-    browser: Any, tmp_path: Path
-) -> None:
-    page = lake(tmp_path)
-    with served(page) as server:
-        open_lake(browser, server.new_address())
-        begin = "await marks.beginSpan(5, 9); await marks.setLevel('S');"
-        in_page(browser, f"{begin} await marks.setComment('why');")
-        browser.find_element("id", "comment").send_keys(" and when")
-        in_page(browser, "await marks.setLevel('HN');")
-        value = "return document.getElementById('comment').value"
-        assert browser.execute_script(value) == "why and when"
-        browser.find_element("id", "comment").send_keys("\ue007")
-        wait(lambda: saved_values(tmp_path)[0][4] == "why and when")
-        assert saved_values(tmp_path)[0][2] == "HN"
-
-
 def test_keys_act_on_the_film_in_which_they_were_pressed(
     browser: Any, tmp_path: Path
 ) -> None:
