@@ -296,10 +296,3 @@ def test_a_contact_sheet_shows_the_pictures_that_were_asked_for(ws: Workspace) -
         assert arrays["index"].tolist() == expected
         assert read_numbers(arrays["frames"]) == [250 + index for index in expected]
         np.testing.assert_allclose(arrays["time_s"], np.array(expected) / RATE)
-
-
-def test_windows_shorter_than_a_picture_are_refused(ws: Workspace) -> None:
-    write_film(ws.path("videos/lake.mp4"), list(range(250, 300)))
-    ws("manifest windows videos -o shortest --seconds 0.04 --every 0.04")
-    line = "manifest windows videos -o cut --seconds 0.01 --every 0.01"
-    assert "a window has at least one picture" in ws(line, code=2).text

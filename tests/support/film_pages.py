@@ -157,11 +157,6 @@ def ask(
         connection.close()
 
 
-def turn_of(server: PageServer) -> str:
-    """Take the turn, as a window does that begins to mark."""
-    return str(ask(server, "/api/turn", method="POST", sent={}).json()["turn"])
-
-
 def save(server: PageServer, wanted: Sent) -> Answer:
     """Save a change of marks as the page does."""
     return ask(server, "/api/marks", method="POST", sent=wanted)
