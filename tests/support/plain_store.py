@@ -25,6 +25,7 @@ ROW_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "status", "reas
 ROW_COLUMNS += ("video_bytes", "video_hash", "pictures", "maker")
 STATUSES = ("ok", "failed", "no-video", "withdrawn", "silent", "no-words")
 STATUSES += ("not-extracted",)
+COUNTED = tuple(status.replace("-", "_") for status in STATUSES)
 KEY = {"name": "default", "separator": "."}
 RECIPE = {"unknown": True, "source": "made up", "told": {"backbone": "toy"}}
 
@@ -243,8 +244,7 @@ def seal_plain(
     """Write store.json for the files that are there, and return the seal."""
     pairs = [[row["clip_id"], row["movie_id"]] for row in rows]
     counts = {"total": len(rows)}
-    for status in STATUSES:
-        key = status.replace("-", "_")
+    for status, key in zip(STATUSES, COUNTED, strict=True):
         counts[key] = sum(row["status"] == status for row in rows)
     files = {}
     for file in sorted(path.rglob("*")):
