@@ -169,46 +169,6 @@ def decided(rows: list[dict[str, str]]) -> list[str]:
     return ["S" if row["decision"] == "positive" else "EN" for row in rows]
 
 
-def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
-    rows = write_training_films(ws)
-    for row in rows:
-        del row["start_s"], row["end_s"]
-    ws.write_table("labels.csv", rows)
-    ws("manifest import labels.csv -o labels")
-    for name in ("training", "new"):
-        ws(f"manifest windows {name} -o {name} --seconds 1 --every 1")
-        ws(f"extract run {name} -b descriptors --workers 1")
-    train_motion(ws, "training.descriptors", "labels")
-    ws("models predict motion new.descriptors -o scores.csv")
-    scores = ws.read_table("scores.csv")
-    assert [row["movie_id"] for row in scores] == ["pier"] * 8
-    assert [float(row["start_s"]) for row in scores] == list(range(8))
-    assert {row["basis"] for row in scores} == {"unseen"}
-    assert decided(scores) == LEVELS_OF_NEW_FILM
-    values = np.array([float(row["score:positive"]) for row in scores])
-    is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
-    assert values[is_s].min() > values[~is_s].max()
-    # A player shows them as subtitles, each at its second of the film.
-    webvtt = pytest.importorskip("webvtt")
-    ws("manifest export new subtitles --as vtt --predictions scores.csv")
-    cues = list(webvtt.read(str(ws.path("subtitles/pier.vtt"))))
-    assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
-    shown = [float(cue.text.split()[-1]) for cue in cues]
-    assert shown == pytest.approx(list(values), rel=1e-3)
-    # The page shows them along the film.
-    told = ws.process("view new --run motion", code=2).text
-    assert "Try: --scores TABLE" in told
-    ws("view new --scores scores.csv --export page")
-    data = ws.path("page/data.js").read_text("utf-8")
-    page = json.loads(data.removeprefix("const EXPORTED = "))
-    scored = page["scores 0"]["scores"]
-    times = page["film pier"]["spans"]
-    assert [times[clip_id] for clip_id in scored] == [[k, k + 1] for k in range(8)]
-    assert [one["score"] for one in scored.values()] == list(values)
-    decisions = ["S" if one["positive"] else "EN" for one in scored.values()]
-    assert decisions == LEVELS_OF_NEW_FILM
-
-
 def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]]]:
     """Type `models predict` and what it says to try, until there are scores; return both."""
     typed = []
@@ -224,8 +184,8 @@ def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]
     raise AssertionError(typed)
 
 
-def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> None:
-    """It ended at "another recipe", and named the store of the training."""
+def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
+    """What is missing is named, from the folder of new films to their scores."""
     rows = write_training_films(ws)
     for row in rows:
         row["clip_id"] = str(row["clip_id"]).replace("_", "-")
@@ -251,6 +211,30 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     said = ws("models predict motion new").text
     assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
     assert "does not have" not in said
+    assert [row["movie_id"] for row in scores] == ["pier"] * 8
+    assert [float(row["start_s"]) for row in scores] == list(range(8))
+    values = np.array([float(row["score:positive"]) for row in scores])
+    is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
+    assert values[is_s].min() > values[~is_s].max()
+    # A player shows them as subtitles, each at its second of the film.
+    webvtt = pytest.importorskip("webvtt")
+    ws("manifest export new subtitles --as vtt --predictions scores.csv")
+    cues = list(webvtt.read(str(ws.path("subtitles/pier.vtt"))))
+    assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
+    shown = [float(cue.text.split()[-1]) for cue in cues]
+    assert shown == pytest.approx(list(values), rel=1e-3)
+    # The page shows them along the film.
+    told = ws.process("view new --run motion", code=2).text
+    assert "Try: --scores TABLE" in told
+    ws("view new --scores scores.csv --export page")
+    data = ws.path("page/data.js").read_text("utf-8")
+    page = json.loads(data.removeprefix("const EXPORTED = "))
+    scored = page["scores 0"]["scores"]
+    times = page["film pier"]["spans"]
+    assert [times[clip_id] for clip_id in scored] == [[k, k + 1] for k in range(8)]
+    assert [one["score"] for one in scored.values()] == list(values)
+    decisions = ["S" if one["positive"] else "EN" for one in scored.values()]
+    assert decisions == LEVELS_OF_NEW_FILM
     # A film that was replaced has the scores of the film before, and it is said.
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
     said = ws("models predict motion new").text
