@@ -31,16 +31,6 @@ def test_the_table_has_the_published_fits(workspace: Path) -> None:
         assert not np.intersect1d(job.train, job.validation).size
 
 
-def test_the_loop_counts_its_fits(workspace: Path) -> None:
-    pytest.importorskip("torch")
-    costs = fit.loop(workspace, 89)
-    assert costs["fits"] == 2
-    # At least six epochs each.
-    _, jobs = fit.fits_of(workspace)
-    n_batches = [-(-len(jobs[number].train) // 16) for number in (0, 89)]
-    assert costs["steps"] >= 6 * sum(n_batches)
-
-
 def test_the_loop_learns_what_ours_learns(workspace: Path) -> None:
     torch = pytest.importorskip("torch")
     X, jobs = fit.fits_of(workspace)

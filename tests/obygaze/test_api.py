@@ -9,15 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from support.cli import ROOT
 from support.data import real_data
-from support.extracted_stores import bytes_of
 from support.extraction import film_folder
 from support.pages import blocks, run_block
 from support.stores import made_store
@@ -130,24 +127,6 @@ def test_importing_it_imports_nothing_heavy():
     assert HEAVY & set(json.loads(done.stdout)) == set()
 
 
-def test_every_object_is_one_short_line(here, run):
-    store, films = og.open_store("mine"), og.read_manifest("films")
-    long_name = replace(films, name="n" * 300)
-    objects = [
-        store,
-        store["clip"],
-        films,
-        films.clips[0],
-        films.header,
-        long_name,
-        run,
-    ]
-    objects += [og.dataset(store, films)]
-    for thing in objects:
-        assert "\n" not in repr(thing)
-        assert len(repr(thing)) <= 120, repr(thing)[:200]
-
-
 def test_a_store_behaves_like_a_collection_of_clips(here):
     store = og.open_store("mine")
     assert len(store) == 72
@@ -252,30 +231,8 @@ def test_unknown_names_list_the_known_ones(here):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
-@pytest.mark.check("three blocks, three times")
-def test_workers_in_threads_give_the_bytes_of_one_process(tmp_path):
-    """Threads cannot handle signals."""
-    films = film_folder(tmp_path, 40)
-    write_manifest(films, tmp_path / "manifests" / "films.toml")
-    extract = partial(og.extract, "films", "descriptors", workspace=tmp_path)
-    extract(stores={"descriptors": "one"})
-    with ThreadPoolExecutor(2) as pool:
-        done = [pool.submit(extract) for _ in range(2)]
-        seals = {future.result()[0].seal for future in done}
-    store = og.open_store("films.descriptors", workspace=tmp_path)
-    assert seals == {store.seal}
-    stores = tmp_path / "stores"
-    assert bytes_of(stores / "films.descriptors") == bytes_of(stores / "one")
-
-
 def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(og.open_store("mine", workspace=workspace)) == 72
     monkeypatch.setenv("OBYGAZE_WORKSPACE", os.fspath(workspace))
     assert len(og.read_manifest("films")) == 72
-
-
-def test_objects_pass_through_unchanged(here):
-    store, films = og.open_store("mine"), og.read_manifest("films")
-    assert og.open_store(store) is store
-    assert og.read_manifest(films) is films

@@ -65,42 +65,6 @@ def test_each_error_is_three_lines_and_its_exit_code(provoke, name, code):
     ]
 
 
-def test_details_come_before_the_error(provoke):
-    def fail(session: Session) -> None:
-        raise errors.FixInput(
-            "2 problems", details=["a.csv:3:1: one", "a.csv:9:4: two"]
-        )
-
-    provoke(fail)
-    assert call_obygaze("provoke").stderr.splitlines() == [
-        "a.csv:3:1: one",
-        "a.csv:9:4: two",
-        "Error: 2 problems",
-    ]
-
-
-def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
-    rows = [f"c-{number},m,X{number}" for number in range(205)]
-    (tmp_path / "t.csv").write_text("\n".join(["clip_id,movie_id,level", *rows, ""]))
-    words = ("manifest", "import", "t.csv")
-    lines = call_obygaze(*words, cwd=tmp_path).stderr.splitlines()
-    assert (
-        lines[0]
-        == "t.csv:2: column 'level': unknown level 'X0', expected EN, HN, NS, S"
-    )
-    assert (
-        lines[9]
-        == "t.csv:11: column 'level': unknown level 'X9', expected EN, HN, NS, S"
-    )
-    assert lines[10] == "... and 195 more lines; -v shows them"
-    assert lines[11].startswith("Error: ")
-    assert lines[11].endswith(": 205 problems")
-    assert len(lines) == 14
-    assert len(call_obygaze(*words, "-v", cwd=tmp_path).stderr.splitlines()) == 205 + 3
-    told = json.loads(call_obygaze(*words, "--json", cwd=tmp_path).stderr)
-    assert len(told["error"]["details"]) == 205
-
-
 def test_a_required_package_that_is_missing_is_no_bug_in_obygaze(provoke):
     def fail(session: Session) -> None:
         raise ModuleNotFoundError("No module named 'h5py'", name="h5py")
@@ -111,14 +75,6 @@ def test_a_required_package_that_is_missing_is_no_bug_in_obygaze(provoke):
     assert result.stderr.startswith(
         "Error: the package 'h5py' is not installed\n  Try: obygaze doctor"
     )
-
-
-@pytest.mark.parametrize(
-    "returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)]
-)
-def test_a_command_may_return_its_exit_code(provoke, returned, code):
-    provoke(lambda session: returned)
-    assert call_obygaze("provoke").code == code
 
 
 def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
@@ -273,14 +229,6 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
     assert len(lines) == 2
 
 
-def test_a_missing_option_is_shown_in_an_example(tmp_path):
-    done = call_obygaze("audit", "annotations", "my", cwd=tmp_path)
-    assert done.stderr.splitlines() == [
-        "Error: Missing option '--x'.",
-        "  Try: obygaze audit annotations --help",
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -349,27 +297,6 @@ def test_an_error_is_json_with_json(tmp_path):
     assert "unknown level 'X'" in json.loads(result.stderr)["error"]["details"][0]
 
 
-def test_quiet_and_verbose_may_stand_after_the_command(tmp_path):
-    assert "nothing in" in call_obygaze("ls", cwd=tmp_path).stderr
-    for words in (
-        ["ls", "-q"],
-        ["ls", "--quiet"],
-        ["-q", "ls"],
-        ["backbones", "-q", "ls"],
-    ):
-        assert call_obygaze(*words, cwd=tmp_path).ok().stderr == ""
-    for words in (["--json", "ls"], ["ls", "--json"]):
-        assert call_obygaze(*words, cwd=tmp_path).ok().json()["entries"] == []
-    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\nb,m\n", encoding="utf-8")
-    (tmp_path / "b.mp4").touch()
-    call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()
-    linked = ("manifest", "link", "t", ".")
-    assert "a: no video" not in call_obygaze(*linked, cwd=tmp_path).ok().stderr
-    assert "a: no video" in call_obygaze(*linked, "-v", cwd=tmp_path).ok().stderr
-    said = call_obygaze("manifest", "-v", *linked[1:], cwd=tmp_path).ok().stderr
-    assert "a: no video" in said
-
-
 # ---- streams, colour, the workspace ------------------------------------------------------------
 
 
@@ -387,29 +314,6 @@ def test_results_go_to_stdout_and_talk_to_stderr(provoke):
         [],
         ["note", "detail"],
     ]
-
-
-RED = "\x1b[31m"
-
-
-@pytest.mark.parametrize(
-    "env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)]
-)
-def test_a_terminal_gets_colour_unless_no_color_is_set(env, coloured):
-    pty = pytest.importorskip("pty", reason="no pseudo-terminals on this system")
-    ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            obygaze_argv("no-such-command"),
-            stdout=theirs,
-            stderr=theirs,
-            env=environment({"TERM": "xterm", **env}),
-            check=False,
-        )
-        assert (RED in os.read(ours, 10_000).decode()) is coloured
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 def test_the_workspace_is_here_or_what_the_environment_or_the_option_says(tmp_path):
@@ -430,49 +334,4 @@ def test_the_workspace_is_here_or_what_the_environment_or_the_option_says(tmp_pa
     assert used("-C", "../there") == f"{here}/../there"
 
 
-def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
-    (tmp_path / "file").touch()
-    result = call_obygaze("-C", tmp_path / "file", "doctor")
-    assert result.code == 2
-    assert "is a file" in result.stderr
-
-
 # ---- the next step after an error ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "what", "hint"),
-    [
-        (
-            "store import text.npz -o new",
-            4,
-            "not a complete npz file",
-            "numpy.savez",
-        ),
-        (
-            "store import text.h5 -o new",
-            4,
-            "not a complete HDF5 file",
-            "download it again",
-        ),
-        ("run empty.toml", 1, "not a protocol", 'schema = "obygaze-protocol/1"'),
-        ("report run", 4, "not valid JSON", "the same obygaze run again"),
-    ],
-)
-def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what, hint):
-    for name in ("text.npz", "text.h5"):
-        (tmp_path / name).write_text("hello")
-    (tmp_path / "empty.toml").write_text("")
-    for folder, name, text in (
-        ("foreign", "store.json", "{}"),
-        ("run", "run.json", "{"),
-    ):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / name).write_text(text)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    result = call_obygaze(*words.split(), cwd=tmp_path)
-    lines = result.stderr.splitlines()
-    assert result.code == code
-    assert lines[0].startswith("Error: ") and what in lines[0]
-    assert lines[-1].startswith("  Try: ") and hint in lines[-1]
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before

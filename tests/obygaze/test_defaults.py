@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 
 import obygaze as og
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
-
-TAKE_A_TASK = [
-    name
-    for name in og.__all__
-    if inspect.isfunction(getattr(og, name))
-    and "task" in inspect.signature(getattr(og, name)).parameters
-]
-TAKE_A_VIEW = [
-    name
-    for name in og.__all__
-    if inspect.isfunction(getattr(og, name))
-    and "view" in inspect.signature(getattr(og, name)).parameters
-]
 
 
 def with_speech() -> Manifest:
@@ -41,23 +25,6 @@ def with_speech() -> Manifest:
         clips.append(replace(clip, concepts=("Voice",)) if is_heard else clip)
     header = structs.replace(manifest.header, concepts=concepts)
     return replace(manifest, header=header, clips=tuple(clips))
-
-
-def test_functions_that_take_a_task_or_a_view_are_known() -> None:
-    assert set(TAKE_A_TASK) >= {"dataset", "train"}
-    assert set(TAKE_A_VIEW) >= {"dataset"}
-
-
-@pytest.mark.parametrize("name", TAKE_A_TASK)
-def test_the_default_task_is_the_same_everywhere(name: str) -> None:
-    default = inspect.signature(getattr(og, name)).parameters["task"].default
-    assert default == DEFAULT_TASK
-    assert default in load_protocol("honest").tasks
-
-
-@pytest.mark.parametrize("name", TAKE_A_VIEW)
-def test_the_default_view_is_never_a_name(name: str) -> None:
-    assert inspect.signature(getattr(og, name)).parameters["view"].default is None
 
 
 def test_a_data_set_a_protocol_and_a_training_take_the_same_clips(
@@ -112,17 +79,3 @@ def test_an_audit_takes_the_view_of_protocols() -> None:
     assert usual["view"] == "visual"
     names = [value["value"] for value in usual["values"]]
     assert names and "Voice" not in names
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "mobygaze-visual",
-        "mobygaze-words",
-        "mediaeval2015-arousal",
-        "mediaeval2015-valence",
-        "mediaeval2015-violence",
-    ],
-)
-def test_published_protocols_keep_their_view(name: str) -> None:
-    assert load_protocol(name).data.view == "raw"

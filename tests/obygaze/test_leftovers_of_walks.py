@@ -53,14 +53,6 @@ def test_an_ending_of_another_format_is_refused(inside):
     assert "Try: .csv, .xlsx, .eaf, .vtt" in table.stderr
 
 
-def test_group_names_the_concepts_that_are_in_no_group(inside):
-    Path("g.toml").write_text('[groups]\nEyes = ["Look"]\n', encoding="utf-8")
-    done = call_obygaze("manifest", "group", "films", "-o", "g", "--groups", "g.toml")
-    header = og.read_manifest("g").header
-    others = ", ".join(name for name in header.concepts if name != "Eyes")
-    assert f"in no group, and kept as concepts: {others}" in done.ok().stderr
-
-
 def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
     Path("segments.csv").write_text(
         "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
@@ -73,22 +65,6 @@ def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
         "  in: films",
         "  Try: --every 30, or clips with film_start_s and film_end_s",
     ]
-
-
-def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
-    shutil.move("stores/mine", "stores/films.one")
-    shutil.copytree("stores/films.one", "stores/films.two")
-    status = call_obygaze("extract", "status", "films", "--json").ok().json()
-    both = call_obygaze("extract", "status", "films.one", "films.two", "--json").ok()
-    assert status == both.json()
-    refused = call_obygaze("extract", "status", "flims")
-    assert "no store called 'flims'" in refused.stderr
-    shutil.move("manifests/films.toml", "manifests/later.toml")
-    shutil.move("manifests/films.csv", "manifests/later.csv")
-    empty = call_obygaze("extract", "status", "films.one", "later")
-    assert empty.code == 1
-    assert "no store has the clips of the manifest 'later'" in empty.stderr
-    assert "Try: obygaze extract run --help" in empty.stderr
 
 
 # ---- tasks --------------------------------------------------------------------------------------
@@ -139,12 +115,3 @@ def test_a_task_may_have_numbers_of_numpy(inside):
     assert sorted(levels.ids.tolist()) == ["a-1", "a-2", "b-2"]
     with pytest.raises(FixUsage, match="task must be a name or a mapping"):
         og.dataset("mine", "films", task=["EN"])
-
-
-def test_a_concept_as_a_task_is_answered_with_the_line_that_works(inside):
-    refused = call_obygaze("train", "ridge", "mine", "films", "--task", "Look")
-    hint = refused.stderr.splitlines()[1]
-    assert hint == "  Try: --task concept=Look"
-    task = hint.removeprefix("  Try: --task ")
-    done = call_obygaze("train", "ridge", "mine", "films", "--task", task, "-o", "c")
-    assert done.code == 0, done.stderr

@@ -113,37 +113,6 @@ def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -
                 assert row[name] == value
 
 
-# All listings are written by one function.
-TWO = ("store info", "compare")
-
-
-@pytest.mark.parametrize("name", TWO)
-def test_a_file_is_replaced_with_force_only(
-    name: str, place: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("mine\n", encoding="utf-8")
-    done = call_obygaze(*LISTINGS[name], "-o", path, cwd=place)
-    assert done.code == 1
-    assert "this file exists and has other contents" in done.stderr
-    assert path.read_text("utf-8") == "mine\n"
-    call_obygaze(*LISTINGS[name], "-o", path, "--force", cwd=place).ok()
-    assert path.read_text("utf-8") != "mine\n"
-
-
-@pytest.mark.parametrize("name", ["manifest show", "search", "models predict"])
-def test_clips_have_titles_and_times_that_a_person_reads(
-    name: str, place: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t.xlsx"
-    call_obygaze(*LISTINGS[name], "-o", path, cwd=place).ok()
-    (row,) = [row for row in rows_in(path) if row["clip_id"] == "tt0000002-003"]
-    assert row["movie_title"] == "Amélie"
-    # The third scene of the made-up films: 9 to 11.5 seconds.
-    assert (row["start_s"], row["end_s"]) == (9.0, 11.5)
-    assert (row["start"], row["end"]) == ("0:00:09.000", "0:00:11.500")
-
-
 def test_a_manifest_comes_back_from_each_of_its_tables(
     place: Path, tmp_path: Path
 ) -> None:
@@ -155,33 +124,6 @@ def test_a_manifest_comes_back_from_each_of_its_tables(
         again = call_obygaze("manifest", "show", "again", "--json", cwd=place).json()
         before = call_obygaze("manifest", "show", "made-up", "--json", cwd=place).json()
         assert again["clips"] == before["clips"]
-
-
-def test_a_selection_holds_for_the_file_and_a_limit_for_the_screen(
-    place: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t.csv"
-    words = ("manifest", "show", "made-up", "--film", "tt0000002")
-    for limit, n_shown in ((0, 8), (1, 1), (2, 2), (50, 8)):
-        done = call_obygaze(
-            *words, "--limit", str(limit), "-o", path, "--force", cwd=place
-        ).ok()
-        ids = [row["clip_id"] for row in rows_in(path)]
-        assert ids == [f"tt0000002-{number:03d}" for number in range(1, 9)]
-        assert done.stdout.count("tt0000002-") == n_shown
-        assert f"wrote {path}: 8 rows" in done.stderr
-
-
-def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(
-    place: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "out.csv"
-    words = ("manifest", "export", "made-up", path)
-    call_obygaze(*words, cwd=place).ok()
-    assert [row["fold:mine"] for row in rows_in(path)] == [*"1" * 8, *"2" * 8, *"3" * 8]
-    refused = call_obygaze(*words, "--predictions", path, cwd=place)
-    told = "--predictions is for elan, vtt, not for table"
-    assert refused.code == 2 and told in refused.stderr
 
 
 def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -> None:
@@ -199,30 +141,3 @@ def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -
     assert set(states.values()) == {"ok"}
     reason = next(clip["reason"] for clip in clips if clip["status"] == "failed")
     assert reason == "decode OSError: a broken file"
-
-
-def test_a_store_lists_its_rows_without_a_manifest(tmp_path: Path) -> None:
-    manifest = films(2, 4)
-    write_workspace(tmp_path, manifest, planted(manifest, width=20))
-    for path in (tmp_path / "manifests").iterdir():
-        path.unlink()
-    document = call_obygaze("store", "info", "sig", "--clips", "--json", cwd=tmp_path)
-    first = document.ok().json()["clips"][0]
-    assert set(first) == {
-        *("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
-    }
-
-
-def test_a_comparison_has_a_row_for_each_cell_and_run(
-    place: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "t.xlsx"
-    compared = call_obygaze("compare", "run-0", "run-1", "--json", cwd=place).json()
-    call_obygaze("compare", "run-0", "run-1", "-o", path, cwd=place).ok()
-    rows = rows_in(path)
-    assert rows == compared["cells"]
-    assert [row["run"] for row in rows] == compared["runs"]
-    assert rows[0]["model"] == rows[1]["model"] == "ridge"
-    assert rows[1]["difference"] == pytest.approx(rows[1]["value"] - rows[0]["value"])
-    assert rows[1]["difference_n_films"] > 1
-    assert rows[0]["difference"] is None

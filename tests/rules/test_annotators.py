@@ -6,13 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import strategies as st
 from support.stores import a_recipe, made_store
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
-from obygaze.audits.levels import audit_levels
 from obygaze.films.agreement import measure_agreement
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.adapters.join_table import join
@@ -20,10 +17,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_features.store.recipe import space_id_of
 
-ANNOTATORS = ("ada", "ben", "cleo")
-LENGTH_S = 6.0
 HASH = "ef" * 32
-NO_FIXTURES = [HealthCheck.function_scoped_fixture]
 
 
 class Labelled(NamedTuple):
@@ -34,17 +28,6 @@ class Labelled(NamedTuple):
     concepts: tuple[str, ...]
     mood: str
     annotators: tuple[str, ...]
-
-
-LABELS = st.builds(
-    Labelled,
-    st.sampled_from(("alba", "brug")),
-    st.sampled_from(("EN", "HN", "S")),
-    st.sampled_from(((), ("Look",), ("Look", "Body"))),
-    st.sampled_from(("joy", "fear", "")),
-    st.lists(st.sampled_from(ANNOTATORS), unique=True, min_size=1).map(tuple),
-)
-CLIPS = st.lists(LABELS, min_size=2, max_size=9)
 
 
 def manifest_of(
@@ -169,16 +152,6 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
         audit_annotations(manifest, **groups)
 
 
-def test_a_table_chooses_no_other_clip_of_a_store(tmp_path: Path) -> None:
-    manifest = manifest_of(LABELLED, by_annotator=False)
-    store = store_of(tmp_path / "s", manifest)
-    table = tmp_path / "x.csv"
-    table.write_text("clip_id,start_s,end_s\nalba-00,5,9\n", encoding="utf-8")
-    values = "'alba-00' is 5 s to 9 s and 2 s to 4 s"
-    with pytest.raises(Mismatch, match=values):
-        audit_eat(store, x=table, y=["brug-01"], text=texts_in(tmp_path))
-
-
 def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> None:
     labelled = manifest_of(LABELLED, by_annotator=False)
     manifest = labelled.with_clips(replace(clip, movie_id="") for clip in labelled)
@@ -206,58 +179,6 @@ def test_a_row_of_another_clip_is_not_joined(
     with pytest.raises(Mismatch) as caught:
         join(manifest, table)
     assert caught.value.message.endswith(problem)
-
-
-@pytest.mark.parametrize("short", ["m:ss", "h:mm"])
-def test_a_row_is_compared_by_times_of_minutes_or_hours(
-    tmp_path: Path, short: str
-) -> None:
-    unit_s = {"m:ss": 1.0, "h:mm": 60.0}[short]
-    clip = Clip("alba-1", "alba", start_s=65 * unit_s, end_s=70 * unit_s)
-    manifest = Manifest("films", Header("made up"), (clip,))
-    table = tmp_path / "t.csv"
-    head = "clip_id,start_s,end_s,light"
-    table.write_text(f"{head}\nalba-1,1:05,1:10,x\n", encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        join(manifest, table)
-    assert f"--map times={short}" in caught.value.details[0]
-    joined = join(manifest, table, {"times": short})
-    assert joined.manifest["alba-1"].extra["light"] == "x"
-    table.write_text(f"{head}\nalba-1,2:05,2:10,x\n", encoding="utf-8")
-    with pytest.raises(Mismatch, match="'alba-1' is "):
-        join(manifest, table, {"times": short})
-
-
-def test_rows_with_times_are_not_joined_to_all_clips_of_a_film(tmp_path: Path) -> None:
-    clips = tuple(
-        Clip(f"alba-{i}", "alba", start_s=2.0 * i, end_s=2.0 * i + 2) for i in range(2)
-    )
-    table = tmp_path / "t.csv"
-    table.write_text("movie_id,start_s,end_s,light\nalba,0,2,x\nalba,2,4,y\n", "utf-8")
-    with pytest.raises(FixInput) as caught:
-        join(Manifest("films", Header("made up"), clips), table)
-    assert "rows with times are of clips, not of films" in caught.value.details[0]
-
-
-def test_a_table_with_rows_of_annotators_is_not_joined(tmp_path: Path) -> None:
-    """It wrote `ada|ben`, of whom an audit then spoke as of one annotator."""
-    manifest = Manifest("films", Header("made up"), (Clip("alba-1", "alba"),))
-    table = tmp_path / "t.csv"
-    table.write_text("clip_id,annotator\nalba-1,ada\nalba-1,ben\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="several annotators of one clip: ada, ben"):
-        join(manifest, table)
-    table.write_text("clip_id,annotator\nalba-1,ada\n", encoding="utf-8")
-    assert join(manifest, table).manifest["alba-1"].extra["annotator"] == "ada"
-
-
-def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
-    clips = [
-        Clip(f"c{i}", "alba", level=level, concepts=("Look",), extra={"annotator": who})
-        for i, (level, who) in enumerate([("S", "ada|ben"), ("HN", "ada")])
-    ]
-    header = Header("made up", {"Look": "visual"})
-    audit = audit_levels(Manifest("films", header, tuple(clips), ("annotator",)))
-    assert [one["annotator"] for one in audit["annotators"][1:]] == ["ada", "ben"]
 
 
 def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:

@@ -17,21 +17,17 @@ from support.seeds import amount
 from support.tables import rows_of
 
 import obygaze as og
-from obygaze_features.core.errors import FixUsage, ObygazeWarning
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.protocols.clips import (
     clip_table,
     differing_annotators,
     empty_labels,
-    labels_sha256,
     task_labels,
 )
-from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Data, Task
-from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.store_run import store_runs
 
 HEADER = Header("made up", {"Look": "visual", "Body": "visual", "Voice": "audio"})
@@ -107,31 +103,6 @@ def test_a_disputed_clip_is_neither_positive_nor_negative(
         assert empty_labels({name: task}, {name: found}, disputed) == ""
 
 
-def test_a_limit_says_how_many_clips_have_no_class() -> None:
-    rows = [("", set(), "joy", "1", {"level"})] * 24
-    rows += [("S", {"Body"}, "", "1", {"mood", "Look"})] * 3
-    rows += [CERTAIN[number % 2] for number in range(96)]
-    table = clip_table(manifest_of(rows), Data(view="raw"))
-    tasks = {name: task for name, (task, _) in TASKS.items()}
-    asked = ["levels", "words", "one side", "a number"]
-    assert differing_annotators(tasks, asked, table) == (
-        "24 of 123 clips have no class in levels, because annotators differ on level."
-        " 3 of 123 clips have no class in words, because annotators differ on mood."
-        " 3 of 123 clips have no class in one side, because annotators differ on Look."
-    )
-    # Those on which annotators differ are not counted once more as empty.
-    labels = {name: task_labels(name, tasks[name], table) for name in asked}
-    del labels["one side"]
-    assert empty_labels(tasks, labels, table) == ""
-
-
-def test_what_annotators_differ_on_is_no_task() -> None:
-    manifest = manifest_of([*CERTAIN, ("S", set(), "joy", "1", {"mood"})])
-    for asked in ("differs", "differs=mood"):
-        with pytest.raises(FixUsage, match="unknown task or column 'differs'"):
-            with_tasks(load_protocol("honest"), [asked], manifest)
-
-
 FILMS = films(4, 16, seed=5, runs_on=0.3)
 
 
@@ -169,42 +140,6 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
         targets = of_store.concepts.targets["absent"]
         assert (targets[::3] == -1).all() and (targets[1::3] >= 0).any()
     assert repr(found[0]) == repr(found[1])
-
-
-def test_a_disputed_concept_is_neither_present_nor_absent_in_a_run(
-    tmp_path: Path,
-) -> None:
-    """The oracle and the regression of errors are the same whether the clip has the concept."""
-    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
-    changes = (
-        *("data.view=raw", 'grid.models=["ridge"]', 'grid.baselines=["oracle"]'),
-        *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
-    )
-    protocol = quick("honest", *changes, "report.error_analysis=true", replicates=2)
-    found = []
-    for have_concept in (True, False):
-        manifest = with_disputes(FILMS, have_concept=have_concept)
-        run = run_on(tmp_path, protocol, manifest, {"x": store})
-        tests = rows_of(run.predictions, model="oracle")
-        scores = [row["score"] for row in tests]
-        tested = set(run.predictions["clip_id"])
-        success = rows_of(run.table("success.csv"))
-        assert not tested.isdisjoint(FILMS.clip_ids[::3])
-        (n_clips,) = {row["all_clips"] for row in success if row["film"] == "all films"}
-        assert n_clips == len(tested.difference(FILMS.clip_ids[::3]))
-        found.append((scores, success))
-    assert repr(found[0]) == repr(found[1])
-
-
-def test_where_annotators_differ_on_the_level_concepts_are_known() -> None:
-    """Whether another concept is agreed on does not decide whether a clip counts as negative."""
-    rows = [*CERTAIN, ("", set[str](), "joy", "1", {"level"})]
-    rows.append(("", {"Body"}, "joy", "1", {"level"}))
-    table = clip_table(manifest_of(rows), Data(view="raw"))
-    task = Task(positive="Look in concept")
-    labels = task_labels("look", task, table)
-    assert labels.tolist() == [1, 0, 1, 0, 0, 0]
-    assert empty_labels({"look": task}, {"look": labels}, table) == ""
 
 
 GROUPED = [
@@ -249,33 +184,6 @@ def test_shares_of_groups_are_of_undisputed_clips() -> None:
         assert (found["n_x"], found["n_y"]) == (n_x, n_y)
         share_of = {value["value"]: value["share_x"] for value in found["values"]}
         assert share_of["Look" if column == "concepts" else "joy"] == share_x
-
-
-def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None:
-    clips = []
-    for number, clip in enumerate(FILMS):
-        differs = "" if number % 4 else "level"
-        level = clip.level if number % 4 else ""
-        clips.append(replace(clip, level=level, extra={"differs": differs}))
-    manifest = replace(FILMS, clips=tuple(clips), columns=("differs",))
-    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
-    changes = (
-        *("data.view=raw", 'grid.models=["ridge"]', "report.contrast=[]"),
-        *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.concepts=false"),
-    )
-    run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
-    said = "16 of 64 clips have no class in EN_S, because annotators differ on level."
-    texts = {limit.name: limit.text for limit in limits_of(run)}
-    assert texts["annotators differ"] == said
-    assert "without label" not in texts
-    asked = quick("honest", *changes, 'data.where="level != NS"')
-    with pytest.warns(ObygazeWarning, match="16 clips left out, because annotators"):
-        remarks = gather(asked, manifest, "made-up", {"x": store}).table.remarks
-    assert remarks["disputed"].startswith("16 clips left out by data.where")
-    with pytest.warns(ObygazeWarning, match=said):
-        found = og.dataset(store, manifest, task="EN_S", view="raw")
-    tested = set(run.predictions["clip_id"])
-    assert tested == {*found.ids} and tested.isdisjoint(FILMS.clip_ids[::4])
 
 
 ANNOTATED = st.lists(
@@ -328,12 +236,3 @@ def test_no_clip_of_a_tested_film_trains_whatever_annotators_said(
             ):
                 if "level" in clip.extra.get("differs", "").split("|"):
                     assert (of_train, of_test) == (-1, -1)
-
-
-def test_a_run_knows_its_labels_by_what_annotators_differ_on() -> None:
-    hashes = []
-    for left_open in (set[str](), {"Body"}, {"Look"}):
-        rows = [*CERTAIN, ("S", set[str](), "joy", "1", left_open)]
-        table = clip_table(manifest_of(rows), Data(view="raw"))
-        hashes.append(labels_sha256(table, {})["levels"])
-    assert len(set(hashes)) == 3

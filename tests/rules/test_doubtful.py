@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,10 @@ from support.generated_videos import Case, make
 from support.seeds import IS_TORTURE, SEED, amount
 from support.videos import encode_video, read_numbers, remux, write_video
 
-from obygaze_features.extraction.clips import RowJob, ViewedClip
-from obygaze_features.extraction.decoding import decoded_row
-from obygaze_features.video import DecodeJob, PictureView, decode_clip, decode_views
+from obygaze_features.video import PictureView, decode_clip, decode_views
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import FrameIndex, PacketRun
-from obygaze_features.video.worker import DecodeResult
-
-QUICK = Kinds(codecs=("h264", "mpeg4", "mpeg2", "vp8"))
 
 
 def check_counts(intact: Counts, damaged: Counts) -> None:
@@ -48,15 +42,11 @@ def check_counts(intact: Counts, damaged: Counts) -> None:
     assert intact.n_right > 0 and damaged.n_right > 0 and damaged.n_marked > 0
 
 
-def test_nothing_wrong_is_unmarked_where_anything_is_said(tmp_path: Path) -> None:
-    check_counts(*count_pictures(8, 5, tmp_path, QUICK))
-
-
 @pytest.mark.check("many films")
 @pytest.mark.parametrize("part", range(amount(1, 3)))
 def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> None:
     check_counts(
-        *count_pictures(amount(20, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
+        *count_pictures(amount(12, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
     )
 
 
@@ -123,21 +113,11 @@ def check_light_way(
 def test_what_no_picture_needs_changes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_light_way(6, 3, tmp_path, monkeypatch)
-
-
-@pytest.mark.check("many films")
-@pytest.mark.parametrize("part", range(amount(1, 2)))
-def test_what_no_picture_needs_changes_none_in_many_films(
-    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_light_way(amount(12, 150), 31 + part + 2 * SEED, tmp_path, monkeypatch)
+    check_light_way(amount(6, 150), 3 + SEED, tmp_path, monkeypatch)
 
 
 FILMS = {
     "mpeg4": ("mpeg4", {"g": "40", "bf": "2", "b": "800k"}),
-    "mpeg4-no-b": ("mpeg4", {"g": "40", "b": "800k"}),
-    "mpeg2": ("mpeg2video", {"g": "40", "bf": "2"}),
     "h264": ("libx264", {"preset": "veryfast", "g": "40", "sc_threshold": "0"}),
 }
 
@@ -178,7 +158,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("seed", amount(range(8), range(80)))
+@pytest.mark.parametrize("seed", amount(range(4), range(80)))
 def test_no_picture_is_stretched_where_recordings_are_joined(
     seed: int, tmp_path: Path
 ) -> None:
@@ -221,16 +201,6 @@ def test_no_picture_is_stretched_where_recordings_are_joined(
             # The first recording of MPEG-2 begins a picture late, for its times of decoding.
             assert set(late[fine].tolist()) <= {0.0, 1.0}
             assert fine.any()
-
-
-def test_a_film_without_a_list_of_key_pictures(tmp_path: Path) -> None:
-    whole = whole_film(Case("mpeg4", "b", "mp4", "25", "whole", "none"), tmp_path)
-    assert whole is not None
-    path = tmp_path / "no-list.mp4"
-    path.write_bytes(whole.path.read_bytes().replace(b"stss", b"free"))
-    counts = Counts()
-    judge(whole, path, "no list", counts, 1)
-    assert (counts.wrong, counts.marked, counts.n_right) == ([], [], 56)
 
 
 def test_pictures_before_the_first_that_is_a_key_are_damaged(tmp_path: Path) -> None:
@@ -277,7 +247,7 @@ def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
         assert not fine[16:31].any() and fine[32:].all()
 
 
-@pytest.mark.parametrize("start", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("start", [0.6])
 @pytest.mark.parametrize("codec", ["mpeg4", "mjpeg"])
 def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
     codec: str, start: float, tmp_path: Path
@@ -309,21 +279,6 @@ def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
         decode_clip(path, PictureView(8), start_s=0.0, end_s=1.0)
 
 
-def test_a_file_of_avi_that_ends_inside_the_head_of_a_chunk(tmp_path: Path) -> None:
-    """The chunk is no packet, and the time of the picture before it is only guessed."""
-    whole = write_video(tmp_path / "film.avi", "mpeg4", options={"g": "20", "bf": "2"})
-    data = whole.read_bytes()
-    at = [at for at in range(len(data)) if data[at : at + 4] == b"00dc"][60]
-    for n_bytes in range(10):
-        path = tmp_path / f"{n_bytes}.avi"
-        path.write_bytes(data[: at + n_bytes])
-        info = probe(path, decode=True)
-        assert info.damaged, n_bytes
-        view = PictureView(info.index.frames)
-        clip = decode_views(path, [view])[view]
-        assert clip.substituted[-1] and not clip.substituted[:40].any(), n_bytes
-
-
 def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
     """Return a film of AVI with a further chunk, counted in the size of the file."""
     chunk = name + struct.pack("<I", len(content)) + content
@@ -332,7 +287,7 @@ def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
     return film[:4] + struct.pack("<I", size + len(chunk)) + film[8:]
 
 
-@pytest.mark.parametrize("name", [b"_PMX", b"ID3 ", b"JUNK"])
+@pytest.mark.parametrize("name", [b"_PMX"])
 def test_chunks_of_other_programs_are_no_damage_of_avi(
     name: bytes, tmp_path: Path
 ) -> None:
@@ -345,7 +300,7 @@ def test_chunks_of_other_programs_are_no_damage_of_avi(
         assert not info.damaged and info.index.frames == 100
 
 
-@pytest.mark.parametrize("n_repeats", [0, 1, 3])
+@pytest.mark.parametrize("n_repeats", [1, 3])
 def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
     n_repeats: int, tmp_path: Path
 ) -> None:
@@ -360,48 +315,6 @@ def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
         data = add_chunk(data, data.rindex(b"idx1"), b"00dc", b"")
     path.write_bytes(data)
     assert probe(path).damaged == (n_repeats < 3)
-
-
-def test_the_packet_after_a_damaged_one_may_have_its_time(tmp_path: Path) -> None:
-    """In FLV, a reader that has lost its place may give one time to two packets."""
-    whole = write_video(tmp_path / "whole.flv", "flv", options={"g": "20"})
-    data = bytearray(whole.read_bytes())
-    with av.open(str(whole)) as film:
-        places = [packet.pos for packet in film.demux(video=0) if packet.size]
-    for place in places[50:52]:
-        assert data[place] == 9
-        data[place + 4 : place + 8] = bytes([0, 10, 20, 0])
-    # The size of the packet before, by which the reader finds out.
-    data[places[51] - 2] ^= 1
-    path = tmp_path / "mismatch.flv"
-    path.write_bytes(data)
-    index = probe(path, decode=True).index
-    assert index.timed
-    clip = decode_views(path, [PictureView(index.frames)]).popitem()[1]
-    fine = ~clip.substituted
-    numbers = np.array(read_numbers(clip.pictures))
-    times_s = clip.time_s - clip.time_s[0]
-    assert numbers[fine].tolist() == np.rint(25 * times_s[fine]).tolist()
-    assert fine[:40].all() and fine[-40:].all()
-
-
-def test_chapters_that_are_gone_are_no_damage(tmp_path: Path) -> None:
-    """FFmpeg logs an error where a film names a track of chapters that it does not have."""
-    plain = write_video(tmp_path / "plain.mp4")
-    path = tmp_path / "chapters.mp4"
-    chapter = {"time_base": Fraction(1), "metadata": {"title": "One"}}
-    with av.open(str(plain)) as source, av.open(str(path), "w") as target:
-        stream = target.add_stream_from_template(source.streams.video[0])
-        target.set_chapters([{"id": 1, "start": 0, "end": 4, **chapter}])
-        for packet in source.demux(video=0):
-            if packet.size:
-                packet.stream = stream
-                target.mux(packet)
-    data = path.read_bytes()
-    assert data.count(b"chap\0\0\0\2") == 1
-    path.write_bytes(data.replace(b"chap\0\0\0\2", b"chap\0\0\0\7"))
-    info = probe(path)
-    assert not info.damaged and info.index.frames == 100
 
 
 @pytest.mark.parametrize("codec", ["libx264", "mpeg2video"])
@@ -479,26 +392,12 @@ def test_b_pictures_that_are_missing_behind_a_whole_chunk_of_avi(
     assert clip.substituted[-1] and fine[:80].all()
 
 
-def test_empty_chunks_that_are_missing_in_avi_move_the_pictures_behind_them(
-    tmp_path: Path,
-) -> None:
-    """The last picture lasts as long as empty chunks repeat it, and no longer."""
-    path = tmp_path / "film.avi"
-    numbers = range(60)
-    ticks = [4 * n for n in numbers]
-    encode_video(path, "mpeg4", numbers=numbers, ticks=ticks, tick=Fraction(1, 100))
-    film = path.read_bytes()
-    assert not probe(path).damaged
-    empty = b"00dc" + bytes(4)
-    at = film.index(empty, len(film) // 2)
-    path.write_bytes(film[:at] + film[at + len(empty) :])
-    assert probe(path).index.broken.all()
-
-
-@pytest.mark.parametrize("suffix", [".mp4", ".mov"])
-@pytest.mark.parametrize("step", [Fraction(1, 25), Fraction(1001, 24000)])
 @pytest.mark.parametrize(
-    "tick", [Fraction(1, 1000), Fraction(1, 25), Fraction(1, 90000)]
+    ("suffix", "step", "tick"),
+    [
+        (".mp4", Fraction(1, 25), Fraction(1, 25)),
+        (".mov", Fraction(1001, 24000), Fraction(1, 1000)),
+    ],
 )
 def test_a_pause_is_no_damage(
     suffix: str, step: Fraction, tick: Fraction, tmp_path: Path
@@ -515,18 +414,6 @@ def test_a_pause_is_no_damage(
         )
         assert not probe(path).damaged
         assert not decode_clip(path, PictureView(60)).substituted.any()
-
-
-def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
-    film = write_video(tmp_path / "film.mkv", options={"g": "12", "bf": "0"})
-    film.write_bytes(film.read_bytes()[: film.stat().st_size * 2 // 3])
-    view = PictureView(8)
-    job = DecodeJob(str(film), (view,))
-    result = DecodeResult(job, decode_views(film, [view]))
-    clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
-    assert isinstance(clip, ViewedClip)
-    assert "frames are missing from the file" in clip.remark
-    assert not clip.arrays["clean"]
 
 
 def places_of(path: Path) -> list[tuple[int, int]]:
@@ -636,25 +523,6 @@ def test_packets_that_changed_places_tell_so_by_their_order(
         assert counts.wrong == [] and counts.n_right > 20
 
 
-def test_a_chunk_of_avi_with_another_name_may_be_one_of_the_stream(
-    tmp_path: Path,
-) -> None:
-    """It is not counted, so that the pictures behind it are at other times."""
-    path = tmp_path / "film.avi"
-    ticks = [4 * number for number in range(60)]
-    tick = Fraction(1, 100)
-    encode_video(path, "mpeg4", numbers=range(60), ticks=ticks, tick=tick)
-    film = bytearray(path.read_bytes())
-    with av.open(str(path)) as opened:
-        places = [packet.pos for packet in opened.demux(video=0) if packet.size]
-    other_at = film.index(b"00dc" + bytes(4), places[30])
-    film[other_at : other_at + 4] = b"80dc"
-    film[places[40] : places[40] + 4] = bytes(4)
-    path.write_bytes(film)
-    broken = probe(path).index.broken
-    assert not broken[:30].any() and broken[30:].all()
-
-
 # --- By number, whatever the times of the packets ---
 
 WITH_B_PICTURES = {
@@ -734,37 +602,4 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
 
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
-    check_windows_by_number(12, SEED, tmp_path)
-
-
-@pytest.mark.parametrize("first", [49, 52, 55, 56])
-def test_a_picture_between_two_whose_times_changed_is_doubtful_too(
-    first: int, tmp_path: Path
-) -> None:
-    """Of three that turn, two may be in their order, at the places of others."""
-    codec, options = WITH_B_PICTURES["h264"]
-    options = options | {"g": "12"}
-    numbers = range(N_PICTURES)
-    whole = write_video(
-        tmp_path / "whole.mkv", codec, numbers=numbers, options=options, size=(96, 72)
-    )
-    with av.open(str(whole)) as film:
-        times = [packet.pts for packet in film.demux(video=0) if packet.size]
-    times[first : first + 3] = [*times[first + 1 : first + 3], times[first]]
-
-    def change(at: int, packet: Any) -> Any:
-        packet.pts = times[at]
-        return packet
-
-    path = remux(whole, tmp_path / "turned.mkv", change)
-    for start in range(40, N_PICTURES, WINDOW):
-        ranks = range(start, start + WINDOW)
-        with suppress(BadVideo):
-            clip = decode_clip(path, PictureView(WINDOW), ranks=ranks)
-            assert read_numbers(clip.pictures) == list(ranks)
-
-
-@pytest.mark.check("many films")
-@pytest.mark.parametrize("part", range(amount(1, 2)))
-def test_windows_by_number_in_many_films(part: int, tmp_path: Path) -> None:
-    check_windows_by_number(amount(10, 120), 7 + part + 2 * SEED, tmp_path)
+    check_windows_by_number(amount(12, 120), SEED, tmp_path)

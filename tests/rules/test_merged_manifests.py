@@ -1,8 +1,6 @@
 """Rule (b): a merged manifest has what each lab said of a clip; rule (a): or it is refused."""
 
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import check_manifest
-from obygaze_features.manifest.link import link
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import (
     Annotation,
@@ -20,7 +17,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
 )
-from obygaze_features.manifest.spans import named_file
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 LABS = ("paris", "nice", "oslo")
@@ -190,31 +186,6 @@ def test_what_one_person_says_in_two_manifests_must_be_equal() -> None:
     assert "annotator" not in highest.columns
 
 
-def test_marks_of_two_labs_stay_marks_of_their_annotators() -> None:
-    """A mark in a film is of one person; its row is not a clip of several."""
-    marks = {}
-    for lab, person in {"paris": "ada", "nice": "ben"}.items():
-        extra = {"annotator": person, "start_frame": "0", "end_frame": "49"}
-        mark = Clip(f"alba-{person}-1", "alba", start_s=0.0, end_s=2.0, extra=extra)
-        header = Header("made up", CONCEPTS, unit="segment")
-        marks[lab] = Manifest(lab, header, (mark,), tuple(extra))
-    merged = merged_manifest([*marks.values()], "all").manifest
-    assert merged.annotations == ()
-    assert [mark.extra["annotator"] for mark in merged] == ["ada", "ben"]
-    copy = replace(marks["paris"], name="copy")
-    assert merged_manifest([marks["paris"], copy], "all").manifest.clips == copy.clips
-    other = copy.with_clips([replace(copy.clips[0], level="S")])
-    surer = marks["paris"].with_clips([replace(copy.clips[0], level="HN")])
-    with pytest.raises(FixInput, match="level: HN and S"):
-        merged_manifest([surer, other], "all")
-    # A mark is of one person, and a level is not lost.
-    with pytest.raises(FixInput, match="level: nothing and S"):
-        merged_manifest([marks["paris"], other], "all")
-    ben = copy.with_column("annotator", {copy.clips[0].clip_id: "ben"})
-    with pytest.raises(FixInput, match="annotator: ada and ben"):
-        merged_manifest([marks["paris"], ben], "all")
-
-
 def with_header(name: str, **facts: object) -> Manifest:
     clips = (Clip("c-1", "alba", level="S", concepts=("Look",)),)
     header = {"dataset": "made up", "concepts": {"Look": "visual"}, **facts}
@@ -236,126 +207,6 @@ def test_a_concept_has_one_modality() -> None:
         merged_manifest([paris, with_header("nice", view="visual")], "all")
 
 
-@settings(max_examples=30)
-@given(drawn_manifests(), st.data())
-def test_a_manifest_that_did_not_ask_for_a_concept_is_named(
-    drawn: tuple[list[Manifest], Said], data: st.DataObject
-) -> None:
-    """Its clips were negatives of a concept that nobody had looked for in them."""
-    asked = []
-    expected = []
-    for manifest in drawn[0]:
-        has_mirror = data.draw(st.booleans())
-        concepts = {**CONCEPTS, "Mirror": "visual"} if has_mirror else CONCEPTS
-        header = Header("made up", concepts)
-        asked.append(replace(manifest, header=header))
-        labelled = [row for row in manifest if row.level or row.concepts]
-        if labelled and not has_mirror:
-            expected.append((manifest.name, len(labelled)))
-    if not any("Mirror" in one.header.concepts for one in asked):
-        expected = []
-    warnings = merged_manifest(asked, "all", "majority").warnings
-    found = [text for text in warnings if "does not have the concepts Mirror" in text]
-    assert len(found) == len(expected)
-    for text, (name, n_rows) in zip(found, expected, strict=True):
-        assert text.startswith(f"{name} does not")
-        assert f": {n_rows} clip" in text
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    of_paris=st.sampled_from(("Tendu", "tendu", "été")),
-    of_nice=st.sampled_from(("tendu", "TENDU", "tendue", "Ete", "calme")),
-)
-def test_a_word_that_two_labs_spell_in_another_way_is_one_or_is_named(
-    of_paris: str, of_nice: str
-) -> None:
-    manifests = []
-    for lab, word in (("paris", of_paris), ("nice", of_nice)):
-        clips = []
-        for number in range(8):
-            mood = word if number % 2 else "calme"
-            clips.append(Clip(f"{lab}-{number}", lab, extra={"mood": mood}))
-        manifests.append(Manifest(lab, Header("m"), tuple(clips), ("mood",)))
-    merged = merged_manifest(manifests, "all")
-    words = {clip.extra["mood"] for clip in merged.manifest}
-    folded = {of_paris.casefold(), of_nice.casefold(), "calme"}
-    assert len(words) == len(folded)
-    said = [text for text in merged.warnings if "'" in text]
-    assert bool(said) == ({of_paris, of_nice} == {"été", "Ete"})
-    for text in said:
-        assert "the column mood has" in text
-        assert f"'{of_paris}'" in text
-        assert f"'{of_nice}'" in text
-
-
-def test_terms_and_sources_of_both_are_kept() -> None:
-    paris = with_header("paris", licence="CC0-1.0", notes=("a", "b"), video_root="/p")
-    nice = with_header("nice", licence="CC-BY-4.0", notes=("b", "c"), video_root="/n")
-    merged = merged_manifest([paris, nice], "all")
-    assert merged.manifest.header.licence == "paris: CC0-1.0; nice: CC-BY-4.0"
-    by_rule = "one label a clip by the rule agreed of 2 annotators: nice, paris"
-    assert merged.manifest.header.notes == ("a", "b", "c", by_rule)
-    # Videos are in one folder, or not linked.
-    assert merged.manifest.header.video_root == ""
-    assert "/n and /p" in merged.warnings[0]
-    assert Counter(clip.video for clip in merged.manifest) == {"": 1}
-    # The licence of one lab is not that of the labels of the other.
-    merged = merged_manifest([paris, with_header("oslo")], "all")
-    assert merged.manifest.header.licence == "paris: CC0-1.0; oslo: not stated"
-
-
-@settings(max_examples=30)
-@given(drawn_manifests(), st.data())
-def test_who_is_cited_for_all_labels_is_said_by_all(
-    drawn: tuple[list[Manifest], Said], data: st.DataObject
-) -> None:
-    """A card said "Cite for the annotations: Lab B", though most were those of another lab."""
-    said = []
-    for manifest in drawn[0]:
-        citation = data.draw(st.sampled_from(["", "Lab A, 2026", "Lab B"]))
-        header = Header("made up", CONCEPTS, citation=citation)
-        said.append(replace(manifest, header=header))
-    stated = {one.header.citation for one in said}
-    expected = stated.pop()
-    if stated:
-        of_each = [f"{one.name}: {one.header.citation}" for one in said]
-        expected = "; ".join(
-            f"{text}not stated" if text.endswith(": ") else text for text in of_each
-        )
-    merged = merged_manifest(said, "all", "majority").manifest
-    assert merged.header.citation == expected
-
-
-def test_folds_of_one_manifest_are_left_out_and_named() -> None:
-    """Two labs gave one film two folds of the same split, and it was tested on itself."""
-    paris = with_header("paris").with_column("fold:grouped", {"c-1": "0"})
-    nice = with_header("nice").with_column("fold:grouped", {"c-1": "1"})
-    merged = merged_manifest([paris, nice], "all")
-    assert merged.manifest.folds == ()
-    assert "left out: fold:grouped" in merged.warnings[0]
-
-
-def test_the_third_manifest_is_asked_for_what_only_the_second_states() -> None:
-    clip = Clip("c-1", "alba")
-    paris, nice, oslo = (with_header(name) for name in LABS)
-    paris = paris.with_clips([clip])
-    nice = nice.with_clips([replace(clip, start_s=2.0, end_s=4.0)])
-    oslo = oslo.with_clips([replace(clip, start_s=2.01, end_s=4.0)])
-    with pytest.raises(Mismatch, match=r"2 s to 4 s and 2\.01 s to 4 s"):
-        merged_manifest([paris, nice, oslo], "all")
-
-
-def test_two_manifests_are_asked_for_times_that_the_first_has_in_another_file() -> None:
-    clip = Clip("c-1", "alba")
-    paris, nice, oslo = (with_header(name) for name in LABS)
-    paris = paris.with_clips([replace(clip, video="alba.mp4")])
-    nice = nice.with_clips([replace(clip, start_s=2.0, end_s=4.0)])
-    oslo = oslo.with_clips([replace(clip, start_s=8.0, end_s=9.0)])
-    with pytest.raises(Mismatch, match="1 clip of nice is not what oslo has"):
-        merged_manifest([paris, nice, oslo], "all")
-
-
 def test_ids_that_differ_by_capitals_alone_are_refused() -> None:
     paris, nice = (with_header(name) for name in LABS[:2])
     paris = paris.with_clips([Clip("c-1", "alba"), Clip("c-3", "alba")])
@@ -365,23 +216,6 @@ def test_ids_that_differ_by_capitals_alone_are_refused() -> None:
     ):
         with pytest.raises(FixInput, match=names):
             merged_manifest([paris, nice.with_clips([other])], "all")
-
-
-def test_ids_alone_are_said() -> None:
-    stated = with_header("oslo")
-    paris = with_header("paris", films="none").with_clips([Clip("c-1", "")])
-    nice = replace(paris, name="nice")
-    with pytest.raises(FixInput, match="films differs: none in paris, stated in oslo"):
-        merged_manifest([paris, stated], "all")
-    rome = replace(paris, name="rome")
-    merged = merged_manifest([paris, nice, rome], "all")
-    assert merged.notes == (
-        "1 clip in several of the manifests",
-        "paris and nice: 1 clip matched by the ids alone",
-        "paris and rome: 1 clip matched by the ids alone",
-        "nice and rome: 1 clip matched by the ids alone",
-    )
-    assert merged.manifest.header.films == "none"
 
 
 def test_windows_are_named() -> None:
@@ -399,23 +233,3 @@ def test_two_manifests_of_one_name_are_refused() -> None:
         merged_manifest([with_header("paris"), with_header("paris")], "all")
     with pytest.raises(FixUsage, match="two manifests or more"):
         merged_manifest([with_header("paris")], "all")
-
-
-def test_names_of_files_are_kept_for_a_link() -> None:
-    """A column of one manifest hid the files that the other names."""
-    paris = with_header("paris").with_column("video_name", {"c-1": "alba.mp4"})
-    nice = with_header("nice").with_clips([Clip("c-2", "alba", video="scene.mp4")])
-    merged = merged_manifest([paris, nice], "all").manifest
-    names = {clip.clip_id: named_file(clip) for clip in merged}
-    assert names == {"c-1": "alba.mp4", "c-2": "scene.mp4"}
-
-
-def test_a_clip_is_one_with_its_copy_that_was_linked(tmp_path: Path) -> None:
-    """The times of the copy were in the columns of the film, and the rows seemed to differ."""
-    clip = Clip("c-1", "alba", start_s=2.0, end_s=4.0, level="S")
-    plain = Manifest("paris", Header("made up"), (clip,))
-    (tmp_path / "c-1.mp4").touch()
-    linked = replace(link(plain, tmp_path).manifest, name="nice")
-    assert linked["c-1"].start_s is None
-    (merged,) = merged_manifest([plain, linked], "all").manifest
-    assert (merged.clip_id, merged.start_s, merged.end_s) == ("c-1", 2.0, 4.0)

@@ -23,7 +23,7 @@ from support.saved_models import write_model_json
 
 import obygaze as og
 from obygaze_features import __version__
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.filling import Filling
@@ -163,13 +163,3 @@ def test_a_field_that_took_the_place_of_another_is_damage(
 
     with pytest.raises(Corrupt, match="not a document of a store"):
         DOCUMENTS[name](tmp_path / "damaged", change)
-
-
-def test_a_mistyped_key_of_a_header_names_the_one_that_is_meant(tmp_path: Path) -> None:
-    with pytest.raises(Mismatch, match=r"field licens \(did you mean 'licence'\?\)"):
-        manifest_of(tmp_path / "m", lambda document: document.update(licens="CC0"))
-    manifest_of(tmp_path / "w", lambda document: None)
-    path = tmp_path / "w" / "films.toml"
-    path.write_text(path.read_text().replace("dataset =", "data_set ="))
-    with pytest.raises(FixInput, match="the header of the manifest is not valid"):
-        og.read_manifest(path)

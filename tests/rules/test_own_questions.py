@@ -7,24 +7,18 @@ task that is defined is run, or is an error.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from support.annotated import annotated
-from support.experiments import store_of
 
 from obygaze.audits.annotations import audit_annotations
-from obygaze.audits.reliability import audit_reliability
 from obygaze.films.sampling import values_of_films
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound, UnknownName
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.parts import Part
 from obygaze_features.manifest.adapters import ImportedManifest
@@ -33,25 +27,17 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Header, Manifest
 from obygaze_features.manifest.own import read_own
 from obygaze_features.manifest.own_labels import column_words, counted_words
-from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.protocols.clips import (
     ClipTable,
-    class_names,
-    clip_table,
     empty_labels,
     task_labels,
 )
 from obygaze_models.protocols.reading import (
     load_protocol,
     parse_protocol,
-    protocol_names,
 )
-from obygaze_models.protocols.schedule import splits_of_task
-from obygaze_models.protocols.schema import Data, Splits, Task
+from obygaze_models.protocols.schema import Task
 from obygaze_models.protocols.tasks import with_tasks
-from obygaze_models.runner.datasets import dataset
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.training import training_protocol
 
 # The values that a cell of each column may have.
 DOMAINS: Mapping[str, tuple[str, ...]] = {
@@ -174,23 +160,6 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     assert (f", and {n_kept} kept" in sentence) == bool(n_kept)
 
 
-WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
-
-
-@settings(max_examples=100, deadline=None)
-@given(name=WORDS, other=WORDS, is_and=st.booleans())
-def test_a_column_is_read_as_it_is_printed(name: str, other: str, is_and: bool) -> None:
-    text = f"{name} >= 2" + is_and * f" and {name} < 3"
-    ratings = ("1", "2", "2.5", "4")
-    clips = []
-    for number, rating in enumerate(ratings):
-        cells = {other: "9", name: rating}
-        clips.append(Clip(f"c{number}", "m", extra=cells))
-    manifest = Manifest("films", Header("Films"), tuple(clips), (other, name))
-    expected = ("c1", "c2") if is_and else ("c1", "c2", "c3")
-    assert manifest.where(text).clip_ids == expected
-
-
 SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(single_line)
 OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
 
@@ -215,46 +184,6 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
         (task,) = tasks.values()
         found = task_labels("t", task, table).tolist()
         assert found == [int(clip.extra[name] == word) for clip in clips]
-
-
-SPELLED = (("absent", "absent ", " absent"), ("4", "4.0", "4 "), ("a|b", "a | b"))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    cells=st.lists(st.sampled_from(sum(SPELLED, ())), min_size=2, max_size=9),
-    asked=st.sampled_from(("absent", "4")),
-)
-def test_a_word_is_counted_in_what_is_printed_as_it_is_asked_for(
-    cells: list[str], asked: str
-) -> None:
-    cells = [*cells, *cells]
-    manifest = with_cells("gaze", cells)
-    clips = manifest.clips
-    n_asked = len(manifest.where(f"gaze == {asked}"))
-    counts = dict(part.split(": ") for part in column_words(clips, "gaze").split(", "))
-    assert counts.get(asked, "0") == str(n_asked)
-    assert sum(map(int, counts.values())) == len(cells)
-
-
-@settings(max_examples=30, deadline=None)
-@given(names=st.lists(OWN_WORDS, min_size=1, max_size=3, unique=True))
-def test_a_concept_is_a_task_of_vectors_whatever_signs_its_name_has(
-    names: list[str],
-) -> None:
-    header = Header("m", dict.fromkeys(names, "visual"))
-    clips = [Clip(f"e{n}", f"m{n % 2}", level="EN") for n in range(4)]
-    for number, name in enumerate(names):
-        for n in range(4):
-            clip = Clip(f"{number}-{n}", f"m{n % 2}", level="S", concepts=(name,))
-            clips.append(clip)
-    manifest = Manifest("m", header, tuple(clips))
-    protocol = training_protocol("cav", "EN_S", manifest)
-    table = clip_table(manifest, protocol.data)
-    assert list(protocol.tasks) == names
-    for name, task in protocol.tasks.items():
-        found = task_labels(name, task, table).tolist()
-        assert found == [int(name in clip.concepts) for clip in clips]
 
 
 NAMES = ("a", "b", "mood")
@@ -318,75 +247,6 @@ def test_a_task_that_is_defined_is_run_or_an_error(
     assert run == expected
 
 
-def test_each_task_of_each_shipped_protocol_is_run() -> None:
-    for name in protocol_names():
-        protocol = load_protocol(name)
-        assert protocol.tasks.keys() == set(itertools.chain(*protocol.pairs)), name
-
-
-def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
-    tmp_path: Path,
-) -> None:
-    """`FILE.toml:a` may be another task than the `a` of the protocol that is run.
-
-    So may be the `a` that `--set` changes.
-    """
-    lines = [
-        'schema = "obygaze-protocol/1"',
-        "[tasks.a]",
-        "positive = 'mood == joy'",
-        "title = 'happy against sad'",
-        "[models.ridge]",
-        'kind = "ridge"',
-        "[grid]",
-        'baselines = ["random"]',
-        "[[report.questions]]",
-        'text = "Are they happy?"',
-        'first = "ridge"',
-        'second = "random"',
-        'train = "a"',
-        'test = "a"',
-        "[[paper]]",
-        'metric = "ap"',
-        "mean = 0.5",
-        'test = "a"',
-    ]
-    ours = tmp_path / "ours.toml"
-    ours.write_text("\n".join(lines))
-    same = tmp_path / "same.toml"
-    same.write_text("\n".join(lines[:7]))
-    other = tmp_path / "other.toml"
-    other.write_text(same.read_text().replace("joy", "fear"))
-    moods = ("joy", "fear")
-    clips = tuple(Clip(f"c-{mood}", "m", extra={"mood": mood}) for mood in moods)
-    manifest = Manifest("m", Header("m"), clips, ("mood",))
-    for asked, is_same in (("a", True), (f"{same}:a", True), (f"{other}:a", False)):
-        protocol = load_protocol(ours, asked=[asked])
-        found = with_tasks(protocol, [asked], manifest)
-        (question,) = found.report.questions
-        assert (question.text == "Are they happy?") is is_same
-        assert bool(found.paper) is is_same
-    for change in (
-        "tasks.a.positive=mood == fear",
-        "tasks={a={positive='mood==fear'}}",
-    ):
-        for words in ([], ["a"]):
-            protocol = load_protocol(ours, [change], words)
-            found = with_tasks(protocol, words, manifest)
-            assert "happy" not in str(found.report.questions)
-            assert not found.paper
-            # The title stood in tables, and on the card of a kept model.
-            assert found.tasks["a"].title == ""
-            # In its place stands what is asked now.
-            asked_now = found.tasks["a"].in_words("a")
-            assert asked_now.replace(" ", "") == "mood==fear"
-    typed = load_protocol(ours, ["tasks.a.title=afraid", "tasks.a.positive=mood==fear"])
-    assert typed.tasks["a"].in_words("a") == "afraid"
-    in_folds = load_protocol(ours, ["tasks.a.folds=by-film", "splits.kind=published"])
-    assert in_folds.tasks["a"].title == "happy against sad"
-    assert load_protocol(ours, ["tasks.b.positive=mood == fear"], ["a", "b"]).paper
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
@@ -427,87 +287,6 @@ def test_a_number_is_one_value_however_it_is_written(
     assert found[0] == found[1]
 
 
-# What looks the same in a spreadsheet: a line break in a cell, the blank that French has before
-# `?`, accents as a Mac has them in names of files, and numbers as pandas writes them.
-SPELLINGS: Mapping[str, tuple[str, ...]] = {
-    "très bien ?": (
-        "très bien\xa0?",
-        "très  bien ?",
-        "très\nbien ?",
-        "tre\u0300s bien ?",
-    ),
-    "4": ("4.0", "4.00"),
-    "a|4": ("a | 4.0", "a|4\n"),
-    "sad": ("sad",),
-}
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    drawn=st.lists(st.sampled_from([*SPELLINGS]), min_size=8, max_size=12),
-    data=st.data(),
-)
-def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
-    drawn: list[str], data: st.DataObject
-) -> None:
-    drawn = [*SPELLINGS, *drawn]
-    written = [data.draw(st.sampled_from((word, *SPELLINGS[word]))) for word in drawn]
-    found = []
-    spelling = Spelling()
-    for cells in (drawn, written):
-        rated: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
-        for number, cell in enumerate(cells):
-            # Numbers and words together are no answers of raters.
-            is_number = plain_value(cell, "said") == "4"
-            word = "sad" if is_number else spelling.cell(cell, "rated")
-            answer = {"rated": word}
-            rated[("ada", "ben")[number % 2]][f"f-{number // 2}"] = answer
-        manifest = with_cells("said", cells)
-        honest = load_protocol("honest")
-        asked = ["said", "said!=4.0", 'said in {"très bien ?", 4}']
-        protocol = with_tasks(honest, asked, manifest)
-        values = {"très bien ?": 1, "4.0": 0, "a|4": 0, "sad": 0}
-        tasks = {**protocol.tasks, "of values": Task(column="said", values=values)}
-        table = clip_table(manifest, protocol.data)
-        labels = {name: task_labels(name, task, table) for name, task in tasks.items()}
-        splits = Splits("fixed", column="said", test=("4.0",), choose=("très bien ?",))
-        fixed = replace(protocol, splits=splits)
-        usable = np.ones(len(table), dtype=np.bool_)
-        (parts,) = splits_of_task(fixed, table, labels, usable, "said=sad")
-        audit = audit_reliability(annotated(rated), column="rated")
-        shown = {name: of.tolist() for name, of in labels.items()}
-        rows = [
-            of.tolist() for of in vars(parts).values() if isinstance(of, np.ndarray)
-        ]
-        names = class_names("said=4", tasks["said=4"], labels["said=4"], table)
-        found.append((shown, rows, names, audit["words"], audit["krippendorff"]))
-    assert found[0] == found[1]
-    is_asked = [int(word != "sad") for word in drawn]
-    assert found[1][0][asked[-1]] == is_asked
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    values=st.lists(st.sampled_from(("sad", "calm", "joy")), min_size=3, max_size=9),
-    asked=st.lists(st.sampled_from(("sad", "calm", "clam", "joy")), min_size=1),
-    sign=st.sampled_from(("in", "not in")),
-)
-def test_a_word_that_a_column_does_not_have_is_refused_in_an_expression(
-    values: list[str], asked: list[str], sign: str
-) -> None:
-    clips = [Clip(f"c{n}", "f", extra={"mood": v}) for n, v in enumerate(values)]
-    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
-    text = f"mood {sign} {{{', '.join(asked)}}} or mood == {values[0]}"
-    unknown = [word for word in asked if word not in values]
-    try:
-        with_tasks(load_protocol("honest"), [text], manifest)
-    except FixUsage as error:
-        assert unknown
-        assert f"no {unknown[0]!r}" in str(error)
-    else:
-        assert not unknown
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     name=OWN_WORDS,
@@ -529,56 +308,6 @@ def test_a_word_without_a_class_is_refused(
         task_labels("t", Task(column=name, values=values), table)
     shown = " ".join(words[len(values)].split())
     assert f"{shown!r} of the column" in refused.value.message
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    cells=st.lists(st.sampled_from(("Sad", "calm", "joy")), min_size=1, max_size=9),
-    asked=st.sampled_from(("sad", "clam", "joyy")),
-    level=st.sampled_from(("", "EN", "S")),
-)
-def test_a_class_without_clips_is_a_matter_of_the_columns_that_it_asks(
-    cells: list[str], asked: str, level: str
-) -> None:
-    """Levels were counted for a task of moods, and another view was advised."""
-    clips = [
-        Clip(f"c{n}", "m", level=level, extra={"mood": cell})
-        for n, cell in enumerate(cells)
-    ]
-    table = ClipTable("m", clips, (), view="visual")
-    with pytest.raises(FixInput, match="no clip of class 1") as refused:
-        task_labels("t", Task(positive=f"mood == {asked}"), table)
-    hint = refused.value.hint or ""
-    assert hint.startswith("the column mood has ")
-    assert "level" not in hint
-    meant = {"sad": "Sad", "clam": "calm", "joyy": "joy"}[asked]
-    assert (f"did you mean {meant!r}?" in hint) == (meant in cells)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    numbers=st.lists(st.integers(0, 5), min_size=9, max_size=12),
-    words=st.lists(st.sampled_from(("2?", "-", "NA")), max_size=2),
-)
-def test_a_column_of_numbers_needs_a_limit_also_where_a_cell_is_none(
-    numbers: list[int], words: list[str]
-) -> None:
-    """What is a number with a typing error is no word with a task of its own."""
-    numbers = [0, 3, 5, *numbers]
-    cells = [*map(str, numbers), *words]
-    clips = [Clip(f"c{n}", "f", extra={"rating": cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("m", Header("m"), tuple(clips), ("rating",))
-    honest = load_protocol("honest")
-    with pytest.raises(FixUsage, match="numbers from 0 to 5; which are positive"):
-        with_tasks(honest, ["rating"], manifest)
-    if words:
-        with pytest.raises(FixInput, match="expected numbers in the column rating"):
-            with_tasks(honest, ["rating>=3"], manifest)
-    else:
-        assert with_tasks(honest, ["rating>=3"], manifest).tasks
-    # The reason was "the column rating has no '2,5'", as if >= needed such a cell.
-    with pytest.raises(FixInput, match=r"expected a number, got '2,5': write 2\.5"):
-        with_tasks(honest, ["rating>=2,5"], manifest)
 
 
 @settings(max_examples=40, deadline=None)
@@ -614,45 +343,6 @@ def test_a_word_that_only_other_clips_have_is_said_so(
         found = str(error)
     assert ("no selected clip has" in found) == is_hidden
     assert (f"the column {column} has no" in found) == (word not in said[column])
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    positive=st.lists(st.sampled_from(("sad", "clam", "4.0")), min_size=1),
-    negative=st.lists(st.sampled_from(("calm", "joyy")), max_size=2),
-)
-def test_a_run_and_a_dataset_say_what_is_known_of_no_clip(
-    tmp_path_factory: pytest.TempPathFactory,
-    positive: list[str],
-    negative: list[str],
-) -> None:
-    """A misspelt word made its clips negative."""
-    clips = []
-    for number, cell in enumerate(["sad", "calm", "4"] * 2):
-        clips.append(Clip(f"c{number}", f"f{number}", extra={"mood": cell}))
-    header = Header("m", {"Look": "visual"})
-    manifest = Manifest("m", header, tuple(clips), ("mood",))
-    task = Task(
-        positive=f"mood in {{{', '.join(['sad', *positive])}}} or Look in concept",
-        negative=f"mood in {{{', '.join(['calm', *negative])}}}",
-    )
-    ridge = replace(load_protocol("honest"), tasks={"t": task})
-    grid = replace(ridge.grid, train=("t",), test=("t",), models=("ridge",))
-    report = replace(ridge.report, contrast=(), questions=())
-    protocol = replace(ridge, grid=grid, report=report)
-    folder = tmp_path_factory.mktemp("stores")
-    store = store_of(folder / "s", manifest, np.eye(6, dtype=np.float32))
-    remarks = gather(protocol, manifest, "m.toml", {"s": store}).table.remarks
-    described = {"positive": task.positive, "negative": task.negative}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        dataset(store, manifest, described)
-    by_dataset = " ".join(str(warning.message) for warning in caught)
-    for said in (" ".join(remarks.values()), by_dataset):
-        for word in ("clam", "joyy"):
-            assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
-        assert "4.0" not in said
-        assert "Look" not in said
 
 
 # What pandas has where a cell is empty, and numbers.
@@ -696,27 +386,6 @@ def test_a_cell_is_a_text_on_every_way_into_a_manifest(
                 call()
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    levels=st.lists(
-        st.sampled_from(("EN", "S", "", "s", "sure", float("nan"))), min_size=2
-    )
-)
-def test_no_clip_is_left_out_for_a_level_that_is_unknown(levels: list[Any]) -> None:
-    """A clip of the level `s` of a manifest in memory was in no class."""
-    clips = [Clip(f"c{n}", "film", level=level) for n, level in enumerate(levels)]
-    manifest = Manifest("m", Header("m"), tuple(clips))
-    try:
-        table = clip_table(manifest, Data(view="raw"))
-        found = task_labels("t", Task(classes={"EN": 0, "S": 1}), table).tolist()
-    except FixInput as error:
-        is_unknown = not {*levels} <= {"EN", "S", ""}
-        assert ("unknown level" in error.message) == is_unknown
-        assert is_unknown or not {"EN", "S"} <= {*levels}
-        return
-    assert found == [{"EN": 0, "S": 1, "": -1}[level] for level in levels]
-
-
 def own_reader(manifest: Manifest) -> Part:
     """A part of own code that reads this manifest."""
 
@@ -741,23 +410,3 @@ def test_a_value_of_a_new_column_is_lost_by_an_error_only(
         assert column in CLIP_COLUMNS or clip_id == "x"
         return
     assert made[clip_id].values(column) == ("S",)
-
-
-@given(
-    side=st.sampled_from(("positive", "negative")),
-    column=st.sampled_from(("gene", "Gêne", "how much", "mod")),
-)
-def test_a_column_of_a_task_that_clips_do_not_have_is_named_with_its_task(
-    side: str, column: str
-) -> None:
-    expressions = {"positive": "mood == joy", "negative": "mood == fear"}
-    expressions[side] = f'mood == no or "{column}" >= 3.5'
-    clips = tuple(
-        Clip(f"c-{mood}", "m", extra={"mood": mood}) for mood in ("joy", "fear")
-    )
-    manifest = Manifest("m", Header("m"), clips, ("mood",))
-    with pytest.raises(UnknownName) as caught:
-        task_labels("mine", Task(**expressions), clip_table(manifest, Data()))
-    assert caught.value.message.startswith(f"no column {column!r}")
-    assert caught.value.where == f"tasks.mine.{side}"
-    assert f"--set tasks.mine.{side}=EXPRESSION, with one of " in caught.value.hint

@@ -173,16 +173,6 @@ def test_a_run_that_goes_on_takes_no_other_clip(
     follow(steps, videos)
 
 
-def test_a_clip_that_is_the_whole_file_of_others_is_read(
-    videos: Path, tmp_path: Path
-) -> None:
-    world = World(tmp_path / "world", videos)
-    whole = Clip("m-all", "m", video="film.mp4")
-    world.manifest = world.manifest.with_clips((whole, *world.manifest.clips))
-    world.take("run", False)
-    assert open_store(world.folder / "stores" / SEEN).record.rows.ok == 1 + N_CLIPS
-
-
 def test_a_film_that_is_replaced_after_the_plan_gives_no_row(
     videos: Path, tmp_path: Path
 ) -> None:

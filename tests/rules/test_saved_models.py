@@ -27,7 +27,6 @@ from support.tables import rows_of
 
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.runner.files import Run
@@ -35,7 +34,6 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
-from obygaze_models.zoo.seen import video_hashes
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -131,7 +129,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
 
 
 @settings(
-    max_examples=amount(10, 60),
+    max_examples=amount(5, 60),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -157,7 +155,7 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
 
 
 @settings(
-    max_examples=amount(10, 40),
+    max_examples=amount(5, 40),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -235,20 +233,3 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
     finally:
         shutil.rmtree(folder)
-
-
-def test_the_films_of_segments_have_the_files_of_their_windows(tmp_path: Path) -> None:
-    rows = []
-    for film, second, video in (
-        ("a", 0, "1"),
-        ("a", 1, "1"),
-        ("b", 0, "2"),
-        ("b", 1, "3"),
-        ("c", 0, "4"),
-    ):
-        name = f"{film}_{second}.000-{second + 1}.000"
-        rows.append(Row(name, film, video_bytes=7, video_hash=16 * video))
-    store = made_store(tmp_path / "windows", rows, {"clip": np.ones((5, 3), "f4")})
-    segments = [Clip(f"{film}-1", film, start_s=0.0, end_s=2.0) for film in "abd"]
-    hashes = video_hashes(ClipFacts.of_clips(segments), store)
-    assert hashes == [16 * "1", 16 * "2", 16 * "3"]

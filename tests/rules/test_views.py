@@ -4,28 +4,19 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
-from obygaze.audits.reliability import audit_reliability
-from obygaze.films.formats import export_manifest
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.tables import read_table
-from obygaze_features.manifest.adapters.csv_table import read as read_clips
-from obygaze_features.manifest.adapters.table_mapping import TableMapping
-from obygaze_features.manifest.folds import assign_folds
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.grouping import ConceptVocabulary, group
-from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest, View
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
@@ -218,52 +209,6 @@ def test_audits_say_which_levels_their_view_changes_for_want_of_a_concept(
     assert [int(text.split()[1]) for text in said] == [n_heard] * bool(n_heard)
 
 
-@settings(max_examples=30, deadline=None)
-@given(ROWS, vocabularies(*MODALITIES))
-def test_agreement_is_of_what_was_marked_whether_it_can_be_seen_or_not(
-    rows: list[Labelled], modality_of: dict[str, str]
-) -> None:
-    """Of one level it was that of the visual view, and of a concept that is heard, refused."""
-    clips = []
-    for clip in manifest_of(rows, modality_of):
-        for name in ("ada", "ben"):
-            extra = {"annotator": name, "mood": "joy" if clip.level == "S" else "fear"}
-            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    manifest = manifest_of(rows, modality_of)
-    manifest = replace(manifest, clips=tuple(clips), columns=("annotator", "mood"))
-    levels = [row.level for row in rows if row.level]
-    expected_of = {"level": Counter(levels)}
-    expected_of["level=S"] = Counter("yes" if each == "S" else "no" for each in levels)
-    for name in modality_of:
-        labelled = [row.concepts for row in rows if row.level or row.concepts]
-        marked = Counter("yes" if name in each else "no" for each in labelled)
-        if marked["yes"]:
-            expected_of[f"concepts={name}"] = marked
-    for column, expected in expected_of.items():
-        with suppress(FixInput, FixUsage):  # all gave one answer
-            audit = audit_reliability(manifest, column=column)
-            counted = {word: n for word, (n, _) in audit["words"].items()}
-            assert counted == expected
-            assert "view" not in audit["source"]
-
-
-@settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(rows=ROWS, modality_of=vocabularies(*MODALITIES, "unknown"))
-def test_an_exported_table_has_the_raw_labels(
-    rows: list[Labelled], modality_of: dict[str, str], tmp_path: Path
-) -> None:
-    manifest = manifest_of(rows, modality_of)
-    path = tmp_path / "films.csv"
-    export_manifest(manifest, path, force=True)
-    table = read_table(path, required=("clip_id", "level", "concepts"))
-    exported = [(row["level"], row["concepts"]) for row in table.rows]
-    assert exported == [(row.level, "|".join(row.concepts)) for row in rows]
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     ROWS,
@@ -344,38 +289,3 @@ def test_a_concept_without_a_modality_is_asked_for_and_never_guessed(
     assert ask_again.view("visual")[f"c{len(rows):02d}"].level == "S"
     unused = [row for row in rows if name not in row.concepts]
     assert len(manifest_of(unused, known).view()) == len(unused)
-
-
-@pytest.mark.parametrize("name", ["Look", "Grip"])
-@pytest.mark.parametrize("modality", MODALITIES)
-def test_a_modality_that_a_mapping_says_is_that_of_the_import(
-    name: str, modality: str, tmp_path: Path
-) -> None:
-    clips = tmp_path / "clips.csv"
-    clips.write_text(f"clip_id,movie_id,level,concepts\nc0,alba,S,{name}\n", "utf-8")
-    mapping = TableMapping(modalities={name: modality})
-    manifest = read_clips(clips, mapping=mapping).manifest
-    assert manifest.header.concepts[name] == modality
-
-
-def test_a_check_says_which_concepts_have_no_modality(tmp_path: Path) -> None:
-    manifest = manifest_of([Labelled("alba", "S", ("Grip",))], {"Grip": "unknown"})
-    path = tmp_path / "films.toml"
-    write_manifest(manifest, path)
-    header: Any = structs.replace(manifest.header, concepts={"Grip": "Visual"})
-    with pytest.raises(ObygazeError):
-        write_manifest(replace(manifest, header=header), tmp_path / "other.toml")
-    text = path.read_text("utf-8").replace("unknown", "Visual")
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        read_manifest(path)
-    assert "concepts.Grip: must be one of visual, speech" in caught.value.details[0]
-
-
-def test_folds_name_the_view_whose_levels_they_count(tmp_path: Path) -> None:
-    rows = [Labelled(film, "S", ("Voice",)) for film in ("alba", "brug", "cima")]
-    manifest = manifest_of(
-        rows, {**dict.fromkeys(CONCEPTS, "visual"), "Voice": "audio"}
-    )
-    write_manifest(manifest, tmp_path / "films.toml")
-    assert "S, raw view" in str(assign_folds(tmp_path / "films.toml", k=3))

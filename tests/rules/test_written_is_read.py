@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import statistics
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,16 +13,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.seeds import amount
-from support.store_servers import web_server
 from support.stores import a_recipe
-from support.written_stores import ArraySource, check_all, files_of
+from support.written_stores import ArraySource
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.store.card import Terms, edits_of, read_terms
-from obygaze_features.store.changing import subset
-from obygaze_features.store.copying import pull, push
+from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import export_features
-from obygaze_features.store.formats import EXPORT_ENDINGS, FORMATS, WRITTEN
+from obygaze_features.store.formats import EXPORT_ENDINGS, WRITTEN
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
@@ -171,17 +165,7 @@ def test_an_export_comes_back_whole(
     check_trip(tmp_path_factory.mktemp("trip"), output, drawn, data)
 
 
-def test_what_is_written_has_a_reader() -> None:
-    """A writer alone would make files that no command takes back."""
-    assert WRITTEN
-    for format in FORMATS.values():
-        assert callable(format.function())
-        if format.writer:
-            # Which store an export is of is asked of it without reading it.
-            assert callable(format.function("origin_text"))
-
-
-@settings(max_examples=amount(40, 400), deadline=None)
+@settings(max_examples=amount(15, 400), deadline=None)
 @given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
 def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
     tmp_path_factory: pytest.TempPathFactory,
@@ -224,7 +208,7 @@ def test_a_changed_byte_of_an_export_changes_no_number_and_no_film(
             assert np.array_equal(found, values[name][number])
 
 
-@pytest.mark.parametrize("n_clips", [0, 1, 5000])
+@pytest.mark.parametrize("n_clips", [0, 1, 1200])
 def test_an_export_of_no_clip_one_and_many(
     tmp_path: Path, output: str, n_clips: int
 ) -> None:
@@ -427,138 +411,3 @@ def test_padding_is_never_in_what_is_pooled(
 
 
 # README.md.
-
-STEPS = ("edit here", "edit there", "edit copy", "push", "publish", "withdraw", "pull")
-
-
-def body_of(place: Path) -> str:
-    """The text below the head, as it is in the file."""
-    text = (place / "README.md").read_text("utf-8").removeprefix("\ufeff")
-    return text.split("---\n", 2)[2]
-
-
-class Places:
-    """A store, where it is pushed to, and a copy of that; and what was edited in each card."""
-
-    def __init__(self, folder: Path, drawn: Drawn) -> None:
-        self.here = folder / "here"
-        self.there = folder / "served" / "there"
-        self.copy = folder / "copy"
-        drawn.write(self.here)
-        self.terms = drawn.terms
-        self.edited = dict.fromkeys((self.here, self.there, self.copy), "")
-        # What was added to the heads.
-        self.keys: dict[Path, set[str]] = {place: set() for place in self.edited}
-        self.n_edits = 0
-
-    def edit(self, place: Path, *, with_bom: bool) -> None:
-        """Write another text into the card, with an editor that may add a byte order mark."""
-        if not place.exists():
-            return
-        self.n_edits += 1
-        head = (place / "README.md").read_text("utf-8").removeprefix("\ufeff")
-        head = head.rpartition(body_of(place))[0]
-        self.edited[place] = f"\nOur text {self.n_edits} & été.\n"
-        self.keys[place].add(f"ours_{self.n_edits}")
-        head = head.replace("---\n", f"---\nours_{self.n_edits}: [yes]\n", 1)
-        text = ("\ufeff" if with_bom else "") + head + self.edited[place]
-        (place / "README.md").write_text(text, "utf-8")
-
-    def push(self, *, publish: bool) -> None:
-        """Push the store; a text that was edited here goes before one that was edited there."""
-        creators = ["Doe, Jane"] if publish else []
-        push(self.here, self.there, publish=publish, creators=creators, no_licence=True)
-        self.edited[self.there] = self.edited[self.here] or self.edited[self.there]
-        self.keys[self.there] |= self.keys[self.here]
-
-    def pull(self, *, is_damaged: bool) -> None:
-        """Pull what is pushed from a plain web server, maybe over a damaged copy."""
-        if not self.there.exists():
-            return
-        if is_damaged and self.copy.exists():
-            (self.copy / "rows.csv").chmod(0o644)
-            (self.copy / "rows.csv").write_bytes(b"damaged")
-        with web_server(self.there.parent) as server:
-            server.ranges = False
-            pull(f"{server.url}/there", self.copy, workspace=self.copy.parent)
-        self.edited[self.copy] = self.edited[self.copy] or self.edited[self.there]
-        self.keys[self.copy] |= self.keys[self.there]
-
-    def withdraw(self) -> None:
-        """Withdraw a clip, and remove the store before."""
-        ok = [row.clip_id for row in open_store(self.here).rows if row.is_ok]
-        films = set(open_store(self.here).movie_ids.tolist())
-        if len(ok) < 2 or ok[-1] in films:
-            return
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            made = subset(
-                self.here, without=[ok[-1]], reason="asked", workspace=self.here.parent
-            )
-        # Its numbers of clips may be those before.
-        said = [text for text in caught if "text that you edited" in str(text.message)]
-        assert len(said) == bool(self.edited[self.here])
-        for copy in made.copies:
-            if ".before-" in copy.path.name:
-                shutil.rmtree(copy.path)
-
-    def check(self) -> None:
-        """Compare terms and texts of all places with what was stated and edited."""
-        for place, edited in self.edited.items():
-            if not place.exists():
-                continue
-            card = (place / "README.md").read_bytes()
-            assert read_terms(card) == self.terms
-            keys = re.findall(r"^(ours_\d+): \[yes\]$", card.decode(), re.MULTILINE)
-            assert sorted(keys) == sorted(self.keys[place])
-            if edited:
-                assert body_of(place) == edited
-            else:
-                assert edits_of(card).body == ""
-                rows = open_store(place).record.rows
-                # Without times, all rows of one video may be of the clip that is withdrawn.
-                first = f"{rows.ok} ok" if rows.ok else f"{rows.withdrawn} withdrawn"
-                assert f"Of the rows, {first}" in body_of(place)
-            check_all(place)
-
-
-@settings(max_examples=amount(3, 40))
-@given(drawn=stores(), data=st.data())
-def test_copies_are_whole_and_an_edited_card_survives(
-    tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
-) -> None:
-    check_places(tmp_path_factory.mktemp("places"), drawn, data)
-
-
-def check_places(folder: Path, drawn: Drawn, data: st.DataObject) -> None:
-    """Edit, push, publish, withdraw and pull at random, and compare after each step."""
-    pytest.importorskip("obstore")
-    pytest.importorskip("pyarrow")
-    drawn = drawn._replace(
-        terms=drawn.terms._replace(licence=drawn.terms.licence or "MIT")
-    )
-    places = Places(folder, drawn)
-    for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=3, max_size=8)):
-        flag = data.draw(st.booleans())
-        if step == "edit here":
-            places.edit(places.here, with_bom=flag)
-        elif step == "edit there":
-            places.edit(places.there, with_bom=flag)
-        elif step == "edit copy":
-            places.edit(places.copy, with_bom=flag)
-        elif step in ("push", "publish"):
-            places.push(publish=step == "publish")
-        elif step == "withdraw":
-            places.withdraw()
-        else:
-            places.pull(is_damaged=flag)
-        places.check()
-    places.push(publish=False)
-    places.pull(is_damaged=False)
-    places.check()
-    sealed = files_of(places.here)
-    for place in (places.there, places.copy):
-        files = files_of(place)
-        for name in open_store(places.here).record.files:
-            assert files[name] == sealed[name]
-        assert open_store(place).seal == open_store(places.here).seal

@@ -68,36 +68,6 @@ def run(
     return extract(manifest, backbones, workspace=workspace, **options)
 
 
-OWN_MODEL = """
-import torch
-from obygaze_features.backbones import module_card
-from obygaze_features.backbones.card import Preset
-
-
-def load():
-    return torch.nn.Identity()
-
-
-def run(model, pixels):
-    return {"clip": pixels.float().mean((3, 4)).flatten(1)}
-
-
-def model():
-    return module_card(
-        "own", load, run, arrays={"clip": [12]}, frames=4, height=24, width=32,
-        values="levels", files=[], licence="CC0-1.0",
-        preset=Preset(resize="squash", sampling="SAMPLING"),
-    )
-"""
-
-
-def own_model(folder: Path, sampling: str = "even") -> str:
-    """Write a model of the user that takes no mask; return how it is named."""
-    path = folder / "own.py"
-    path.write_text(OWN_MODEL.replace("SAMPLING", sampling), encoding="utf-8")
-    return f"{path}:model"
-
-
 def bytes_of(store: Path) -> dict[str, object]:
     """The bytes of all numbers and tables of a store, without the time of the seal."""
     return lasting_bytes(store)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.clips import (
     Decoded,
@@ -33,9 +32,6 @@ from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import ManifestMark
-from support.simulated_gpu import SimulatedGpu, TimedBackbone
-
-HOST_S = 0.012
 
 # Gives the pictures of a row, or why there are none.
 Decode = Callable[[int], ViewedClip | Failure]
@@ -116,28 +112,3 @@ def fill_stores(
         for row, failed in filled:
             if watch is not None:
                 watch(row, failed)
-
-
-def timed_run(
-    folder: Path, device_s: float, n_clips: int, batch: int, n_backbones: int = 1
-) -> tuple[float, SimulatedGpu]:
-    """Extract clips that take 12 ms of the host each; return the seconds, and the GPU.
-
-    All backbones together take `device_s` for a clip. Their stores are in the folder, by number.
-    """
-    inner = load_backbone("descriptors")
-    with SimulatedGpu() as gpu, ExitStack() as stack:
-        uploads = Uploads("cuda")
-        fillers = []
-        for number in range(n_backbones):
-            filling = new_filling(folder / str(number), inner, n_clips)
-            backbone = TimedBackbone(inner, gpu, device_s / n_backbones)
-            filler = new_filler(backbone, filling, inner, batch, uploads)
-            fillers.append(stack.enter_context(filler))
-
-        def decode(row: int) -> ViewedClip:
-            gpu.clock.sleep(HOST_S)
-            return a_clip(row)
-
-        fill_stores(fillers, decode)
-        return gpu.clock.time(), gpu

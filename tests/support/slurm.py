@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,11 +121,6 @@ exec '{sys.executable}' -m obygaze "$@"
         rows = (line.split() for line in told.splitlines())
         return {name: state for _, name, state in rows if name.split("_")[0] == job}
 
-    def restarts(self, name: str) -> int:
-        """How often a task was put back into the queue."""
-        told = self.call("scontrol", "--oneliner", "show", "job", name)
-        return int(told.split("Restarts=")[1].split()[0])
-
     def wait_for_end(self, job: str, timeout_s: float = 120) -> dict[str, str]:
         """Wait until every task of a job has ended for good; their last states.
 
@@ -143,18 +138,6 @@ exec '{sys.executable}' -m obygaze "$@"
 
         wait_until(ended, f"job {job}", timeout_s)
         return self.states(job)
-
-    def pids(
-        self, job_ids: Mapping[str, str] | None = None, word: str = "extract"
-    ) -> list[int]:
-        """The processes of jobs whose command line has a word and which Slurm started."""
-        marks = [f"SLURM_CONF={self.folder}/slurm.conf".encode(), b"SLURM_PROCID="]
-        return [
-            pid
-            for pid, variables, command in _processes()
-            if all(mark in variables for mark in marks)
-            and word.encode() in command.split(b"\0")
-        ]
 
     def logs(self) -> str:
         """The last lines of the daemons."""

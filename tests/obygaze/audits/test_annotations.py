@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from support.cli import call_obygaze
 
 from obygaze.audits import audit_annotations
-from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.evaluation.bootstrap import ratio_interval
-from obygaze_models.evaluation.group_tests import compare_groups
 from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
 
 # Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
@@ -98,28 +95,6 @@ def test_distribution_is_that_of_counted_permutations(
         assert getattr(p, tail) == pytest.approx(getattr(counted, tail), abs=1e-12)
 
 
-def test_one_film_is_fishers_exact_test() -> None:
-    occurs = np.array([True] * 30 + [False] * 170)
-    first = np.random.default_rng(0).random(200) < 0.4
-    table = [[(occurs & first).sum(), (occurs & ~first).sum()]]
-    table += [[(~occurs & first).sum(), (~occurs & ~first).sum()]]
-    p = occurrence_p(occurs, first)
-    assert p.greater == pytest.approx(stats.fisher_exact(table, "greater").pvalue)
-    assert p.less == pytest.approx(stats.fisher_exact(table, "less").pvalue)
-
-
-def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
-    rows = [("a", "S" if i < 16 else "EN", "anger") for i in range(20)]
-    rows += [("b", "S" if i < 4 else "EN", "") for i in range(20)]
-    audit = audit_annotations(
-        manifest(rows), column="emotions", x="level == S", y="level == EN"
-    )
-    (value,) = audit["values"]
-    assert value["p"]["two_sided"] < 0.001
-    assert value["p_blocked"]["two_sided"] == 1.0
-    assert "The difference is between films" in str(audit)
-
-
 def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None:
     write_manifest(manifest(CLIPS), tmp_path / "manifests" / "toy.toml")
     levels = ("--x", "level == S", "--y", "level == EN")
@@ -161,29 +136,6 @@ def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None
         assert (done.code, message in done.stderr) == (1, True), done.stderr
 
 
-def test_clips_that_the_manifest_does_not_have_are_an_error() -> None:
-    with pytest.raises(UnknownName, match="z-9"):
-        audit_annotations(
-            manifest(CLIPS), column="emotions", x=["a-0", "z-9"], y=["a-2"]
-        )
-
-
-def test_films_alone_make_no_value_significant_within_films() -> None:
-    # Films differ in their levels and in a value; within a film the two are independent.
-    random, n_films = np.random.default_rng(0), 12
-    within = across = 0
-    for _ in range(200):
-        film = np.repeat(np.arange(n_films), 50)
-        has = random.random(len(film)) < random.beta(1, 3, n_films)[film]
-        x = random.random(len(film)) < random.beta(2, 2, n_films)[film]
-        films = np.concatenate([film[x], film[~x]])
-        test = compare_groups(("X", "Y", "value", ""), has[x], has[~x], films)
-        within, across = within + (test.p < 0.05), across + (test.p_across < 0.05)
-    # Four standard errors above .05 of 200 are .11.
-    assert within / 200 <= 0.11
-    assert across / 200 > 0.15
-
-
 def test_shares_have_intervals_over_films_and_every_value_is_tested() -> None:
     random = np.random.default_rng(2)
     rows = [
@@ -203,12 +155,3 @@ def test_shares_have_intervals_over_films_and_every_value_is_tested() -> None:
     films = [film for film, level, _ in rows if level == "S"]
     drawn = ratio_interval(has, np.ones(len(films)), films, most=1)
     assert audit["values"][1]["interval_x"] == drawn
-
-
-def test_the_audit_names_the_view_of_its_clips() -> None:
-    """Counts of the views differ, and the output did not say which one it was."""
-    audit = audit_annotations(
-        manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
-    )
-    assert audit.title == "Annotations: emotions of toy, raw view"
-    assert audit.to_json()["view"] == "raw"

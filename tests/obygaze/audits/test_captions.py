@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ import pytest
 
 from obygaze.audits.captions import Record, audit_captions, word_rates
 from obygaze.audits.cooccurrence import (
-    audit_cooc,
     count_pairs,
 )
 from obygaze.audits.texts import (
     LabelledText,
     read_words,
 )
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -123,19 +121,6 @@ def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
     )
 
 
-def test_groups_are_ordered_by_rate_not_by_count() -> None:
-    # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
-    # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
-    (sad, _) = contrasts(
-        sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
-    )
-    assert (sad["p"]["greater"], sad["p"]["less"], sad["p"]["two_sided"]) == (
-        1.0,
-        1 / 6,
-        2 / 6,
-    )
-
-
 def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput, match="no texts"):
         audit_captions([])
@@ -198,50 +183,6 @@ def test_published_cases() -> None:
         values = [*image["per_image_NO"], *image["per_image_O"]]
         p = permutation_p(values, np.arange(40) < 20)
         assert (p.n_greater, p.n) == (image["ge"], image["n"])
-
-
-def test_words_that_occur_too_rarely_are_left_out(tmp_path: Path) -> None:
-    # "sad" three times in both groups together, "crying" twice, "happy" never.
-    captions = [
-        {"caption": "a sad woman", "group": "o", "image": "1"},
-        {"caption": "sad, sad", "group": "n", "image": "2"},
-        {"caption": "crying. crying", "group": "n", "image": "3"},
-    ]
-    everything = audit_captions(captions, cluster="image", words=LISTS)
-    assert [rate["count"] for rate in everything["rates"]] == [4, 0, 1, 0]
-    audit = audit_captions(captions, cluster="image", words=LISTS, min_occurrences=3)
-    assert [
-        (rate["words"], rate["group"], rate["count"]) for rate in audit["rates"]
-    ] == [
-        ("sad", "n", 2),
-        ("sad", "o", 1),
-    ]
-    assert audit["rare_words"] == {"sad": {"crying": 2}, "glad": {"happy": 0}}
-    shown = str(audit)
-    assert "fewer than 3 occurrences in all captions are left out: crying 2." in shown
-    assert "No word is left of glad" in shown
-    at_the_bound = audit_captions(
-        captions, cluster="image", words=LISTS, min_occurrences=2
-    )
-    assert at_the_bound["rates"][0]["count"] == 4
-    with pytest.raises(FixInput, match="no word of the lists has 4 occurrences"):
-        audit_captions(captions, words=LISTS, min_occurrences=4)
-
-
-def test_things_of_several_words_are_values_of_a_column() -> None:
-    rows = [
-        {"caption": "a man with a baseball bat", "objects": "baseball bat|ball"},
-        {"caption": "a woman with a bat", "objects": "ball"},
-        {"caption": "a woman and a wine bottle", "objects": "wine bottle"},
-    ]
-    of_column = audit_cooc(rows, things="objects")["things"]
-    assert {thing["thing"]: thing["counts"] for thing in of_column} == {
-        "ball": {"man": 1, "woman": 1},
-        "baseball bat": {"man": 1, "woman": 0},
-        "wine bottle": {"man": 0, "woman": 1},
-    }
-    with pytest.raises(NotFound, match="no column 'object'"):
-        audit_cooc(rows, things="object")
 
 
 def crossed_captions(seed: int) -> list[dict[str, str]]:
@@ -318,50 +259,3 @@ def test_crossed_groups_against_all_exchanges(seed: int) -> None:
     assert [test["p_holm"] for test in audit["contrasts"]] == pytest.approx(holm(raw))
     assert "sad, gender man against woman: two-sided p" in str(audit)
     assert "clusters were exchanged within race and class." in str(audit)
-
-
-def test_columns_that_always_change_together_are_not_tested() -> None:
-    cells = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
-    rows = []
-    for number, (race, gender) in enumerate(cells):
-        row = {"race": race, "gender": gender, "image": str(number)}
-        rows.append({"caption": "a sad man", **row})
-    audit = audit_captions(rows, group="race,gender", cluster="image")
-    assert audit["contrasts"] == []
-    assert "no two groups differ in 'race' alone" in str(audit)
-
-
-def test_images_of_several_crossed_groups_are_not_tested() -> None:
-    rows = crossed_captions(0)
-    rows.append({**rows[0], "race": "other"})
-    audit = audit_captions(
-        rows, group="race,gender", cluster="image", words={"sad": frozenset({"sad"})}
-    )
-    assert audit["contrasts"] == []
-    assert "a cluster has captions of two groups" in str(audit)
-
-
-def test_a_row_without_a_caption_is_none() -> None:
-    """An empty cell was a caption without words, and lowered the rate of its group."""
-    said = {"1": "a sad man", "2": "", "3": "a man", "4": "  "}
-    rows = [
-        {"caption": text, "group": "o", "things": "bat", "image": image}
-        for image, text in said.items()
-    ]
-    words = {"sad": frozenset({"sad"})}
-    with pytest.warns(ObygazeWarning, match="without a text in 'caption': 2 rows"):
-        audit = audit_captions(rows, cluster="image", words=words)
-    (rate,) = audit["rates"]
-    assert (rate["n_captions"], rate["n_clusters"], rate["occurrences_per_1000"]) == (
-        2,
-        2,
-        500,
-    )
-    with pytest.warns(ObygazeWarning, match="2 rows"):
-        assert audit_cooc(rows, things="things")["n_texts"] == 2
-
-
-def test_lists_without_a_word_are_an_error() -> None:
-    rows = [{"caption": "sad", "group": name} for name in "ab"]
-    with pytest.raises(FixInput, match="no word of the lists"):
-        audit_captions(rows, words={"sad": frozenset()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,16 +72,6 @@ def test_difference_within_films_hidden_across_films_is_found() -> None:
     assert "hidden across films" in test.to_json()["why"]
 
 
-def test_films_with_one_group_only_are_reported() -> None:
-    x, y = (
-        VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
-        VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
-    )
-    document = only_test(x, y).to_json()
-    assert document["p_blocked"] is None
-    assert "cannot separate" in document["why"]
-
-
 def test_tests_of_one_call_are_corrected_together() -> None:
     x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(4)])
     y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(4)])
@@ -100,21 +89,6 @@ def test_tests_of_one_call_are_corrected_together() -> None:
     assert "effect_size" not in document
     assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
     assert "Holm's correction is over these 3 tests." in result.answers
-
-
-def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
-    x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(5)])
-    y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(5)])
-    pairs = [(VectorGroup(f"A{i}", A), VectorGroup("B", B)) for i in range(50)]
-    result = association_audit("made up", (x, y, pairs))
-    assert len(result.rows) == 50
-    # 2 of 252 splits are as far, times 50 tests: none holds.
-    assert result.answers[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
-    assert {test["p"]["two_sided"] for test in result["tests"]} == {2 / 252}
-    result.write(figure=tmp_path / "f")
-    drawn = (tmp_path / "f.svg").read_text("utf-8")
-    assert "(40 of 50 rows)" in drawn
-    assert ">A3 / B<" in drawn
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -176,31 +150,3 @@ def test_files_of_vectors_that_cannot_be_tested(
 ) -> None:
     done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
     assert (done.code, words in done.stderr) == (1, True), done.stderr
-
-
-def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
-    np.savez(tmp_path / "p.npz", X=np.array([{}, []], dtype=object))
-    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz")
-    assert (done.code, "Python objects" in done.stderr) == (4, True)
-    (tmp_path / "t.npz").write_text("no")
-    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
-    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
-    assert call_obygaze("audit", "eat").code == 2
-    done = call_obygaze(
-        "audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S"
-    )
-    assert (done.code, "--x is for a store" in done.stderr) == (2, True)
-
-
-def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
-    None
-):
-    test = only_test(*only_films())
-    assert test.films is not None
-    for share, start in (
-        (0.5, "The difference is between films"),
-        (0.49, "The difference is significant across films but not within films"),
-        (None, "The difference is significant across films but not within films"),
-    ):
-        other = replace(test, films=replace(test.films, share=share))
-        assert other.explain().startswith(start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import pytest
 from support.cli import Result, call_obygaze
 from support.stores import a_recipe, made_store, some_ids, some_rows
 
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Recipe, open_store
-from obygaze_features.store.recipe import same_space, space_id_of
+from obygaze_features.store import open_store
+from obygaze_features.store.recipe import space_id_of
 
 HASH = "ef" * 32
 SPACE = space_id_of("toy/clip", "main", HASH)
@@ -111,22 +110,6 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
     assert eat(place, "toy").ok().json()["effect_size"] == document["effect_size"]
 
 
-def test_clips_of_a_store_of_words_have_the_levels_of_the_annotation(
-    place: Path,
-) -> None:
-    made_store(
-        place / "stores" / "said",
-        some_rows(N),
-        {"clip": open_store(place / "stores" / "toy").matrix("clip").values},
-        recipe=Recipe.of(**{**recipe().to_json(), "sampling": {"medium": "words"}}),
-    )
-    assert eat(place, "toy").ok().json()["view"] == "visual"
-    words = ("-C", place, "audit", "eat", "said", "toy", "--json")
-    text = ("--text", place / "texts.npz")
-    done = call_obygaze(*words, *text, "--x", "level == S", "--y", "level == EN")
-    assert done.ok().json()["view"] == "raw"
-
-
 def test_groups_by_lists_of_clips(place: Path) -> None:
     clips, _ = some_ids(N)
     for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
@@ -140,16 +123,6 @@ def test_groups_by_lists_of_clips(place: Path) -> None:
     assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
     done = eat(place, y=str(place / "x.csv"))
     assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
-
-
-def test_missing_clips_are_an_error(place: Path) -> None:
-    clips, _ = some_ids(N)
-    (place / "x.csv").write_text(
-        f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8"
-    )
-    done = eat(place, "toy", x=str(place / "x.csv"))
-    assert (done.code, "not-here" in done.stderr) == (1, True)
-    assert "groups of clips that the store has" in done.stderr
 
 
 def test_texts_of_another_space_are_refused(place: Path) -> None:
@@ -185,13 +158,6 @@ def test_texts_without_a_space_and_of_another_width_are_refused(place: Path) -> 
     words = ("audit", "eat", "toy", "toy", "--x", "level == S", "--y", "level == EN")
     done = call_obygaze("-C", place, *words)
     assert (done.code, "expected --x, --y and --text" in done.stderr) == (2, True)
-
-
-def test_spaces_are_compared_by_tensor_hash() -> None:
-    assert same_space("a@main#12", "b@2#12")
-    assert not same_space("a@main#12", "a@main#13")
-    assert same_space("lab-space", "lab-space")
-    assert not same_space("lab-space", "a@main#12")
 
 
 def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
@@ -246,18 +212,3 @@ def stepped_down(p_values: list[float]) -> list[float]:
         last = max(last, min(1.0, p_values[i] * (len(p_values) - rank)))
         adjusted[i] = last
     return adjusted
-
-
-def test_clips_of_the_manifest_that_are_others_in_the_store_are_refused(
-    place: Path,
-) -> None:
-    manifest = read_manifest(place / "manifests" / "toy.toml")
-    moved = [replace(clip, movie_id=f"other-{clip.movie_id}") for clip in manifest]
-    path = place / "manifests" / "moved.toml"
-    write_manifest(manifest.with_clips(moved), path)
-    done = eat(place, "moved")
-    first = moved[1]  # the first of level S
-    assert done.code == 5
-    film = first.movie_id.removeprefix("other-")
-    values = f"{first.clip_id!r} is of the film {first.movie_id!r} and of {film!r}"
-    assert values in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,6 @@ ESTIMATION = "caption,lm_man,sim_man,lm_woman,sim_woman,prob\n"
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def test_scores_of_one_wording_have_no_ratios(tmp_path: Path) -> None:
-    # sim 0: the exponent is one. sim 1: it is zero. sim -1: the limit.
-    table = write(
-        tmp_path / "t.csv", "lm,sim,prob\n0.25,0,0.5\n0.25,1,0.5\n0.25,-1,0.5\n"
-    )
-    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["score"] for row in document["rows"]] == [0.25, 1.0, 0.0]
-    assert [row["ratio_to_man"] for row in document["rows"]] == [None] * 3
-    assert document["mean"] == pytest.approx(1.25 / 3)
-    assert document["rows"][2]["note"] == "similarity -1: the limit"
-    assert (document["counts"], document["mean_ratio_to_man"]) == (None, None)
 
 
 def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
@@ -55,16 +41,6 @@ def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
     assert document["mean_ratio_to_man"] == pytest.approx(145 / 3)
     done = call_obygaze("audit", "gender-score", table).ok()
     assert "cut after two decimals" in done.stdout
-
-
-def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", ESTIMATION + "a [MASK],0.1,-1,0.1,-1,0.5\n")
-    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert (document["rows"][0]["ratio_to_man"], document["mean_ratio_to_man"]) == (
-        None,
-        None,
-    )
-    call_obygaze("audit", "gender-score", table).ok()
 
 
 def test_ties_and_captions_without_a_share_are_counted(tmp_path: Path) -> None:
@@ -118,36 +94,3 @@ def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
         assert (done.code, document in done.stderr) == (1, True), done.stderr
-
-
-def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    from support.words import save_encoder, save_language_model
-
-    lm, sim = save_language_model(tmp_path / "lm"), save_encoder(tmp_path / "bert")
-    rows = "caption,visual,prob\na [MASK] riding a dog,dog,0.5\nthe dog on a bed,bed,0.25\n"
-    table, filled = write(tmp_path / "t.csv", rows), tmp_path / "filled.csv"
-    call_obygaze(
-        "extract", "captions", table, "--lm", lm, "--sim", sim, "-o", filled
-    ).ok()
-    document = call_obygaze("audit", "gender-score", filled, "--json").ok().json()
-    with filled.open(encoding="utf-8", newline="") as stream:
-        read = list(csv.DictReader(stream))
-    assert read[1]["lm_man"] == read[1]["lm_woman"]
-    assert read[0]["lm_man"] != read[0]["lm_woman"]
-    assert document["rows"][1]["ratio_to_man"] == 50.0
-
-
-def test_means_of_both_wordings_are_over_all_captions(tmp_path: Path) -> None:
-    # With prob = 1 the score is lm: man .5 .25 | .125, woman .25 .375 | .375.
-    table = write(
-        tmp_path / "t.csv",
-        ESTIMATION + "a [MASK],0.5,0,0.25,0,1\na [MASK],0.25,0,0.375,0,1\n"
-        "a [MASK],0.125,0,0.375,0,1\n",
-    )
-    words = ("audit", "gender-score", table)
-    document = call_obygaze(*words, "--json").ok().json()
-    assert document["mean_man"] == pytest.approx(0.875 / 3)
-    assert document["mean_woman"] == pytest.approx(1.0 / 3)
-    shown = call_obygaze(*words).ok().stdout
-    assert "Mean score of 'man' 0.292, of 'woman' 0.333" in shown

@@ -15,7 +15,7 @@ from support.cli import call_obygaze
 
 from obygaze.audits import audit_levels
 from obygaze.audits.result import Audit
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.evaluation.sign_flips import sign_flip_p
@@ -103,27 +103,6 @@ def test_means_and_steps_by_hand_and_p_by_enumeration() -> None:
     assert "with each step, for each annotator: this is not shown" in str(audit)
 
 
-def test_the_claim_of_an_annotator_alone() -> None:
-    audit = audit_levels(manifest({"ada": ADA}))
-    assert audit["rises"] and audit["p"] == pytest.approx(1 / 64)
-    assert "this claim" not in str(audit) and "it does (p = 0.016" in str(audit)
-
-
-def test_of_five_films_there_is_no_p() -> None:
-    five = {level: films[:5] for level, films in ADA.items()}
-    audit = audit_levels(manifest({"ada": ADA, "ben": five}))
-    assert of(audit, "ben")["steps"][0]["p"] is None and audit["p"] is None
-    assert "not tested" in str(audit)
-
-
-def test_an_annotator_without_a_level_has_no_step() -> None:
-    audit = audit_levels(manifest({"ada": {"HN": ADA["HN"], "S": ADA["S"]}}))
-    levels = {level["level"]: level["mean"] for level in of(audit, "ada")["levels"]}
-    assert levels["NS"] is None
-    assert [step["n_films"] for step in of(audit, "ada")["steps"]] == [0, 0]
-    assert not audit["rises"] and audit["p"] is None
-
-
 @pytest.mark.parametrize("n", [4, 7])
 def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
     for seed in range(5):
@@ -142,15 +121,6 @@ def test_errors_and_the_command(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document["rises"] and document["p"] == pytest.approx(1 / 64)
     assert [item["annotator"] for item in document["annotators"]][1:] == ["ada"]
-
-
-def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:
-    levels = {"a-1": ("S", "", ""), "a-2": ("", ""), "a-3": ("HN", "NS")}
-    said: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}, "cleo": {}}
-    for clip_id, of_annotators in levels.items():
-        for name, level in zip(said, of_annotators, strict=False):
-            said[name][clip_id] = {"level": level}
-    assert audit_levels(annotated(said), view="raw")["n_without_level"] == 1
 
 
 def test_levels_of_annotations_are_those_of_each_person() -> None:
@@ -188,32 +158,6 @@ def test_levels_by_a_column_of_clips() -> None:
     assert audit.headers[0] == "genre"
     with pytest.raises(NotFound, match="column 'gnre'"):
         audit_levels(films, by="gnre")
-
-
-def test_how_many_concepts_a_clip_has_is_not_known_where_annotators_differ() -> None:
-    films = manifest({"ada": ADA})
-    films = films.with_column("genre", dict.fromkeys(films.clip_ids, "drama"))
-    clips = []
-    for clip in films:
-        differs = "A" if clip.concepts == ("A",) else ""
-        clips.append(replace(clip, extra={**clip.extra, "differs": differs}))
-    columns = (*films.columns, "differs")
-    disputed = replace(films, clips=tuple(clips), columns=columns)
-    others = films.with_clips(clip for clip in films if clip.concepts != ("A",))
-    assert 0 < len(others) < len(films)
-    with pytest.warns(ObygazeWarning, match="left out, because annotators differ on A"):
-        audit = audit_levels(disputed, by="genre")
-    assert audit["annotators"] == audit_levels(others, by="genre")["annotators"]
-
-
-def test_a_mean_number_of_concepts_is_no_share() -> None:
-    """Where no film had more than a concept a clip, the interval ended at 1."""
-    films = [[2, 0, 1], [2, 0, 0, 1], [1, 1, 1, 0, 1], [2, 0]]
-    audit = audit_levels(manifest({"ada": {"HN": films}}), view="raw")
-    (hard, *_) = of(audit, "ada")["levels"]
-    assert hard["mean"] == pytest.approx(12 / 14)
-    assert hard["interval"][1] is not None
-    assert hard["interval"][1] > 1
 
 
 def test_equal_means_of_fractions_are_no_rise() -> None:

@@ -21,7 +21,6 @@ from obygaze.audits.mediaeval_runs import (
     score_ranking,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_models.zoo.mediaeval_file import facts_path
 
 documents = st.lists(
     st.tuples(
@@ -70,17 +69,6 @@ def test_the_other_two_forms_equal_sklearn(rows: list[tuple[int, float, bool]]) 
     assert result.pr_auc_trapezoid == pytest.approx(auc(recall, precision), abs=1e-12)
 
 
-def test_ap_without_relevant_or_with_unreturned_documents() -> None:
-    assert score_ranking({"a": 0}, {"a": 1.0}).ap_trec == 0.0
-    result = score_ranking({"a": 1, "b": 1, "c": 0}, {"a": 1.0, "x": 0.5})
-    assert result.ap_trec == 0.5
-    assert (result.n_relevant, result.n_relevant_returned, result.n_returned) == (
-        2,
-        1,
-        2,
-    )
-
-
 def test_random_ap_in_closed_form() -> None:
     # Two documents, one relevant: first or second, (1 + 1/2) / 2.
     for n, n_relevant, expected in (
@@ -93,16 +81,6 @@ def test_random_ap_in_closed_form() -> None:
         assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(
             expected, abs=1e-14
         )
-
-
-def test_accuracy_over_all_and_over_returned() -> None:
-    result = score_affect({"a": -1, "b": 0, "c": 0, "d": 1}, {"a": -1, "b": 1, "x": 0})
-    assert (result.accuracy, result.accuracy_returned) == (0.25, 0.5)
-    assert (result.n, result.n_returned, result.n_unknown) == (4, 2, 1)
-    assert result.majority == 0.5
-    # Three classes, each as likely as any other.
-    assert result.random == 1 / 3
-    assert result.confusion == ((1, 0, 0), (0, 0, 1), (0, 0, 0))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -201,10 +179,3 @@ def test_published_cases(tmp_path: Path) -> None:
     )
     assert result.accuracy == affect["accuracy"]
     assert [list(row) for row in result.confusion] == affect["confusion_rows_true"]
-
-
-def test_the_facts_beside_runs_with_dots_in_their_names_are_two_files() -> None:
-    paths = [
-        facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")
-    ]
-    assert paths == ["v1.2.json", "v1.3.json", "run.json", "a.b.json"]

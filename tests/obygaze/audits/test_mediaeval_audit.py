@@ -12,7 +12,7 @@ from obygaze.audits.mediaeval import classes_of
 from obygaze.audits.mediaeval_runs import read_trec_run
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
-from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
+from obygaze_models.zoo.mediaeval_file import write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -47,17 +47,6 @@ def annotations(tmp_path: Path) -> Path:
 
 def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
     return write_run_file(path, scores, external_data=False, about=about)[0]
-
-
-def test_sklearn_compares_doubles_and_trec_eval_floats(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\n")
-    # One apart in the ninth digit: tied as 32-bit floats, and then b comes first by its name.
-    run = write(tmp_path / "r.txt", "v Q0 a 1 0.500000002 t\nv Q0 b 2 0.500000001 t\n")
-    words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-    single = call_obygaze(*words).ok().json()["violence"]
-    assert (single["ap_trec"], single["ap_sklearn"], single["tied"]) == (0.5, 1.0, 1.0)
-    double = call_obygaze(*words, "--precision", "float64").ok().json()["violence"]
-    assert (double["ap_trec"], double["ap_sklearn"], double["tied"]) == (1.0, 1.0, 0.0)
 
 
 def test_annotation_files_score_the_official_test_clips(
@@ -168,28 +157,3 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
         "audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none"
     )
     assert (done.code, "does not exist" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("clip", "name"),
-    [
-        ("ACCEDE00286", "ACCEDE00286.mp4"),
-        ("MEDIAEVAL00000", "MEDIAEVAL00000.mp4"),
-        ("ACCEDE00286.mp4", "ACCEDE00286.mp4"),
-        ("tt0108160-001", "tt0108160-001"),
-    ],
-)
-def test_runs_have_the_names_of_the_official_files(clip: str, name: str) -> None:
-    assert official_name(clip) == name
-
-
-def test_a_run_with_other_names_than_the_judged_ones_is_an_error(
-    tmp_path: Path,
-) -> None:
-    qrels = write(tmp_path / "q", "violence 0 v1.2 1\nviolence 0 v1.3 0\n")
-    run = violence_run(tmp_path / "r.txt", {"v1.4": 0.9, "v1.5": 0.1})
-    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
-    assert (done.code, done.stdout) == (1, "")
-    assert "no clip of the run is judged" in done.stderr
-    assert "'v1.4'" in done.stderr
-    assert "'v1.2'" in done.stderr

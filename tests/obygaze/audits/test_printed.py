@@ -140,14 +140,3 @@ def test_printed_effects_stand_beside_those_of_the_prompts_of_the_paper(
         "Table 2, Business, print for sexual against executive in 9 models: d 0.32 to 1.20"
         in done.stdout
     )
-
-
-def test_other_attributes_and_other_prompts_have_no_printed_effects(
-    folder: Path,
-) -> None:
-    # In the other direction, effects have the other sign.
-    assert "paper" not in eat(folder, "executive", "sexual").stdout
-    write_texts(folder / "texts.npz", "wolfe2023-profession", without_last=True)
-    assert "paper" not in eat(folder, "sexual", "executive").stdout
-    # The texts of the other professions are complete.
-    assert "Table 2, Medicine" in eat(folder, "sexual", "doctor").stdout

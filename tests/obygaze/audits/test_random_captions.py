@@ -196,24 +196,8 @@ def test_two_groups_of_one_name_are_not_counted_as_one() -> None:
     )
 
 
-def test_clusters_whose_joined_cells_are_alike_stay_apart() -> None:
-    rows = [
-        {"caption": "happy", "group": "man", "film": "a b", "image": "c"},
-        {"caption": "sad", "group": "man", "film": "a", "image": "b c"},
-    ]
-    audit = audit_captions(rows, cluster="film,image", words=WORDS)
-    assert counted(audit) == {"man": (2, 2, 1)}
-
-
 @pytest.mark.parametrize("mark", ["\u2028", "\x0b", "\x0c", "\x85", "\x1c"])
 def test_only_a_line_break_ends_a_caption(tmp_path: Path, mark: str) -> None:
     (tmp_path / "im_face_man_1.txt").write_text(f"a happy{mark}day\nhappy\n", "utf-8")
     audit = audit_captions(tmp_path, words=WORDS)
     assert counted(audit)["man"][0] == 2
-
-
-def test_files_named_txt_in_capitals_are_read_too(tmp_path: Path) -> None:
-    (tmp_path / "im_face_man_1.txt").write_text("happy\n")
-    (tmp_path / "im_face_woman_1.TXT").write_text("happy\n")
-    audit = audit_captions(tmp_path, words=WORDS)
-    assert counted(audit) == {"man": (1, 1, 1), "woman": (1, 1, 1)}

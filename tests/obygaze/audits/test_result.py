@@ -16,7 +16,7 @@ from obygaze.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_models.evaluation.bootstrap import ratio_interval
 
 VECTORS = {
@@ -97,16 +97,3 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert "<svg" in files["report"].read_text("utf-8")
         assert json.loads(json.dumps(audit.to_json()))
         assert len(written[0].read_text("utf-8").splitlines()) == 1 + len(audit.rows)
-
-
-@pytest.mark.parametrize(
-    "audit", [audit_eat(vectors=VECTORS), audit_captions(ROWS)], ids=["eat", "captions"]
-)
-def test_an_audit_is_drawn_in_two_files(tmp_path: Path, audit: Audit) -> None:
-    written = audit.write(figure=tmp_path / "f")
-    assert [path.name for path in written] == ["f.svg", "f.png"]
-    (tmp_path / "f.png").write_bytes(b"another")
-    with pytest.raises(AlreadyThere):
-        audit.write(figure=tmp_path / "f")
-    assert audit.write(figure=tmp_path / "f.png", force=True) == written[1:]
-    assert [path.name for path in audit.write(figure=tmp_path / "f.pdf")] == ["f.pdf"]

@@ -8,9 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from support.cli import call_obygaze
 from support.elan_rules import problems_of
-from support.videos import write_video
 
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exchange import ImportedMarks
@@ -126,55 +124,6 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         imported(foreign, coded=["Ton"])
 
 
-def test_an_option_may_have_nothing_on_one_side(foreign: Path) -> None:
-    text = FOREIGN.replace(">Messer<", "><")
-    foreign.write_text(text, "utf-8")
-    words = ("manifest", "import", "tag 2.eaf", "-o", "m", "--tier", "Teil=")
-    told = call_obygaze(*words, cwd=foreign.parent).ok()
-    assert "left out: Mittel without a word: 1" in told.stderr
-    more = ("--word", "=da", "--word", "Schnitt=", "--force")
-    told = call_obygaze(*words, *more, cwd=foreign.parent).ok()
-    assert re.search("Mittel +da +1", told.stdout)
-    assert "Schnitt" not in told.stdout
-
-
-def test_a_tier_in_which_nothing_was_found_says_what_was_watched(foreign: Path) -> None:
-    made = imported(foreign, coded=["Musik"])
-    watched = [mark for mark in made.marks if mark.column == "watched"]
-    # Without a linked film up to the last time of the file.
-    assert watched == [Mark("Nacht_zug", 0.0, 4.0, "watched", "Musik", "tag 2")]
-    assert made.empty == ()
-    films = foreign.parent / "films"
-    films.mkdir()
-    write_video(films / "Nacht zug.mp4", numbers=range(250))
-    call_obygaze("manifest", "import", "films", cwd=foreign.parent).ok()
-    made = imported(foreign, coded=["Musik"])
-    watched = [mark for mark in made.marks if mark.column == "watched"]
-    assert [(mark.start_s, mark.end_s) for mark in watched] == [(0.0, 10.0)]
-
-
-def test_whoever_coded_a_whole_film_may_have_found_something(foreign: Path) -> None:
-    made = imported(foreign, coded=["Gewalt"])
-    watched = [mark for mark in made.marks if mark.column == "watched"]
-    assert watched == [Mark("Nacht_zug", 0.0, 4.0, "watched", "Gewalt", "Anna")]
-    assert made.words["Gewalt"] == {"stark": 1, "schwach (?)": 1}
-
-
-def test_the_film_is_that_which_a_manifest_calls_so(foreign: Path) -> None:
-    """Files called after a person or a day had films that nobody knew."""
-    here = foreign.parent
-    (here / "films").mkdir()
-    write_video(here / "films" / "Nacht zug.mp4", numbers=range(150))
-    table = here / "shots.csv"
-    table.write_text("clip_id,movie_id,video,start_s,end_s\nz1,zug,Nacht zug.mp4,0,5\n")
-    call_obygaze("manifest", "import", "shots.csv", cwd=here).ok()
-    call_obygaze("manifest", "link", "shots", "films", cwd=here).ok()
-    assert {mark.movie_id for mark in imported(foreign).marks} == {"zug"}
-    without = re.sub("<MEDIA_DESCRIPTOR[^>]*>", "", FOREIGN)
-    foreign.write_text(without, "utf-8")
-    assert {mark.movie_id for mark in imported(foreign).marks} == {"tag_2"}
-
-
 @pytest.mark.parametrize(
     ("changes", "people"),
     [
@@ -195,13 +144,6 @@ def test_who_annotated(
         text = text.replace(old, new)
     foreign.write_text(text, "utf-8")
     assert {mark.annotator for mark in imported(foreign).marks} == people
-
-
-def test_times_are_those_of_the_first_video() -> None:
-    # The video is the second medium, and begins 0.4 s later.
-    file = ElanFile(FOLDER / "tape.eaf")
-    starts = [one.start_s for tier in file.tiers() for one in tier.annotations]
-    assert min(starts) == 0.4
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import ROOT, call_obygaze
+from support.cli import call_obygaze
 
 from obygaze.films.exchange import ImportedMarks
 from obygaze.films.formats import (
@@ -22,52 +20,11 @@ from obygaze.films.formats import (
     takers,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.function_commands import parse_docstring
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
 from obygaze_features.manifest.adapters import SavedManifest
 
 OPTIONS = {option for known in FORMATS for option in known.options}
 CLIPS = "clip_id,movie_id\na-1,a\n"
-
-
-def in_one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
-
-
-@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
-def test_help_and_docs_have_each_format(known: LabelFormat) -> None:
-    told = in_one_line(parse_docstring(import_manifest).help)
-    endings = ", ".join(known.endings)
-    start = f"{known.name} ({endings}): " if endings else f"{known.name}: "
-    assert start + known.about in told
-    page = (ROOT / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
-    (row,) = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in page.splitlines()
-        if line.startswith("|") and f"`{known.name}`" in line
-    ]
-    assert row[1] == endings
-
-
-def test_no_ending_and_no_name_has_two_formats() -> None:
-    endings = [ending for known in FORMATS for ending in known.endings]
-    assert len(set(endings)) == len(endings)
-    assert len({known.name for known in FORMATS}) == len(FORMATS)
-
-
-def test_each_option_is_listed_under_the_formats_that_take_it() -> None:
-    shown = in_one_line(call_obygaze("manifest", "import", "--help").ok().stdout)
-    parameters = inspect.signature(import_manifest).parameters
-    common = {"sources", "name", "format", "force", "workspace"}
-    assert set(parameters) == common | OPTIONS
-    groups = re.split(r" (?=For [a-z0-9, ]+: )", shown)
-    for option in OPTIONS:
-        flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-        (group,) = [text for text in groups if text.startswith(f"{takers(option)}: ")]
-        assert f" {flag} " in group
-        for known in FORMATS:
-            if option in known.options:
-                assert option in inspect.signature(known.read).parameters
 
 
 @pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
@@ -117,21 +74,6 @@ def test_what_is_written_is_read_back(name: str, ending: str, tmp_path: Path) ->
         assert read_manifest("lake", workspace=tmp_path) == again.manifest
 
 
-@pytest.mark.parametrize(("name", "ending"), [("elan", ".eaf"), ("vtt", ".vtt")])
-def test_the_films_of_a_manifest_become_a_folder(
-    name: str, ending: str, tmp_path: Path
-) -> None:
-    with pytest.raises(FixUsage, match="is of one film, and the marks are of 3"):
-        export_manifest(marked(), tmp_path / f"lake{ending}")
-    folder = tmp_path / "out"
-    export_manifest(marked(), folder, format=name)
-    assert len(list(folder.glob(f"*{ending}"))) == 3
-    read_as = None if name == "elan" else name
-    made = import_manifest(folder, format=read_as, workspace=tmp_path)
-    assert made.path == tmp_path / "segments" / "out.csv"
-    assert spans(made) == set(TIMES)
-
-
 def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> None:
     films = tmp_path / "films"
     films.mkdir()
@@ -143,24 +85,6 @@ def test_a_folder_of_films_and_of_elan_files_is_asked_about(tmp_path: Path) -> N
         import_manifest(films, workspace=tmp_path)
     assert caught.value.hint == "--as folder for the films, or --as elan"
     import_manifest(films, "again", format="folder", workspace=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "hint"),
-    [
-        ("rows.npz", "obygaze store import"),
-        ("lake.srt", "obygaze extract words"),
-        ("a film.mp4", "obygaze manifest import"),
-        ("notes.odt", ".csv, .tsv, .txt, .xlsx, .xlsm, .parquet, .eaf, .vtt, or --as"),
-    ],
-)
-def test_another_ending_is_refused_with_what_reads_it(
-    file: str, hint: str, tmp_path: Path
-) -> None:
-    (tmp_path / file).touch()
-    with pytest.raises(FixUsage, match="no manifest is made of") as caught:
-        import_manifest(tmp_path / file)
-    assert str(caught.value.hint).startswith(hint)
 
 
 def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
@@ -175,18 +99,6 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         import_manifest([Path("mobygaze"), tmp_path / "a.csv"], workspace=tmp_path)
     assert caught.value.hint == "FILE --as mobygaze"
-
-
-@pytest.mark.parametrize("name", ["../b", "sub/b", "/tmp/b", "b.toml"])
-def test_a_manifest_is_no_path(name: str, tmp_path: Path) -> None:
-    """It was written beside the workspace."""
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / "a.csv").write_text(CLIPS, encoding="utf-8")
-    refused = call_obygaze("manifest", "import", "a.csv", "-o", name, cwd=here)
-    assert refused.code == 2
-    assert f"invalid name '{name}': a manifest has a name, not a path" in refused.stderr
-    assert [path.name for path in tmp_path.rglob("*.*")] == ["a.csv"]
 
 
 def test_labels_in_parquet_are_a_table(tmp_path: Path) -> None:

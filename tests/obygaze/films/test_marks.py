@@ -16,7 +16,7 @@ from support.film_pages import table
 from support.kills import kill_everywhere
 
 from obygaze.films.marks import LEVEL, WATCHED, Mark, read_marks, written
-from obygaze.films.writer import MarkFile, OnlyLooks, Outdated
+from obygaze.films.writer import MarkFile, Outdated
 from obygaze_features.core.errors import FixUsage, ObygazeError
 
 
@@ -64,25 +64,6 @@ def test_a_change_is_undone_by_the_change_turned_round(marks: MarkFile) -> None:
         marks.change(turn, [level(5, 6)], [level(5, 7)])
     # What is not there can be taken away once more.
     marks.change(turn, [level(5, 6)], [])
-
-
-def test_the_window_that_took_its_turn_last_writes(marks: MarkFile) -> None:
-    first, second = marks.take_turn(), marks.take_turn()
-    with pytest.raises(OnlyLooks, match="another window marks now"):
-        marks.change(first, [], [level(1, 2)])
-    with pytest.raises(OnlyLooks):
-        marks.add_watched(first, "lake", [(1, 2)])
-    for turn in ("", "None"):
-        with pytest.raises(OnlyLooks):
-            marks.change(turn, [], [level(1, 2)])
-    assert not marks.path.exists()
-    marks.change(second, [], [level(1, 2)])
-    marks.close()
-    # The program was started anew: the window goes on with its turn.
-    anew = table(marks.path.parent.parent, "ada")
-    anew.change(second, [level(1, 2)], [])
-    assert on_disk(anew) == {watched(1, 2)}
-    anew.close()
 
 
 def test_of_two_programs_one_writes(marks: MarkFile, tmp_path: Path) -> None:

@@ -85,13 +85,6 @@ def test_a_mark_behind_the_end_was_made_on_another_copy(linked: LinkedFilms) -> 
         linked.at_pictures([mark])
 
 
-def test_a_film_without_a_file_is_left_as_it_is(tmp_path: Path) -> None:
-    mark = Mark("pier", 0.5, 0.7, "level", "S", "ada")
-    films = LinkedFilms(tmp_path)
-    assert films.at_pictures([mark]) == [mark]
-    assert films.film_of_file("pier.mp4") == ""
-
-
 def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:
     for folder in ("films", "more"):
         (tmp_path / folder).mkdir()

@@ -17,21 +17,14 @@ from obygaze.films.projection import (
     Projection,
     as_threshold,
     project,
-    threshold_text,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import LEVELS
-
-FIFTH = Fraction(1, 5)
 
 
 def said(projection: Projection, annotator: str = "A") -> list[Answer]:
     """What one person says of the clips."""
     return [one for one in projection.answers if one.annotator == annotator]
-
-
-def levels(projection: Projection, annotator: str = "A") -> list[str]:
-    return [answer.level for answer in said(projection, annotator)]
 
 
 @pytest.mark.parametrize(
@@ -75,19 +68,6 @@ def test_a_clip_of_a_hundred_pictures(
     assert answer.covered == pytest.approx(covered)
 
 
-def test_a_fifth_is_enough_at_every_length_and_rate() -> None:
-    """Sums of seconds would miss many of these exact cases, at 23.976 pictures."""
-    rate = Fraction(24000, 1001)
-    for fifth in range(1, 600):
-        for n_pictures, expected in ((fifth, "S"), (fifth - 1, "EN")):
-            if n_pictures:
-                start, end = 1000 / rate, (1000 + n_pictures) / rate
-                mark = Mark("m", float(start), float(end), "level", "S", "A")
-                stop = float((1000 + 5 * fifth) / rate)
-                span = ClipSpan("c", "m", float(start), stop)
-                assert levels(project([mark], [span])) == [expected], fifth
-
-
 def test_people_have_answers_for_the_films_that_they_marked() -> None:
     marked = [
         *marks("0-9 S Body", film="m", annotator="B"),
@@ -101,31 +81,6 @@ def test_people_have_answers_for_the_films_that_they_marked() -> None:
     answers = [(one.clip_id, one.annotator, one.level) for one in projection.answers]
     assert answers == [("n-001", "A", "NS"), ("m-001", "A", "HN"), ("m-001", "B", "S")]
     assert projection.unseen == ["o-001"]
-
-
-def test_a_clip_of_which_less_than_four_fifths_were_seen_has_no_label() -> None:
-    for last, level in ((78, ""), (79, "EN")):
-        # What is marked was seen, in however many pieces it comes.
-        partly = marks(f"0-9 S, 5-14 HN, 15-{last} watched")
-        assert levels(project(partly, clips("0-99"))) == [level]
-
-
-def test_only_watched_time_can_be_an_easy_negative() -> None:
-    spans = clips("0-9 10-19 20-29 30-39")
-    marked = marks("0-4 S")
-    seen = marks("5-15 watched, 30-37 watched")
-    projection = project([*marked, *seen], spans, Fraction(6, 10))
-    assert levels(projection) == ["EN", "", "", "EN"]
-    assert not projection.assumed
-    without = project(marked, spans, Fraction(6, 10))
-    assert levels(without) == ["EN"] * 4
-    assert without.assumed == {("m", "A", "level")}
-
-
-def test_who_watched_and_marked_nothing_looked_for_what_others_marked() -> None:
-    marked = [*marks("0-9 S"), *marks("0-19 watched", annotator="B")]
-    projection = project(marked, clips("0-9 10-19"))
-    assert levels(projection, "B") == ["EN", "EN"]
 
 
 def test_in_a_column_without_an_order_the_longest_value_counts() -> None:
@@ -157,39 +112,10 @@ def test_in_a_column_with_an_order_the_highest_value_counts() -> None:
         project(marks("0-9 Gewalt=mittel"), clips("0-9"), orders=orders)
 
 
-def test_what_was_watched_may_be_said_of_one_column() -> None:
-    marked = marks("0-9 S, 0-99 watched=Gewalt, 0-9 Gewalt=stark")
-    projection = project(marked, clips("0-9 50-99"))
-    cells = [(one.level, one.cells["Gewalt"]) for one in said(projection)]
-    assert cells == [("S", "stark"), ("EN", "none")]
-
-
-def test_comments_are_all_that_touch_a_clip_and_concepts_need_no_level() -> None:
-    text = (
-        "0-99 concepts=Look, 0-9 concepts=Body, 0-0 comment=dark, 99-120 comment=loud"
-    )
-    (answer,) = said(project(marks(text), clips("0-99")))
-    assert answer.concepts == ("Look",)
-    assert answer.cells["comment"] == "dark / loud"
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [("0.2", FIFTH), (".2", FIFTH), (0.2, FIFTH), ("1/3", Fraction(1, 3)), ("1.0", 1)],
-)
-def test_thresholds_are_exact(text: str | float, share: Fraction) -> None:
-    assert as_threshold(text) == share
-
-
 @pytest.mark.parametrize("text", ["", "x", "20%", "1.1", "2/1", "-0.1", "1/0", "nan"])
 def test_what_is_not_a_threshold(text: str) -> None:
     with pytest.raises(FixUsage, match="the threshold must be from 0 to 1"):
         as_threshold(text)
-
-
-@given(st.fractions(0, 1, max_denominator=10**9))
-def test_a_written_threshold_is_the_same_threshold(share: Fraction) -> None:
-    assert Fraction(threshold_text(share)) == share
 
 
 def drawn_mark(annotator: str, first: int, n: int, level: str) -> Mark:
@@ -256,11 +182,3 @@ def test_the_oracle_agrees(
             level, covered = by_pictures(own, span, share)
             assert answer.level == level
             assert answer.covered == pytest.approx(covered)
-
-
-@given(st.data(), mark_lists, span_lists, thresholds)
-def test_the_order_of_marks_does_not_matter(
-    data: st.DataObject, marked: list[Mark], spans: list[ClipSpan], share: Fraction
-) -> None:
-    shuffled = data.draw(st.permutations(marked))
-    assert project(shuffled, spans, share) == project(marked, spans, share)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
 
@@ -55,49 +53,6 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
         "unlabelled_clips": [],
         "assumed_watched": [["m", "A", "level"], ["m", "B", "level"]],
     }
-
-
-def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> None:
-    # No mark covers half of the clip, and 79 of its pictures were seen, of which 80 are needed.
-    marked = marks("0-29 HN Body, 30-59 NS, 60-78 watched")
-    options = ("--threshold", "1/2", "--json")
-    document = run(tmp_path, marked, clips("0-99"), *options).json()
-    assert [row["level"] for row in document["merged"]] == [None]
-    assert document["unlabelled_clips"] == ["m-001"]
-
-
-def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> None:
-    write_marks(
-        tmp_path / "said.csv",
-        [*marks("0-49 Gewalt=stark"), *marks("0-60 Gewalt=schwach", annotator="B")],
-    )
-    order = ("--order", "Gewalt=schwach,mittel,stark")
-    words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
-    told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
-    assert "the order of Gewalt has 'mittel', which no mark has" in told
-    assert (
-        "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
-    )
-    assert "annotators differ, so these clips have no label: Gewalt 2" in told
-
-
-def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
-    tmp_path: Path,
-) -> None:
-    marked = [
-        *marks("0-49 HN Voice, 50-99 NS Look"),
-        *marks("0-24 S Body|Look, 0-99 Gewalt=stark", annotator="B"),
-    ]
-    result = run(tmp_path, marked, [*clips("0-99"), *clips("0-9", film="unseen")])
-    assert [line.split() for line in result.stdout.splitlines()] == [
-        ["clip", "A", "B", "level", "Gewalt", "concepts"],
-        ["m-001", "NS", "-", "S", "stark", "S", "stark", "Body,", "Look"],
-    ]
-    assert "1 clip in films without marks, left out: unseen-001" in result.stderr
-    summary = (
-        "1 clip; level: EN 0, HN 0, NS 0, S 1, no label 0; Gewalt: stark 1, no label 0"
-    )
-    assert summary in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,17 +97,6 @@ def test_a_rule_makes_the_label_and_all_answers_stand_beside(
     assert refused.code == 2 and "unknown rule 'highst'" in refused.stderr
 
 
-def test_covered_is_the_most_of_those_who_gave_the_level(tmp_path: Path) -> None:
-    marked = [
-        *marks("0-39 NS", annotator="A"),
-        *marks("0-89 HN", annotator="B"),
-        *marks("0-49 NS", annotator="C"),
-    ]
-    run(tmp_path, marked, clips("0-99"), "-o", "labels")
-    made = read_manifest("labels", workspace=tmp_path)
-    assert made["m-001"].extra["covered"] == "0.5"
-
-
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
     """So that what is projected can be extracted, and asked by an own column."""
     extra = {"decade": "1950", "Gewalt": "old"}
@@ -186,30 +130,6 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -
         result = call_obygaze("manifest", command, table, *words)
         assert (result.code, result.stdout) == (1, "")
         assert f"Error: {what}\n" in result.stderr
-
-
-def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
-    result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"), "--json")
-    assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]
-    assert "unknown concepts, kept unchanged: Bdy" in result.stderr
-
-
-def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
-    table = tmp_path / "segments/films.ada.csv"
-    table.parent.mkdir()
-    write_marks(table, marks("0-99 S glint|Bdy", annotator="ada"))
-    vocabulary = 'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "glint"\n'
-    (table.parent / "films.vocabulary.toml").write_text(vocabulary)
-    words = ("manifest", "project", "films.ada", "--every", "4")
-    told = call_obygaze(*words, cwd=tmp_path).ok().stderr
-    assert "unknown concepts, kept unchanged: Bdy\n" in told
-
-
-def test_a_film_whose_name_is_written_in_another_way_is_named(tmp_path: Path) -> None:
-    marked = [*marks("0-99 S", film="lake"), *marks("0-9 S", film="nana")]
-    spans = [*clips("0-99", film="lake"), *clips("0-99", film="Nana")]
-    told = run(tmp_path, marked, spans).stderr
-    assert "no clips of films with marks: nana (did you mean 'Nana'?)" in told
 
 
 def test_columns_that_mean_something_else_in_a_manifest_are_refused(
@@ -280,15 +200,6 @@ def test_clips_of_seconds_are_rounded_to_pictures_where_a_table_states_the_rate(
     assert ids == ["a_0.000-29.988", "a_29.988-60.018", "a_60.018-90.007"]
 
 
-def test_only_whole_clips_are_cut_and_where_films_end_is_said(tmp_path: Path) -> None:
-    table = write_marks(tmp_path / "s.csv", marks("0-49 HN, 150-224 S", film="a"))
-    words = ("manifest", "project", table, "--every", "5", "--json")
-    done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert [row["clip_id"] for row in done.json()["merged"]] == ["a_0.000-5.000"]
-    told = "films end with their last mark, no file is linked: a at 9.000 s"
-    assert told in done.stderr
-
-
 @pytest.mark.parametrize("every", ["0", "-1", "x", "1e3", "nan"])
 def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 HN"))
@@ -296,37 +207,3 @@ def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     assert done.code == 2
     neither = call_obygaze("manifest", "project", table)
     assert "expected one of --clips and --every" in neither.stderr
-
-
-def test_windows_are_clips_to_project_on(tmp_path: Path) -> None:
-    film = CutFilm("a", "a.mp4", 50, 25.0, 2.0)
-    windows = Windows((film,), Grid(seconds=1.0, every=1.0))
-    manifest = Manifest("cut", Header("cut", unit="window", grid=windows.grid), windows)
-    write_manifest(manifest, tmp_path / "manifests" / "cut.toml")
-    table = write_marks(tmp_path / "s.csv", marks("0-24 HN", film="a"))
-    made = project_marks(table, clips="cut", workspace=tmp_path).manifest
-    assert [clip.level for clip in made] == ["HN", "EN"]
-
-
-def test_clips_without_a_place_in_the_film_are_counted(tmp_path: Path) -> None:
-    """Times in files of their own were taken as times in the film."""
-    write_marks(tmp_path / "s.csv", marks("125-249 S", film="lake"))
-    columns = "clip_id,movie_id,video,start_s,end_s,film_start_s,film_end_s\n"
-    rows = "lake-1,lake,1.mp4,0,5,5,10\nlake-2,lake,2.mp4,0,5,,\n"
-    (tmp_path / "c.csv").write_text(columns + rows)
-    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--json")
-    done = call_obygaze(*words, cwd=tmp_path).ok()
-    labels = [(row["clip_id"], row["level"]) for row in done.json()["merged"]]
-    assert labels == [("lake-1", "S")]
-    assert "1 clip without a place in the film, left out: lake-2" in done.stderr
-
-
-def test_pictures_and_seconds_of_segments_are_the_same_marks(tmp_path: Path) -> None:
-    in_pictures = f"{SEGMENTS}a,x,0,95,S,Look,24\na,y,216,287,HN,,24\n"
-    (tmp_path / "f.csv").write_text(in_pictures)
-    seconds = "movie_id,annotator,start_s,end_s,level,concepts,framerate\n"
-    rows = "a,x,0,4,S,Look,24\na,y,9,12.0,HN,,24\n"
-    (tmp_path / "s.csv").write_text(seconds + rows)
-    assert read_marks([tmp_path / "f.csv"]) == read_marks([tmp_path / "s.csv"])
-    with (tmp_path / "f.csv").open() as stream:
-        assert next(csv.reader(stream))[0] == "movie_id"

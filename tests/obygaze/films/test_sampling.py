@@ -17,13 +17,11 @@ from scipy import stats
 from support.cli import call_obygaze
 from support.stores import made_store
 
-from obygaze.films.page.view import open_site
 from obygaze.films.sampling import DrawnClips, draw_plan, is_drawn, sample_clips
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 
 
@@ -95,12 +93,6 @@ def _check_equal(sizes: list[int], n_of_film: Counter[str], groups: str) -> None
         assert n_clips == size or n_clips >= max(others) - 1
 
 
-def test_each_group_has_as_many_clips_where_it_has_more_films(tmp_path: Path) -> None:
-    saved(tmp_path, manifest_of([50] * 10, "aaaaaaaabb"))
-    drawn = draw(tmp_path, 40, by="group").manifest
-    assert Counter(clip.extra["group"] for clip in drawn) == {"a": 20, "b": 20}
-
-
 def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
     saved(tmp_path, manifest_of([10, 10]))
     n_draws = 150
@@ -111,30 +103,6 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
     low, high = stats.binom.ppf([0.0005, 0.9995], n_draws, 0.3)
     assert len(drawn) == 10
     assert all(low <= n <= high for n in drawn.values())
-
-
-def test_windows_become_clips_at_their_times(tmp_path: Path) -> None:
-    films = [CutFilm(f"f{k}", f"f{k}.mp4", 250, 25.0, 10.0) for k in range(3)]
-    grid = Grid(seconds=2, every=1)
-    windows = Windows(tuple(films), grid)
-    cut = Manifest("films", Header("films", unit="window", grid=grid), windows)
-    saved(tmp_path, cut)
-    drawn = draw(tmp_path, 6).manifest
-    assert drawn.header.unit == "clip"
-    for clip in drawn:
-        assert clip.end_s - clip.start_s == 2
-        assert clip.clip_id == f"{clip.movie_id}_{clip.start_s:.3f}-{clip.end_s:.3f}"
-        assert clip.extra["draw_clips"] == "9"
-
-
-def test_what_was_joined_to_a_draw_stays_in_a_larger_one(tmp_path: Path) -> None:
-    saved(tmp_path, manifest_of([9, 9]))
-    first = draw(tmp_path, 4).manifest
-    moods = dict.fromkeys(first.clip_ids, "sad")
-    saved(tmp_path, first.with_column("mood", moods))
-    second = draw(tmp_path, 8).manifest
-    of_first = {c.clip_id for c in second if c.extra.get("mood") == "sad"}
-    assert of_first == set(first.clip_ids)
 
 
 @settings(max_examples=12, deadline=None)
@@ -180,17 +148,6 @@ def test_withdrawn_clips_are_not_drawn_and_leave_an_earlier_draw(
     assert "f1-002" not in drawn.manifest
     assert drawn.n_withdrawn == 1
     assert drawn.manifest["f1-000"].extra["draw_clips"] == "3"
-
-
-def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> None:
-    saved(tmp_path, manifest_of([3, 3]))
-    draw(tmp_path, 4)
-    notes: list[str] = []
-    for name, is_blind in (("films", False), ("drawn", True)):
-        site = open_site(name, annotate="eva", note=notes.append, workspace=tmp_path)
-        assert site.blind is is_blind
-    assert notes == ["drawn has drawn clips, which are marked blind"]
-    assert not open_site("drawn", workspace=tmp_path).blind
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
 from obygaze.films.marks import Mark, read_marks
 from obygaze_features.core.errors import FixInput, NotFound
@@ -42,16 +40,6 @@ def test_a_row_of_all_that_is_said_of_a_segment(tmp_path: Path) -> None:
     )
 
 
-def test_words_and_people_have_one_spelling(tmp_path: Path) -> None:
-    rows = [
-        "a,0,1,Gewalt,stark,Eva",
-        "a,1,2,Gewalt,Stark,eva",
-        "a,2,3,Gewalt,stark,Eva",
-    ]
-    marks = read_marks([table(tmp_path, *rows, header=MARKS)]).marks
-    assert {mark[3:] for mark in marks} == {("Gewalt", "stark", "Eva")}
-
-
 def test_every_violation_at_once(tmp_path: Path) -> None:
     path = table(
         tmp_path,
@@ -80,28 +68,3 @@ def test_files_that_are_not_such_tables(
     assert told(path)[0].startswith(problem)
     with pytest.raises(NotFound):
         read_marks([tmp_path / "no.csv"])
-
-
-@pytest.mark.parametrize("command", ["project", "agree"])
-def test_the_commands_list_violations_and_print_no_result(
-    tmp_path: Path, command: str
-) -> None:
-    path = table(tmp_path, "m,A,0,9,XX,,25", "m,A,9,0,S,,25")
-    output = ["-o", "clips"] if command == "project" else []
-    words = ("manifest", command, path, "--every", "2", *output, "--json")
-    result = call_obygaze(*words, cwd=tmp_path)
-    assert (result.code, result.stdout) == (1, "")
-    lines = json.loads(result.stderr)["error"]["details"]
-    assert lines[0] == f"{path}:2: column 'level': 'XX' is not one of EN, HN, NS, S"
-    assert len(lines) == 2
-
-
-@pytest.mark.parametrize("content", ['<?xml version="1.0"?><A/>', "WEBVTT\n\n"])
-def test_a_file_of_marks_that_is_no_table_is_told_its_import(
-    tmp_path: Path, content: str
-) -> None:
-    name = "my film.eaf" if content.startswith("<") else "my film.vtt"
-    (tmp_path / name).write_text(content, "utf-8")
-    words = ("manifest", "project", f"./{name}", "--every", "2", "-o", "x")
-    shown = call_obygaze(*words, cwd=tmp_path).stderr
-    assert f"Try: obygaze manifest import '{name}' -o NAME" in shown

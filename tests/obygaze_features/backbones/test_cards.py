@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.backbones.card import Card, Mel, Sound, Words
+from obygaze_features.backbones.card import Mel, Sound, Words
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
-from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace
@@ -17,43 +16,27 @@ from obygaze_features.core.workspace import Workspace
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
 B16 = Depth(layers=12, hidden=3072, heads=12, patch=16)
 B32, B14 = replace(B16, patch=32), replace(B16, patch=14)
+B16X2 = replace(B16, tubelet=2)
 L14 = Depth(layers=24, hidden=4096, heads=16, patch=14)
+L16X2 = replace(L14, patch=16, tubelet=2)
 
-# name: T, size, tokens of a clip with prefix, width, clip, frames, published GFLOP, depth
+# name: frames, size, tokens of a clip with prefix, width, clip, vectors of frames, depth
 PUBLISHED = {
-    "xclip-b16-k600-zs": (32, 224, 32 * 197, 768, 512, (32, 512), 1129, B16),
-    "xclip-b32-k400": (8, 224, 8 * 50, 768, 512, (8, 512), 72, B32),
-    "xclip-b16-k400": (8, 224, 8 * 197, 768, 512, (8, 512), 282, B16),
-    "xclip-l14-k400": (8, 224, 8 * 257, 1024, 768, (8, 768), 1300, L14),
-    "xclip-lsmdc-b32": (12, 224, 12 * 50, 768, 512, (12, 512), 106, B32),
-    "xclip-lsmdc-b16": (12, 224, 12 * 197, 768, 512, (12, 512), 422, B16),
-    "vivit-b16x2-k400": (
-        32,
-        224,
-        1 + 16 * 196,
-        768,
-        768,
-        (16, 768),
-        903,
-        replace(B16, tubelet=2),
-    ),
-    "clip-b16": (16, 224, 16 * 197, 768, 512, (16, 512), 562, B16),
-    "clip-l14": (16, 224, 16 * 257, 1024, 768, (16, 768), 2592, L14),
-    "siglip2-b16": (16, 224, 16 * 196, 768, 768, (16, 768), None, B16),
-    "dinov2-b": (16, 224, 16 * 257, 768, 768, (16, 768), 741, B14),
-    "dinov3-b16": (16, 224, 16 * 201, 768, 768, (16, 768), None, B16),
-    "videomae-b": (16, 224, 8 * 196, 768, 768, (8, 768), 361, replace(B16, tubelet=2)),
-    "timesformer-b-k400": (8, 224, 1 + 8 * 196, 768, 768, (8, 768), None, B16),
-    "vjepa2-l": (
-        16,
-        256,
-        8 * 256,
-        1024,
-        1024,
-        (8, 1024),
-        1656,
-        replace(L14, patch=16, tubelet=2),
-    ),
+    "xclip-b16-k600-zs": (32, 224, 32 * 197, 768, 512, (32, 512), B16),
+    "xclip-b32-k400": (8, 224, 8 * 50, 768, 512, (8, 512), B32),
+    "xclip-b16-k400": (8, 224, 8 * 197, 768, 512, (8, 512), B16),
+    "xclip-l14-k400": (8, 224, 8 * 257, 1024, 768, (8, 768), L14),
+    "xclip-lsmdc-b32": (12, 224, 12 * 50, 768, 512, (12, 512), B32),
+    "xclip-lsmdc-b16": (12, 224, 12 * 197, 768, 512, (12, 512), B16),
+    "vivit-b16x2-k400": (32, 224, 1 + 16 * 196, 768, 768, (16, 768), B16X2),
+    "clip-b16": (16, 224, 16 * 197, 768, 512, (16, 512), B16),
+    "clip-l14": (16, 224, 16 * 257, 1024, 768, (16, 768), L14),
+    "siglip2-b16": (16, 224, 16 * 196, 768, 768, (16, 768), B16),
+    "dinov2-b": (16, 224, 16 * 257, 768, 768, (16, 768), B14),
+    "dinov3-b16": (16, 224, 16 * 201, 768, 768, (16, 768), B16),
+    "videomae-b": (16, 224, 8 * 196, 768, 768, (8, 768), B16X2),
+    "timesformer-b-k400": (8, 224, 1 + 8 * 196, 768, 768, (8, 768), B16),
+    "vjepa2-l": (16, 256, 8 * 256, 1024, 1024, (8, 1024), L16X2),
 }
 # name: rate, seconds, width, clip
 PUBLISHED_SOUND = {
@@ -112,22 +95,14 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
     ("like", "setting", "message"),
     [
         ("clap-htsat-unfused", "seconds = 20", "above 0 and at most 10, got 20"),
-        ("clap-htsat-unfused", "seconds = 0", "above 0 and at most 10, got 0"),
-        ("whisper-small", "seconds = 31", "above 0 and at most 30, got 31"),
         ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
-        ("speech", "rate = 8000", "models of speech take 16000, got 8000"),
         ("wav2vec2-base", "before = 1", "sound.before: models of wav2vec2 do nothing"),
-        ("whisper-small", "before = 1", "sound.before: models of whisper do nothing"),
-        ("clap-htsat-unfused", "before = 1", "before: models of clap do nothing with"),
-        ("sound-descriptors", "before = 1", "sound-descriptors do nothing with it"),
-        ("sound-descriptors", "seconds = 5", "sound-descriptors do nothing with it"),
         ("speech", "normalise = true", "models of speech do nothing with it"),
         (
             "clap-htsat-unfused",
             "[sound.mel]\nhigh_hz = 30",
             "above low_hz and at most 24000",
         ),
-        ("sound-descriptors", "rate = 500", "a whole number at least 1000"),
         (
             "sound-descriptors",
             "rate = 8000\n[tokens]\nprefix = 1",
@@ -148,42 +123,9 @@ def test_sound_that_a_model_cannot_take_is_refused(
     assert "sound" in line and message in line
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_shipped_card_loads(name: str) -> None:
-    card = find_card(name)
-    assert card.name == name
-    assert card.title
-    assert card.licence
-    assert card.citation
-    assert len(card.sha256) == 64
-    assert "default" in card.presets
-    assert set(card.sources.values()) <= set(card.family.outputs)
-    assert card.checkpoint or card.family.name in ("lsmdc", *WITHOUT_CHECKPOINT)
-
-
-def flops(card: Card, d: Depth) -> int:
-    """The floating point operations of one clip; a multiplication and an addition are two."""
-    g, width, family = card.geometry, card.geometry.width, card.family.name
-    embed = 2 * g.steps * g.patches * 3 * d.patch**2 * d.tubelet * width
-    dense = 2 * (4 * width**2 + 2 * width * d.hidden)
-    n = g.patches + g.prefix if g.unit == "frame" else g.steps * g.patches + g.prefix
-    times = g.frames if g.unit == "frame" else 1
-    layer = times * (n * dense + 4 * n**2 * width)
-    if family == "xclip":
-        # A message token joins the attention of each frame, after attention among messages.
-        messages = times * 2 * 9 * width**2 + 4 * times**2 * width
-        layer = times * (n * dense + 4 * (n + 1) ** 2 * width) + messages
-    elif family == "timesformer":
-        # Over time, then over space, each with its projections, and one more dense layer.
-        n = g.steps * g.patches
-        time = n * 2 * 5 * width**2 + 4 * n * g.steps * width
-        layer = n * dense + time + 4 * g.steps * (g.patches + 1) ** 2 * width
-    return embed + d.layers * layer
-
-
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_cards_are_what_is_published(name: str) -> None:
-    frames, size, tokens, width, clip, vectors, gflop, depth = PUBLISHED[name]
+    frames, size, tokens, width, clip, vectors, depth = PUBLISHED[name]
     card = find_card(name)
     g = replace(card.geometry, depth=depth)
     per_sequence = g.prefix * (g.frames if g.unit == "frame" else 1)
@@ -200,23 +142,6 @@ def test_cards_are_what_is_published(name: str) -> None:
     assert shapes["frames"] == vectors
     assert shapes["pooled"] == (width,)
     assert shapes["tokens"][-1] == width
-    computed = flops(card, depth) / 1e9
-    assert computed == pytest.approx(card.gflop, rel=0.01)
-    assert card.gflop == (gflop if gflop else pytest.approx(computed, rel=0.01))
-
-
-def test_storage_is_what_was_measured() -> None:
-    # Megabytes of tokens and kilobytes of frames for a clip in half precision.
-    for name, tokens_mb, frames_kb in (
-        ("xclip-b16-k600-zs", 9.7, 33),
-        ("vivit-b16x2-k400", 4.8, 25),
-        ("xclip-lsmdc-b32", 0.9, 12),
-    ):
-        arrays = find_card(name).arrays
-        assert arrays["tokens"].n_bytes / 1e6 == pytest.approx(tokens_mb, rel=0.03)
-        assert arrays["frames"].n_bytes / 1e3 == pytest.approx(frames_kb, rel=0.05)
-        assert arrays["clip"].dtype == arrays["pooled"].dtype == "float32"
-    assert find_card("xclip-lsmdc-b32").arrays["frames_768"].shape == (12, 768)
 
 
 @pytest.mark.parametrize(
@@ -256,14 +181,6 @@ def test_presets_of_the_paper() -> None:
         "round",
         "fps",
     )
-
-
-def test_every_family_names_a_class_that_exists() -> None:
-    pytest.importorskip("transformers", reason="backbones need the extract extra")
-    for family in PRETRAINED.values():
-        assert family.model().__name__ == family.class_name
-        assert family.text is None or family.model(family.text.model)
-    assert set(PRETRAINED) | {"lsmdc", *WITHOUT_CHECKPOINT} == set(FAMILIES)
 
 
 TEN_LINES = """
@@ -306,34 +223,12 @@ def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     assert card.title == "like CLIP ViT-L/14, OpenAI"
     assert (card.checkpoint, card.gflop, card.revision) == ("", 0, "main")
     assert card.geometry == find_card("clip-l14").geometry
-    # A card that is like this one has the same title, and one of its own takes precedence.
-    other = own.root / "backbones" / "other.toml"
-    text = 'schema = "obygaze-backbone/1"\nlike = "clip-b32"\nname = "other"\n'
-    other.write_text(text)
-    assert find_card("other", own).title == "like CLIP ViT-L/14, OpenAI"
-    other.write_text(text + 'title = "mine"\n')
-    assert find_card("other", own).title == "mine"
-
-
-def test_the_path_of_a_card_may_have_an_at_sign(tmp_path: Path) -> None:
-    folder = tmp_path / "me@lab"
-    folder.mkdir()
-    text = (
-        'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "t"\n'
-    )
-    path = folder / "mine.toml"
-    path.write_text(f"{text}[preset.wide]\nresize = 'squash'\n", encoding="utf-8")
-    assert find_card(str(path)).label == "mine"
-    assert find_card(f"{path}@wide").label == "mine@wide"
 
 
 def test_near_misses_are_suggested() -> None:
     with pytest.raises(NotFound) as caught:
         find_card("xclip-b16-k40")
     assert "xclip-b16-k400" in str(caught.value.hint)
-    with pytest.raises(NotFound) as caught:
-        find_card("zzzzzz")
-    assert caught.value.hint == "obygaze backbones ls"
     with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
         find_card("vivit-b16x2-k400@papr")
     assert usage.value.hint == "one of default, hub, paper-2024"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
+from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import call_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -35,26 +35,6 @@ def check(*words: Any, code: int = 0) -> Any:
     result = call_obygaze("backbones", "check", *words, "--json")
     assert result.code == code, result.stderr
     return result.json()
-
-
-def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
-    words = tiny("xclip", tmp_path)
-    report = check(*words)
-    assert report["ok"]
-    assert states(report) == {
-        "cache": "skipped",
-        "weights": "ok",
-        "sha256": "skipped",
-        "complete": "ok",
-        "configuration": "skipped",
-        "card": "ok",
-        "shapes": "ok",
-        "finite": "ok",
-        "clip isolation": "ok",
-        "batch invariance": "ok",
-    }
-    text = call_obygaze("backbones", "check", *words).ok()
-    assert "clips do not mix" in text.stdout
 
 
 def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
@@ -112,43 +92,9 @@ def card():
 def test_a_clip_that_has_no_numbers_alone_is_found(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     report = check(f"{tmp_path / 'own.py'}:card", code=4)
+    assert report["ok"] is False
     failed = [name for name, state in states(report).items() if state == "failed"]
     assert failed == ["batch invariance"]
-
-
-def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
-    from obygaze_features.core.files import sha256_file
-
-    name = "openai/clip-vit-base-patch16"
-    card, _, folder = tiny("clip", tmp_path / "files", name)
-    snapshot = (
-        tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "main"
-    )
-    snapshot.mkdir(parents=True)
-    shutil.copy(folder / "config.json", snapshot)
-    blob = tmp_path / "hub" / sha256_file(folder / "model.safetensors")
-    shutil.copy(folder / "model.safetensors", blob)
-    (snapshot / "model.safetensors").symlink_to(blob)
-    environment = {"HF_HUB_CACHE": str(tmp_path / "hub")}
-
-    def run(card: str | Path) -> tuple[int, dict[str, str]]:
-        result = call_obygaze("backbones", "check", card, "--json", env=environment)
-        return result.code, states(result.json())
-
-    code, found = run(card)
-    assert (code, found["sha256"], found["checkpoint"]) == (0, "ok", "ok")
-    # A tiny model is not what the card of the real one declares.
-    assert run("clip-b16") == (
-        4,
-        {"cache": "skipped", "weights": "ok", "card": "failed"},
-    )
-    raw = bytearray(blob.read_bytes())
-    raw[-5] ^= 4
-    blob.write_bytes(raw)
-    assert run(card) == (4, {"cache": "skipped", "weights": "ok", "complete": "failed"})
-    listed = call_obygaze("backbones", "ls", "--json", env=environment).ok().json()
-    weights = {row["name"]: row["weights"] for row in listed["backbones"]}
-    assert weights["clip-b16"] == "cached"
 
 
 def test_a_configuration_that_was_changed_in_the_cache_is_found(
@@ -179,31 +125,6 @@ def test_a_configuration_that_was_changed_in_the_cache_is_found(
     blob.write_text(json.dumps(config), "utf-8")
     code, found = run()
     assert (code, found["complete"]) == (4, "failed")
-
-
-@pytest.mark.parametrize("device", ["cuda", "foo", "mps"])
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_device_that_is_not_here_is_a_usage_error(
-    tmp_path: Path, device: str
-) -> None:
-    result = call_obygaze(
-        "backbones", "check", *tiny("clip", tmp_path), "--device", device
-    )
-    assert result.code == 2
-    assert "device" in result.stderr and "a bug" not in result.stderr
-
-
-def test_descriptors_need_nothing() -> None:
-    report = check("descriptors")
-    assert report["ok"]
-    assert states(report)["clip isolation"] == "ok"
-
-
-def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
-    save_lsmdc(tmp_path)
-    assert check(write_lsmdc_card(tmp_path), "--weights", tmp_path)["ok"]
-    report = check("xclip-lsmdc-b32", "--weights", tmp_path, code=4)
-    assert states(report)["card"] == "failed"
 
 
 def test_padding_is_blanked() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -179,18 +177,3 @@ def test_frames_and_masks_that_mean_nothing_are_refused(backbone: Any) -> None:
     with pytest.raises(FixInput, match="takes no mask"):
         backbone.forward(np.zeros((1, T, 3, S, S)), np.zeros((1, T)))
     backbone.forward(np.zeros((1, T, 3, S, S)), np.ones((1, T)))
-
-
-def test_no_torch_is_needed() -> None:
-    script = (
-        "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None\n"
-        "import numpy as np\n"
-        "from obygaze_features.backbones import load_backbone\n"
-        "b = load_backbone('descriptors')\n"
-        "x = b.preprocess(np.zeros((16, 90, 160, 3), np.uint8))\n"
-        "b.forward(x[None]); b.recipe(); b.activation_bytes\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()

@@ -50,9 +50,7 @@ HELD = {
         "module.factor",
     ),
     "a tensor": ("self.factor = torch.tensor(value)", "module.factor"),
-    "an array": ("self.factor = np.array(value)", "module.factor"),
     "a number": ("self.factor = value", "module.factor"),
-    "a number with an underscore": ("self._factor = value", "module._factor"),
     "a tensor in a list of a dictionary": (
         "self.factors = {'of': [0, torch.tensor(value)]}",
         "module.factors['of'][1]",
@@ -94,9 +92,7 @@ def times(factor, pixels):
 
 """
 HIDDEN = {
-    "types.SimpleNamespace(factor=np.array(value))": "SimpleNamespace",
-    "types.SimpleNamespace(of=Slots([torch.tensor(value)]))": "SimpleNamespace",
-    "[types.SimpleNamespace(factor=np.array(value))]": "SimpleNamespace",
+    "[types.SimpleNamespace(of=Slots([torch.tensor(value)]))]": "SimpleNamespace",
     "types.SimpleNamespace(factor=torch.nn.Linear(1, 1))": "SimpleNamespace",
     "Slots(np.array(value))": "Slots",
     "collections.deque([np.array(value)])": "deque",
@@ -130,11 +126,9 @@ def test_an_array_in_run_is_refused(tmp_path: Path) -> None:
     "held",
     [
         "types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)",
-        "logging.getLogger('mine')",
         "threading.Lock()",
         "functools.partial(times, 2.0)",
         "Slots(self.weight)",
-        "Slots(self).__init__",
     ],
 )
 def test_an_object_without_arrays_of_its_own_is_not_refused(
@@ -154,13 +148,6 @@ def test_an_object_without_arrays_of_its_own_is_not_refused(
         assert recipe_and_number(tmp_path, 2.0) == (one, 2.0)
     finally:
         logging.getLogger().removeHandler(handler)
-
-
-def test_a_compiled_module_has_one_recipe(tmp_path: Path) -> None:
-    code = CODE.format(held="pass", found="1.0", files="")
-    code = code.replace("Net, run", "lambda: torch.compile(Net()), run")
-    (tmp_path / "mine.py").write_text(code, "utf-8")
-    assert recipe_and_number(tmp_path, 2.0) == recipe_and_number(tmp_path, 2.0)
 
 
 class Filter(logging.Filter):

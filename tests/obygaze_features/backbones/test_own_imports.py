@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,10 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 
-from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
+from obygaze_features.backbones import load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
-from obygaze_features.core.parts import find_part, trust  # noqa: E402
 
 CARD = """\
 import torch
@@ -86,34 +82,6 @@ def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
     ]
 
 
-def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
-    for folder, value in (("a", 7.0), ("b", 8.0)):
-        net = f"import torch\nclass Net(torch.nn.Linear):\n    value = {value}\n"
-        text = CARD.replace(
-            "torch.nn.Linear(1, 1)", f"torch.load({folder!r}, weights_only=False)"
-        )
-        run = "def run(module, pixels):\n"
-        run += "    return {'clip': pixels.new_full((len(pixels), 1), module.value)}\n"
-        text = text.replace(f"{folder!r}", repr(str(tmp_path / folder / "net.pt")))
-        write(tmp_path / folder, mine="import whole\n" + run + text, whole=net)
-        sys.path.insert(0, str(tmp_path / folder))
-        import whole  # type: ignore[import-not-found]
-
-        torch.save(whole.Net(1, 1), tmp_path / folder / "net.pt")
-        sys.path.remove(str(tmp_path / folder))
-        del sys.modules["whole"]
-    assert value_of(tmp_path / "a" / "mine.py") == 7.0
-    assert value_of(tmp_path / "b" / "mine.py") == 8.0
-    assert code_of(tmp_path / "b" / "mine.py")["files"].keys() == {
-        "mine.py",
-        "whole.py",
-    }
-    mine = (tmp_path / "b" / "mine.py").read_text("utf-8")
-    write(tmp_path / "b", mine=mine.removeprefix("import whole\n"))
-    with pytest.raises(FixInput, match=r"needs whole\.py, which no import statement"):
-        value_of(tmp_path / "b" / "mine.py")
-
-
 @pytest.mark.parametrize(
     "place", ["import torch", "def net():", "def run(module, pixels):"]
 )
@@ -130,55 +98,6 @@ def test_a_helper_that_no_statement_imports_is_refused(
     write(tmp_path, mine=f"import helper\n{text}")
     assert value_of(path) == 1.0
     assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
-
-
-def test_an_import_of_another_part_in_another_thread_is_not_refused(
-    tmp_path: Path,
-) -> None:
-    """Each store of a run has a thread; one of them imports while the other computes."""
-    lazy = (
-        "def run(module, pixels):\n    import helper\n    return helper.run(module)\n"
-    )
-    write(tmp_path, mine=RUN % "1.0" + CARD, other=lazy + CARD, helper=RUN % "2.0")
-    names = [str(tmp_path / f"{name}.py:net") for name in ("mine", "other")]
-    trust(names)
-    mine, other = map(find_part, names)
-    assert tmp_path / "helper.py" in other.files
-    has_begun, may_end = Event(), Event()
-
-    def compute() -> bool:
-        has_begun.set()
-        return may_end.wait(60)
-
-    with ThreadPoolExecutor(1) as threads:
-        computed = threads.submit(mine.call, compute, "failed in run()")
-        assert has_begun.wait(60)
-        other.call(lambda: import_module("helper"), "failed in run()")
-        may_end.set()
-        assert computed.result()
-    # The same thread has no such excuse: the records of a part have nothing of another one.
-    write(tmp_path, helper=RUN % "3.0")
-    with pytest.raises(FixInput, match=r"needs helper\.py, which no import statement"):
-        mine.call(
-            lambda: other.call(lambda: import_module("helper"), "failed"), "failed"
-        )
-
-
-def test_an_import_that_fails_names_the_module_as_it_was_written(
-    tmp_path: Path,
-) -> None:
-    path = write(tmp_path, mine="import kit.missing\n" + CARD, kit___a="")
-    with pytest.raises(
-        FixInput, match=r"ModuleNotFoundError: No module named 'kit\.missing'"
-    ):
-        find_card(f"{path}:net")
-
-
-def test_a_folder_without_code_does_not_hide_a_package(tmp_path: Path) -> None:
-    (tmp_path / "PIL").mkdir()
-    path = write(tmp_path, mine="from PIL.Image import Image\n" + RUN % "1.0" + CARD)
-    assert value_of(path) == 1.0
-    assert code_of(path)["packages"].keys() == {"torch", "pillow"}
 
 
 def test_code_of_an_installed_package_is_hashed_with_the_files_of_its_package(
@@ -231,24 +150,6 @@ def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
         load_backbone(f"{path}:net")
 
 
-def test_a_file_called_tensors_does_not_replace_the_hash_of_the_tensors(
-    tmp_path: Path,
-) -> None:
-    path = write(
-        tmp_path / "net",
-        mine=RUN % "1.0" + CARD.replace("**options", "files=[HERE], **options"),
-    )
-    here = tmp_path / "net" / "tensors"
-    path.write_text(f"HERE = {str(here)!r}\n" + path.read_text("utf-8"), "utf-8")
-    here.write_text("a table")
-    weights = load_backbone(f"{path}:net").recipe()["weights"]
-    assert weights["net/tensors"] == sha256_file(here)
-    # The weights of torch.nn.Linear are drawn at each load.
-    again = load_backbone(f"{path}:net").recipe()["weights"]
-    assert again["net/tensors"] == weights["net/tensors"]
-    assert again["tensors"] != weights["tensors"]
-
-
 def test_files_of_one_name_in_two_folders_have_their_folders(tmp_path: Path) -> None:
     for folder in ("a", "b", "c/b"):
         (tmp_path / folder).mkdir(parents=True)
@@ -262,12 +163,6 @@ def test_files_of_one_name_in_two_folders_have_their_folders(tmp_path: Path) -> 
     write(tmp_path, mine=f"FILES = {files}\n{text}")
     with pytest.raises(FixInput, match=r"two model files are called b/net\.onnx"):
         load_backbone(f"{path}:net")
-
-
-def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
-    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
-    path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
-    assert value_of(path) == 1.0
 
 
 def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
@@ -286,34 +181,6 @@ def tensors_of(folder: Path, load: str, **names: object) -> str:
     card = CARD.partition("\n\ndef net")
     path.write_text(path.read_text("utf-8") + card[1] + card[2], "utf-8")
     return str(load_backbone(f"{path}:net").recipe()["weights"]["tensors"])
-
-
-def test_a_module_that_was_used_before_has_the_same_hash(tmp_path: Path) -> None:
-    """A file may make its module once; torch numbers hooks as they are made in a process."""
-    load = """\
-NET = torch.nn.Linear(1, 1)
-torch.nn.init.ones_(NET.weight)
-torch.nn.init.ones_(NET.bias)
-
-
-def load():
-    hook = lambda module, inputs, names: None
-    NET.register_forward_pre_hook(hook, with_kwargs=True)
-    return NET
-"""
-    first = tensors_of(tmp_path, load)
-    assert tensors_of(tmp_path, load) == first
-
-
-def test_numbers_under_keys_of_equal_words_are_both_hashed(tmp_path: Path) -> None:
-    load = """\
-def load():
-    net = torch.nn.Identity()
-    net.table = {1: torch.full((2,), ONE), "1": torch.zeros(2)}
-    return net
-"""
-    hashes = {tensors_of(tmp_path, load, ONE=number) for number in (1.0, 2.0)}
-    assert len(hashes) == 2
 
 
 def test_a_tensor_without_a_hash_is_named(tmp_path: Path) -> None:
@@ -338,14 +205,6 @@ def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", source)
     with pytest.raises(FixInput, match="must return a module of Python"):
         load_backbone(f"{write(tmp_path, mine=text)}:net")
-
-
-def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:
-    text = RUN % "1.0" + CARD + "\nimport functools\nmade = functools.partial(net)\n"
-    write(tmp_path, cards=text)
-    path = write(tmp_path, mine="from cards import made as net\n")
-    assert value_of(path) == 1.0
-    assert code_of(path)["files"].keys() == {"mine.py", "cards.py"}
 
 
 def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:

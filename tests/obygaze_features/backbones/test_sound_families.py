@@ -23,13 +23,6 @@ from support.sound_checkpoints import (  # noqa: E402
 from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.card import Mel  # noqa: E402
-from obygaze_features.backbones.cards import find_card  # noqa: E402
-from obygaze_features.backbones.check import check_card  # noqa: E402
-from obygaze_features.backbones.families import _log_mel  # noqa: E402
-from obygaze_features.backbones.placement import (  # noqa: E402
-    Placement,
-)
 from obygaze_features.backbones.sound import (  # noqa: E402
     ClipSound,
     SoundBackbone,
@@ -111,41 +104,14 @@ def test_arrays_are_those_of_the_librarys_classes(
         )
 
 
-@pytest.mark.parametrize("n_samples", [1, 199, 80_000, 479_799, 479_800, 480_000])
-def test_the_mel_spectrogram_has_the_bits_of_the_librarys(n_samples: int) -> None:
-    """Also where the last frames have the reflection of the last samples alone."""
-    audio = transformers.audio_utils
-    random = np.random.default_rng(n_samples)
-    samples = random.standard_normal(n_samples).astype(np.float32)
-    samples[1000:20_000] = 0
-    for hop, n_bins, settings in (
-        (160, 201, (80, 0.0, 8000.0, 16000)),
-        (480, 513, (64, 0.0, 14000.0, 48000)),
-    ):
-        bands = audio.mel_filter_bank(n_bins, *settings, "slaney", "slaney")
-        length = 2 * (n_bins - 1)
-        expected = audio.spectrogram(
-            np.pad(samples, (0, 480_000 - n_samples)),
-            audio.window_function(length, "hann"),
-            frame_length=length,
-            hop_length=hop,
-            power=2.0,
-            mel_filters=bands,
-            log_mel="log10",
-        )
-        mel = Mel(settings[0], length, hop, *settings[1:3])
-        got = _log_mel(samples, mel, settings[3]).astype(np.float32)
-        np.testing.assert_array_equal(got, expected)
-
-
 # How often the module is called for 16 clips in one batch: 8 of .6 s, 4 of two such pieces, 4 of
 # .3 s, which are too short for waves to be stacked.
-CALLS = {"wav2vec2": 5, "hubert": 5, "wavlm": 20, "whisper": 2, "clap": 2}
+CALLS = {"wav2vec2": 5, "wavlm": 20, "clap": 2}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CALLS)
 def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
-    """Alone, and in batches of 2, 7 and 16 in any order; inputs of one shape are stacked."""
+    """Alone, and in batches of 7 and 16 in any order; inputs of one shape are stacked."""
     save_tiny_sound(family, tmp_path, channels=512)
     backbone = load_backbone(tiny_sound_card(family, tmp_path, 0.6), tmp_path)
     assert isinstance(backbone, TorchSound)
@@ -153,7 +119,7 @@ def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
     clips = [noise(family, length, seed) for seed, length in enumerate(seconds)]
     alone = [backbone.forward([clip]) for clip in clips]
     random = np.random.default_rng(0)
-    for n_clips in (2, 7, 16, 16):
+    for n_clips in (7, 16):
         order = random.permutation(16)
         with mock.patch.object(backbone, "listen", wraps=backbone.listen) as calls:
             for start in range(0, 16, n_clips):
@@ -163,17 +129,6 @@ def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
                     for value, number in zip(values, numbers, strict=True):
                         assert torch.equal(value, alone[number][name][0]), name
     assert calls.call_count == CALLS[family]
-
-
-def test_a_card_says_that_its_model_hears_one_by_one() -> None:
-    for name, ends in (
-        ("wavlm-base-plus", ", 15 s at once, one by one"),
-        ("sound-descriptors", "Hz, one by one"),
-        ("speech", "Hz, one by one"),
-        ("whisper-small", "30 s at once"),
-    ):
-        card = find_card(name)
-        assert card.input_size(card.geometry).endswith(ends)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -190,7 +145,7 @@ def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -
     np.testing.assert_array_equal(got["pooled"][0], of_thirds["pooled"].amax(dim=0))
 
 
-@pytest.mark.parametrize("family", ["wav2vec2", "wavlm", "hubert"])
+@pytest.mark.parametrize("family", ["wav2vec2", "wavlm"])
 def test_step_k_of_waves_stands_for_sample_320_k_and_200(
     family: str, backbones: Any
 ) -> None:
@@ -261,31 +216,6 @@ def test_fused_clap_is_refused(backbones: Any, root: Path, tmp_path: Path) -> No
     )
     with pytest.raises(FixInput, match="fused CLAP"):
         load_backbone(card, tmp_path)
-
-
-def test_another_rate_than_the_processors_is_refused(
-    root: Path, backbones: Any
-) -> None:
-    card = backbones("whisper").card
-    processor_file = root / "whisper" / "preprocessor_config.json"
-    text = processor_file.read_text()
-    processor_file.write_text(text.replace("16000", "8000"))
-    try:
-        with pytest.raises(FixInput, match="is 8000, the card tiny-whisper has 16000"):
-            load_backbone(card, root / "whisper")
-    finally:
-        processor_file.write_text(text)
-
-
-@pytest.mark.parametrize("family", ["clap", "whisper"])
-def test_the_check_of_a_backbone_checks_sound(
-    family: str, root: Path, backbones: Any
-) -> None:
-    card = backbones(family).card
-    report = check_card(card, root / family, Placement())
-    assert not report.failed
-    assert "clip isolation" in str(report)
-    assert "the sizes match" in str(report)
 
 
 def test_texts_are_those_of_the_whole_clap(root: Path, backbones: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.text import (  # noqa: E402
-    SHIPPED,
     embed_prompts,
     load_text_tower,
     read_prompts,
@@ -71,14 +69,6 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     lengths = np.linalg.norm(vectors, axis=1)
     assert np.ptp(lengths) > 0.01
-
-
-def test_texts_that_differ_in_capitals_only_have_one_vector(
-    folders: dict[str, Path],
-) -> None:
-    tower = load_text_tower(tiny_card("siglip"), folders["siglip"])
-    small, large = tower.embed(["a happy man", "A Happy MAN"])
-    np.testing.assert_array_equal(small, large)
 
 
 def test_siglip_reads_lower_case_padded_to_its_full_length(
@@ -172,47 +162,15 @@ def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in SHIPPED if not name.startswith("wolfe2023")]
-)
-def test_shipped_sets_can_be_tested_exactly(name: str) -> None:
-    prompts = read_prompts(name)
-    assert prompts.name == name
-    texts = [prompt.text for prompt in prompts.prompts]
-    assert len(set(texts)) == len(texts)
-    for attribute in {prompt.attribute for prompt in prompts.prompts}:
-        # Two attributes against each other stay within what is counted exactly.
-        assert sum(prompt.attribute == attribute for prompt in prompts.prompts) == 18
-
-
-def test_texts_with_an_emotion_word_are_those_without_it() -> None:
-    prompts = read_prompts("emotion-contrast")
-    texts: dict[str, list[str]] = {}
-    for prompt in prompts.prompts:
-        texts.setdefault(prompt.attribute, []).append(prompt.text)
-    plain = texts.pop("none")
-    for emotional in texts.values():
-        # "of an angry adult" without its word is "of an adult".
-        bare = [re.sub(r"of an? \w+ (\w+)", r"of a \1", text) for text in emotional]
-        assert bare == [text.replace("an adult", "a adult") for text in plain]
-
-
-@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("x =", "not valid TOML"),
-        ('name = "x"', "schema must be"),
         (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
         (
             PROMPTS.replace("a {} man", "a man"),
             "templates[0]: must be a text with one {}",
         ),
-        (
-            PROMPTS.replace("a {} man", "{} {}"),
-            "templates[0]: must be a text with one {}",
-        ),
-        (PROMPTS.replace('["happy"]', '"happy"'), "attributes.joy: must be a list"),
         (PROMPTS.replace('["happy"]', "[]"), "attributes.joy: must be a list"),
-        (PROMPTS.partition("[attributes]")[0], "attributes: required key is missing"),
         (PROMPTS.partition("joy")[0], "attributes: must name at least one attribute"),
     ],
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import matplotlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,19 +17,10 @@ from obygaze_features.core.figures import (
     drawn,
     page_markup,
     row_canvas,
-    save,
     spread_dots,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_dots_that_would_hide_each_other_by_hand() -> None:
-    assert spread_dots([], 1.0) == []
-    assert spread_dots([3.0, 0.0, 10.0], 1.0) == [0.0, 0.0, 0.0]
-    assert spread_dots([5.0, 5.0], 1.0) == [-0.5, 0.5]
-    # 1.6 is near to 0.8, which is near to 0: one heap of three, in the order given.
-    assert spread_dots([0.0, 9.0, 1.6, 0.8], 1.0) == [-1.0, 0.0, 0.0, 1.0]
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(0.01, 20))
@@ -122,17 +111,3 @@ def test_the_same_figure_is_the_same_bytes(suffix: str) -> None:
     assert drawn(figure_of_one_row(), suffix) == first
     begins = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     assert first.startswith(begins[suffix])
-
-
-def test_the_settings_of_a_person_change_nothing() -> None:
-    expected = drawn(figure_of_one_row(), ".svg")
-    others = {"axes.grid": True, "lines.linewidth": 9, "font.family": ["serif"]}
-    with matplotlib.rc_context(others):
-        assert drawn(figure_of_one_row(), ".svg") == expected
-
-
-def test_a_name_with_a_format_is_one_file(tmp_path: Path) -> None:
-    both = save(figure_of_one_row(), tmp_path / "of.version.2")
-    assert [path.name for path in both] == ["of.version.2.svg", "of.version.2.png"]
-    assert save(figure_of_one_row(), tmp_path / "f.pdf") == (tmp_path / "f.pdf",)
-    assert len([*tmp_path.iterdir()]) == 3

@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import stat
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core import files
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import csv_for_people
 
 
@@ -21,50 +20,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_canonical_json_is_one_spelling_for_one_value():
-    assert (
-        files.canonical_json({"b": 1, "a": [1.5, None, "é"]})
-        == '{"a":[1.5,null,"é"],"b":1}'.encode()
-    )
-    assert files.canonical_json({"a": 1, "b": 2}) == files.canonical_json(
-        {"b": 2, "a": 1}
-    )
-
-
 def test_no_json_holds_what_json_has_not():
     for write in (files.canonical_json, files.pretty_json):
         with pytest.raises(ValueError, match="JSON compliant"):
             write(float("nan"))
-
-
-def test_pretty_json_keeps_the_order_and_ends_with_a_newline():
-    assert files.pretty_json({"b": 1, "a": 2}) == b'{\n "b": 1,\n "a": 2\n}\n'
-
-
-def test_pretty_json_takes_no_more_memory_than_a_few_copies_of_what_it_writes():
-    value = [{"a": 1, "b": 2}] * 50_000
-    tracemalloc.start()
-    try:
-        written = files.pretty_json(value)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert written == (json.dumps(value, indent=1) + "\n").encode()
-    assert peak < 8 * len(written)  # json.dumps takes 19 times as much as it writes
-
-
-def test_csv_tables_quote_what_must_be_quoted_and_leave_missing_values_empty():
-    rows = [("x,y", 1, None), ('say "no"', 0.1, "line\nbreak")]
-    written = files.csv_bytes(["a", "b", "é"], rows)
-    assert written == 'a,b,é\n"x,y",1,\n"say ""no""",0.1,"line\nbreak"\n'.encode()
-
-
-def test_sha256_of_bytes_and_of_a_file_are_the_published_value(tmp_path):
-    # FIPS 180-2, appendix B.1: the message "abc".
-    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    (tmp_path / "abc").write_bytes(b"abc")
-    assert files.sha256_bytes(b"abc") == expected
-    assert files.sha256_file(tmp_path / "abc") == expected
 
 
 def test_write_atomic_makes_folders_replaces_and_leaves_no_litter(tmp_path):
@@ -101,19 +60,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
         files.write_exclusive(tmp_path / "other", b"new")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
-
-
-def test_a_folder_in_the_way_leaves_no_litter(tmp_path):
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(OSError):
-        files.write_atomic(tmp_path / "taken", b"x")
-    assert names(tmp_path) == ["taken"]
-
-
-def test_a_name_as_long_as_file_systems_allow_can_be_written(tmp_path):
-    path = tmp_path / ("n" * 255)
-    files.write_atomic(path, b"x")
-    assert path.read_bytes() == b"x"
 
 
 def test_write_exclusive_never_touches_what_is_there(tmp_path):
@@ -214,18 +160,6 @@ def test_new_files_can_be_made_on_disks_without_hard_links(
     assert files.write_exclusive(tmp_path / "file", b"second") is False
     assert (tmp_path / "file").read_bytes() == b"first"
     assert names(tmp_path) == ["file"]
-
-
-def test_a_file_is_required_by_its_name(tmp_path):
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to("file")
-    files.require_file(tmp_path / "file")
-    files.require_file(tmp_path / "link")
-    with pytest.raises(NotFound):
-        files.require_file(tmp_path / "absent")
-    with pytest.raises(FixInput, match="expected a file, got a folder") as caught:
-        files.require_file(tmp_path)
-    assert caught.value.hint == "name a file in it"
 
 
 def test_several_results_are_written_all_or_none(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,10 +13,9 @@ from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     command_of,
-    show_result,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -157,14 +156,6 @@ def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
     assert typed("s", *words).exit_code == 2
 
 
-def test_the_method_of_the_result_gets_its_own_options(tmp_path: Path) -> None:
-    path = tmp_path / "r.txt"
-    done = typed("s", "-o", str(path), "--force", as_json=False)
-    assert done.exit_code == 0, done.output
-    assert path.read_text("utf-8").endswith("force=True")
-    assert f"wrote {path}" in done.stderr
-
-
 def test_the_help_is_the_docstring() -> None:
     text = " ".join(typed("--help").output.split())
     assert "Count clips in a store. A second paragraph." in text
@@ -177,41 +168,6 @@ def test_the_help_is_the_docstring() -> None:
     assert "Examples: obygaze count s obygaze count s --tail less" in text
     assert ">>>" not in text and "workspace" not in text.lower()
     assert text.index("Options:") < text.index("-o")
-
-
-def test_a_parameter_without_a_description_is_an_error() -> None:
-    def count(*, n: int = 1) -> Counted:
-        """Count."""
-        raise NotImplementedError
-
-    with pytest.raises(TypeError, match="does not describe 'n'"):
-        command_of(count, "count")
-
-
-def test_a_parameter_of_the_function_and_of_the_method_is_an_error() -> None:
-    def count(*, force: bool = False) -> Counted:
-        """Count.
-
-        Args:
-            force: Count anyway.
-        """
-        raise NotImplementedError
-
-    with pytest.raises(TypeError, match="both take 'force'"):
-        command_of(count, "count", then=Counted.write)
-
-
-def test_a_type_that_no_word_can_be_is_an_error() -> None:
-    def count(*, n: complex) -> Counted:
-        """Count.
-
-        Args:
-            n: A number of the plane.
-        """
-        raise NotImplementedError
-
-    with pytest.raises(TypeError, match="no command line value"):
-        command_of(count, "count")
 
 
 @dataclass(frozen=True)
@@ -342,15 +298,6 @@ def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
         assert copied("a", "npz", "-o", "t", "--clips", str(path)).exit_code == 2
 
 
-def test_the_help_has_groups_and_no_parameters_of_python_alone() -> None:
-    text = " ".join(copied("--help").output.split())
-    assert "copy [OPTIONS] STORES... {npz|csv} Copy clips." in text
-    assert "Depth: --depth NUMBER" in text
-    assert "--seal / --no-seal Close it. [default: seal]" in text
-    assert "--licence TEXT The licence. --seal" in text
-    assert "mask" not in text and "progress" not in text
-
-
 def shown(result: Copied, *words: str, verbosity: int = 0) -> Any:
     def show() -> Copied:
         """Show."""
@@ -358,145 +305,6 @@ def shown(result: Copied, *words: str, verbosity: int = 0) -> Any:
 
     session = Session(Workspace(Path("there")), Console(verbosity))
     return CliRunner().invoke(command_of(show, "show"), [*words], obj=session)
-
-
-def test_messages_of_a_result_go_to_stderr() -> None:
-    result = Copied({"text": "a text"}, ("careful",), ("by the way",), ("more",))
-    plain = shown(result)
-    assert plain.stdout == "a text\n"
-    assert plain.stderr == "Warning: careful\nby the way\n"
-    assert shown(result, verbosity=1).stderr.endswith("by the way\nmore\n")
-    assert shown(result, "-q").stderr == "Warning: careful\n"
-    as_json = shown(result, "--json")
-    assert json.loads(as_json.stdout) == {"json_version": 1, "text": "a text"}
-    assert as_json.stderr == "Warning: careful\n"
-
-
-def test_an_error_in_the_notes_of_a_result_is_not_silent() -> None:
-    class Broken:
-        def to_json(self) -> dict[str, Any]:
-            return {}
-
-        @property
-        def notes(self) -> list[str]:
-            return [self.no_such_name]  # type: ignore[attr-defined]
-
-    with pytest.raises(AttributeError, match="no_such_name"):
-        show_result(Console(), Broken())
-
-
-def test_a_result_without_text_prints_its_notes_alone() -> None:
-    done = shown(Copied({}, notes=("nothing here",)))
-    assert (done.stdout, done.stderr) == ("", "nothing here\n")
-    assert json.loads(shown(Copied({}), "--json").stdout) == {"json_version": 1}
-
-
-def test_a_result_says_how_the_command_ends_after_it_is_printed() -> None:
-    some_failed = shown(Copied({"text": "x"}, exit_code=EXIT_SOME_FAILED))
-    assert (some_failed.exit_code, some_failed.stdout) == (EXIT_SOME_FAILED, "x\n")
-    damaged = shown(Copied({"text": "x"}, is_ok=False))
-    assert isinstance(damaged.exception, FixInput)
-    assert damaged.stdout == "x\n"
-
-
-def test_a_method_may_return_what_is_printed() -> None:
-    def after(result: Copied, *, name: str = "") -> Copied:
-        """Rename.
-
-        Args:
-            name: The new name.
-        """
-        return Copied({"text": f"{result} {name}"})
-
-    def show() -> Copied:
-        """Show."""
-        return Copied({"text": "old"})
-
-    command = command_of(show, "show", then=after)
-    session = Session(Workspace(Path("there")), Console())
-    done = CliRunner().invoke(command, ["--name", "new"], obj=session)
-    assert done.stdout == "old new\n"
-
-
-def measure(
-    name: str,
-    *,
-    share: Annotated[float, Option(least=0, most=1)] = 0.5,
-    rate: Annotated[float | None, Option(above=0)] = None,
-    count: Annotated[int, Option(least=1, most=9)] = 3,
-    precision: Annotated[
-        Literal["float16", "float32"] | None, Option(shown_default="float32")
-    ] = None,
-    levels: Annotated[Sequence[str], Option(separator=",", metavar="A,B")] = (),
-    output: Annotated[str | None, Option("-o", is_file=True)] = None,
-    note: Callable[[str], object] = print,
-) -> Copied:
-    """Measure.
-
-    Args:
-        name: Of what.
-        share: How much.
-        rate: How often.
-        count: How many times.
-        precision: How exactly.
-        levels: Which levels.
-        output: The file.
-        note: Is called with notes.
-    """
-    note(f"measuring {name}")
-    numbers = {"share": share, "rate": rate, "count": count}
-    words = {"precision": precision, "levels": list(levels), "output": output}
-    return Copied({**numbers, **words})
-
-
-def measured(*words: str, **settings: Any) -> Any:
-    session = Session(Workspace(Path("there")), Console(as_json=True))
-    command = command_of(measure, "measure", **settings)
-    return CliRunner().invoke(command, [*words], obj=session)
-
-
-def test_ranges_lists_and_files_are_typed(tmp_path: Path) -> None:
-    plain = measured("x")
-    assert json.loads(plain.stdout) == {
-        "json_version": 1,
-        "share": 0.5,
-        "rate": None,
-        "count": 3,
-        "precision": None,
-        "levels": [],
-        "output": None,
-    }
-    assert plain.stderr == "measuring x\n"
-    typed = measured("x", "--levels", "clip, pooled,,", "-o", str(tmp_path / "new"))
-    assert json.loads(typed.stdout)["levels"] == ["clip", "pooled"]
-    for words in (
-        ("--share", "1.1"),
-        ("--rate", "0"),
-        ("--count", "10"),
-        ("-o", str(tmp_path)),
-    ):
-        assert measured("x", *words).exit_code == 2
-
-
-def test_the_help_shows_ranges_and_the_default_that_none_stands_for() -> None:
-    text = " ".join(measured("--help").output.split())
-    assert "--share NUMBER How much. [default: 0.5; from 0 to 1]" in text
-    assert "--rate NUMBER How often. [more than 0]" in text
-    assert "--precision [float16|float32] How exactly. [default: float32]" in text
-    assert "--levels A,B Which levels. -o FILE The file. --json" in text
-
-
-def test_a_note_stands_for_details_that_are_not_shown() -> None:
-    @dataclass(frozen=True)
-    class Long(Copied):
-        without_details: str = "and 1 more: -v"
-        json_in_one_line: bool = True
-
-    long = Long({"text": "x"}, details=("more",))
-    assert shown(long).stderr == "and 1 more: -v\n"
-    assert shown(long, verbosity=1).stderr == "more\n"
-    assert shown(Long({"text": "x"})).stderr == ""
-    assert shown(long, "--json").stdout == '{"json_version": 1, "text": "x"}\n'
 
 
 def choose(
@@ -516,39 +324,3 @@ def test_an_empty_list_is_not_the_same_as_none() -> None:
     assert CliRunner().invoke(command, [], obj=session).stdout == "names=None\n"
     empty = CliRunner().invoke(command, ["--names", ","], obj=session)
     assert empty.stdout == "names=[]\n"
-
-
-def test_parts_of_a_result_are_printed_one_after_another_with_their_notes() -> None:
-    @dataclass(frozen=True)
-    class Several(Copied):
-        parts: tuple[Copied, ...] = ()
-
-    parts = (Copied({"text": "x"}, notes=("of x",)), Copied({"text": "y"}))
-    several = Several({"text": "all"}, notes=("of all",), parts=parts)
-    done = shown(several)
-    assert done.output == "x\nof x\ny\nof all\n"
-    assert json.loads(shown(several, "--json").stdout)["text"] == "all"
-    assert shown(Several({"text": "all"})).output == ""
-
-
-def test_a_number_without_ends_has_no_range_and_paths_may_be_values() -> None:
-    def scale(
-        *,
-        factor: Annotated[float, Option(metavar="FLOAT")] = 2.0,
-        stores: Mapping[str, str | Path] | None = None,
-    ) -> Copied:
-        """Scale.
-
-        Args:
-            factor: By how much.
-            stores: Which.
-        """
-        return Copied({"factor": factor, "stores": dict(stores or {})})
-
-    session = Session(Workspace(Path("there")), Console(as_json=True))
-    command = command_of(scale, "scale")
-    text = CliRunner().invoke(command, ["--help"], obj=session).output
-    assert "--factor FLOAT  By how much.  [default: 2.0]\n" in text
-    done = CliRunner().invoke(command, ["--stores", "a=b/c"], obj=session)
-    assert json.loads(done.stdout)["stores"] == {"a": "b/c"}
-    assert CliRunner().invoke(command, ["--factor", "nan"], obj=session).exit_code == 2

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -32,13 +31,6 @@ def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
     for nonsense in ("8", "0", "", "two"):
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", nonsense)
         assert machine.usable_cores() == 4
-
-
-@pytest.mark.usefixtures("no_quota")
-def test_where_there_is_no_mask_all_cores_count(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 10)
-    assert machine.usable_cores() == 10
 
 
 def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
@@ -79,29 +71,6 @@ def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
         assert machine.usable_cores() == expected
 
 
-def test_the_processor_has_the_name_its_maker_gave_it(tmp_path):
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(
-        "processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n", encoding="utf-8"
-    )
-    assert machine.cpu_name(cpuinfo) == "Some CPU @ 2 GHz"
-    assert machine.cpu_name(tmp_path / "absent")
-
-
-def test_versions_are_known_without_an_import():
-    assert machine.package_version("no-such-package") is None
-    found = machine.this_machine(["click", "no-such-package"])
-    assert list(found.packages) == ["click"]
-
-
-@pytest.mark.parametrize(
-    "packages, end", [({}, "Python 3.11.7"), ({"a": "1"}, "Python 3.11.7, a 1")]
-)
-def test_the_machine_in_one_line(packages, end):
-    this = machine.Machine("CPU", 2, "Linux x86_64", "3.11.7", packages)
-    assert this.line() == f"CPU, 2 cores, Linux x86_64, {end}"
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -130,26 +99,6 @@ def test_either_variable_forbids_the_network(
     assert machine.offline() is False
     monkeypatch.setenv(name, value)
     assert machine.offline() is expected
-
-
-@pytest.mark.parametrize(
-    "env, cache",
-    [
-        ({"HF_HUB_CACHE": "/c/hub"}, "/c/hub"),
-        ({"HUGGINGFACE_HUB_CACHE": "/c/hub"}, "/c/hub"),
-        ({"HF_HOME": "/h"}, "/h/hub"),
-        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
-        ({"HOME": "/me"}, "/me/.cache/huggingface/hub"),
-    ],
-)
-def test_the_cache_is_where_hugging_face_keeps_it(
-    env: dict[str, str], cache: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    assert machine.cache_folder() == Path(cache)
 
 
 def test_the_cache_agrees_with_huggingface_hub_itself() -> None:

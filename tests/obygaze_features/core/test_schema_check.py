@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -10,8 +9,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from obygaze_features.core import schema_check
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.schema_check import (
     Count,
     Document,
@@ -219,17 +217,6 @@ def test_what_is_not_toml(data: bytes, message: str) -> None:
         read_toml(data, "f.toml")
 
 
-def test_json_has_places_without_lines_and_its_own_error() -> None:
-    document = read_json(b'{"title": 3}', "film.json")
-    assert document.check(Film) is None
-    with pytest.raises(FixInput) as caught:
-        document.raise_if_any("the film is not valid")
-    assert caught.value.details == ("film.json: title: must be a string, got 3",)
-    for data in (b"{", b"[]", b"[" * 100_000, b"\xff"):
-        with pytest.raises(Corrupt):
-            read_json(data, "film.json", error=Corrupt)
-
-
 def test_line_numbers_follow_sections_rows_and_quoted_keys() -> None:
     toml = "a = 1\n[b]\n'c d' = 2\n[[e]]\nf = 1\n[[e]]\nf = 2\n"
     assert line_numbers(toml) == {
@@ -253,8 +240,3 @@ def test_checks_of_several_keys_come_after_those_of_each_key() -> None:
     document.add("year", "must be at most 2100")
     with pytest.raises(FixInput, match="year: must be at most 2100"):
         document.raise_if_any("the film is not valid")
-
-
-def test_the_examples_run() -> None:
-    result = doctest.testmod(schema_check)
-    assert (result.failed, result.attempted) == (0, 1)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
@@ -55,13 +55,6 @@ def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(
         (2, "1", "2", "two lines"),
         (4, "3", "4,5", ""),
     ]
-
-
-def test_windows_line_ends_and_another_delimiter(tmp_path: Path) -> None:
-    path = write(tmp_path, ";a;b\r\n0;x;y\r\n")
-    table = read_table(path, required=("a", "b"))
-    assert table.columns == ("", "a", "b")
-    assert dict(table.rows[0].cells) == {"": "0", "a": "x", "b": "y"}
 
 
 def test_blank_rows_are_skipped_but_not_in_a_table_of_obygaze(tmp_path: Path) -> None:
@@ -169,40 +162,6 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
         read_table(path, required=("a",))
 
 
-def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no such file"):
-        read_table(tmp_path / "none.csv", required=())
-    with pytest.raises(FixInput, match="expected a file, got a folder"):
-        read_table(tmp_path, required=())
-
-
-def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(
-    tmp_path: Path,
-) -> None:
-    path = write(tmp_path, "a,b\n1\n3,x\n")
-    found = Violations(path)
-    table = read_table(path, required=("a", "b"), violations=found)
-    for row in table.rows:
-        if whole_number(row["b"]) is None:
-            found.add(row.line, "b", f"{row['b']!r} is not a whole number")
-    with pytest.raises(FixInput, match="cannot use this: 2 problems") as caught:
-        found.raise_if_any("cannot use this", hint="mend it")
-    assert caught.value.details == (
-        f"{path}:2: expected 2 cells as in the header, got 1",
-        f"{path}:3: column 'b': 'x' is not a whole number",
-    )
-    assert caught.value.where == str(path)
-
-
-def test_a_cell_as_long_as_a_line_is_not_shown_whole() -> None:
-    wrong = Violations("f.csv")
-    wrong.add(7, "level", f"{'x' * 1_000_000!r} is not one of EN, HN, NS, S")
-    (line,) = wrong.lines
-    assert line.startswith("f.csv:7: column 'level': 'xxx")
-    assert line.endswith("xxx' is not one of EN, HN, NS, S")
-    assert len(line) < 300
-
-
 def test_violations_of_several_files_come_together_and_never_by_the_million() -> None:
     first, second, clean = Violations("x.csv"), Violations("y.csv"), Violations("z.csv")
     first.add(None, None, "bad")
@@ -221,13 +180,6 @@ def test_violations_of_several_files_come_together_and_never_by_the_million() ->
 )
 def test_what_is_not_a_whole_number(text: str) -> None:
     assert whole_number(text) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("0", 0), ("007", 7), ("-3", -3), ("167040", 167040)]
-)
-def test_what_is_a_whole_number(text: str, value: int) -> None:
-    assert whole_number(text) == value
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=8)

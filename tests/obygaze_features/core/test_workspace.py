@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace, is_url, last_part
@@ -74,15 +72,6 @@ def test_addresses_and_paths_stay_as_they_are(name):
     assert not is_url("ftp.example.zip")
 
 
-def test_names_are_sorted_whole_and_each_once(workspace):
-    stores = workspace / "stores"
-    for name in ("xclip.b16", "a"):
-        (stores / name).mkdir()
-    (stores / "a.csv").touch()
-    assert Workspace(workspace).names("stores") == ["a", "xclip.b16"]
-    assert Workspace(workspace).names("runs") == []
-
-
 def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
     here = Workspace(workspace)
     with pytest.raises(NotFound) as nothing:
@@ -95,11 +84,6 @@ def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
     assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7 and 2 more"
     assert some.value.where == str(workspace / "manifests" / "films.toml")
     assert here.existing_manifest("m3") == workspace / "manifests" / "m3.toml"
-
-
-def test_a_folder_called_like_a_manifest_is_none(workspace):
-    (workspace / "manifests" / "films.toml").mkdir()
-    assert Workspace(workspace).names("manifests") == []
 
 
 @pytest.mark.parametrize(
@@ -160,16 +144,3 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' is there"):
             new("Films")
         assert new("films").stem == "films"
-
-
-def test_a_film_is_no_manifest_and_the_import_of_its_folder_is_named(workspace):
-    folder = workspace / "my films"
-    folder.mkdir()
-    film = folder / "Lake.MP4"
-    film.touch()
-    with pytest.raises(NotFound) as no_manifest:
-        Workspace(workspace).existing_manifest(str(film))
-    assert no_manifest.value.message == f"no manifest called {str(film)!r}"
-    hint = f"obygaze manifest import '{folder}'"
-    assert no_manifest.value.hint == hint
-    call_obygaze(*shlex.split(hint)[1:], cwd=workspace).ok()

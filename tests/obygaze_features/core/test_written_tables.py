@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, InstallExtra
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.written_tables import (
@@ -88,13 +86,6 @@ def test_text_of_a_spreadsheet_comes_back_as_it_was(texts: list[str]) -> None:
         assert [row["said"] for row in back.rows] == [*map(single_line, column)]
 
 
-def test_csv_has_text_as_it_is(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "t.csv", COLUMNS)
-    header, *rows = csv.reader(path.read_text("utf-8").splitlines())
-    assert header == list(COLUMNS)
-    assert rows[0] == ["=1+2", "1", "0.1", "0.25", "True", ""]
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_same_table_has_the_same_bytes_and_another_replaces_nothing(
     tmp_path: Path, suffix: str
@@ -129,15 +120,6 @@ def test_another_suffix_is_refused_with_those_that_are_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_library_is_named_with_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    with pytest.raises(InstallExtra, match=r"writing .xlsx files") as caught:
-        write_table(tmp_path / "t.xlsx", COLUMNS)
-    assert caught.value.hint == 'pip install "obygaze[tables]"'
-
-
 def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
     many = {f"c{n}": [n] for n in range(16_385)}
     with pytest.raises(FixUsage, match="at most 16,384 columns, the table has 16,385"):
@@ -149,13 +131,3 @@ def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
     rows = {"a": [1] * 1_048_576}
     with pytest.raises(FixUsage, match="at most 1,048,576 rows"):
         write_table(tmp_path / "t.xlsx", rows)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_table_without_rows_keeps_its_columns(tmp_path: Path, suffix: str) -> None:
-    path = write_table(tmp_path / f"t{suffix}", {"a": [], "b": []})
-    if suffix == ".csv":
-        assert path.read_text("utf-8") == "a,b\n"
-    else:
-        sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
-        assert sheet.to_python() == [["a", "b"]]

@@ -11,7 +11,7 @@ from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.clips import PlannedClip, RowJob, ViewedClip
-from obygaze_features.extraction.decoding import REPLACED, RowDecoder
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.container import BadVideo
@@ -136,19 +136,3 @@ def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
     assert reasons[1] == [
         "replaced: the video was changed while its clips were extracted"
     ]
-
-
-def test_the_file_of_a_film_is_known_to_the_end_of_a_run(tmp_path: Path) -> None:
-    """What is decoded again, as where a batch was too large, is of the file of before."""
-    film = tmp_path / "film.mp4"
-    write_video(film, numbers=range(50), size=(64, 48))
-    write_video(tmp_path / "new.mp4", numbers=range(100, 150), size=(64, 48))
-    clips = [PlannedClip(f"a-{n}", "a", str(film), n, n + 1) for n in range(2)]
-    view = PictureView(4)
-    with DecodePool(1) as pool:
-        decoder = RowDecoder(clips, pool, 1, 0, str(tmp_path / "indexes"))
-        (first,) = decoder.rows([RowJob(0, (view,))])
-        (tmp_path / "new.mp4").replace(film)
-        (second,) = decoder.rows([RowJob(1, (view,))])
-    assert isinstance(first.views[view], ViewedClip)
-    assert second.views[view] == REPLACED

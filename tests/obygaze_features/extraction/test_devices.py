@@ -18,14 +18,9 @@ from support.extracted_stores import (
 )
 from support.extraction import keep_manifest
 
-from obygaze_features.core.console import progress_bars
-from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeError
-from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import devices, extracting, recipes
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.extraction import devices
 from obygaze_features.extraction.devices import devices_of
-from obygaze_features.extraction.results import Extraction, Listener, Shown
-from obygaze_features.extraction.stopping import StopFlag
-from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.model import Manifest
 
 N_CLIPS = 40
@@ -113,17 +108,6 @@ def test_two_devices_give_the_bytes_of_one(
     assert multiprocessing.active_children() == []
 
 
-def test_what_to_type_next_is_what_the_process_knew_that_ended_last(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that ended before had counted fewer failures: both sentences were printed."""
-    early = Extraction([], StopFlag(), ["1 clip failed"], ["a warning"])
-    late = Extraction([], StopFlag(), ["2 clips failed"], ["a warning"])
-    monkeypatch.setattr(extracting, "work_on_devices", lambda *_: ([early, late], []))
-    done = run(films, tmp_path, device=PAIR)
-    assert (done.notes, done.warnings) == (["2 clips failed"], ("a warning",))
-
-
 @pytest.mark.check("kills a process of two")
 def test_the_others_do_the_work_of_a_process_that_ends(
     films: Manifest, undisturbed: Path, tmp_path: Path
@@ -152,53 +136,6 @@ def test_a_stop_ends_all_processes(
     assert error.value.exit_code == 75
     run(films, tmp_path, device=PAIR)
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
-
-
-@pytest.mark.check("two processes, interrupted")
-def test_a_second_ctrl_c_ends_all_processes_and_keeps_what_they_finished(
-    films: Manifest, undisturbed: Path, tmp_path: Path
-) -> None:
-    def press_twice() -> None:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        run(films, tmp_path, device=PAIR, watch=_at_first_row(press_twice))
-    assert multiprocessing.active_children() == []
-    state = store_status(Workspace(tmp_path).folder("stores") / STORE.name)
-    kept = state.clips - state.not_extracted
-    assert caught.value.__notes__[0] == f"{kept} of 40 clips are kept"
-    run(films, tmp_path)
-    assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
-
-
-def _says_much(task: None, stop: StopFlag, listener: Listener) -> None:
-    for number in range(20_000):
-        listener.row(str(number), number, False)
-
-
-@pytest.mark.check("two processes, and an error in the one that listens")
-def test_an_error_of_the_run_ends_all_processes() -> None:
-    """They would wait for ever for a reader of their words."""
-
-    def no_words(*values: object) -> None:
-        raise ValueError("no words, please")
-
-    two = [("cpu", None), ("cpu", None)]
-    shown = Shown(progress_bars(False, "clips"), no_words, no_words)
-    with pytest.raises(ValueError, match="no words"):
-        devices.work_on_devices(_says_much, two, StopFlag(), shown)
-    assert multiprocessing.active_children() == []
-
-
-def test_the_error_of_all_processes_is_that_of_the_run(
-    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older:
-        older.setattr(recipes, "DECODER_RULE", 0)
-        run(films, tmp_path)
-    with pytest.raises(Mismatch, match="this store has another recipe"):
-        run(films, tmp_path, device=PAIR)
 
 
 def _at_first_row(what: Callable[[], object]) -> Callable[[int, bool], None]:

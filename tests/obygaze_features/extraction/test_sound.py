@@ -17,7 +17,6 @@ from support.sounds import only, with_damage
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction import windows
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import write_manifest
@@ -69,47 +68,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def extract(folder: Path, manifest: Any, *backbones: str, **options: Any) -> Any:
     return og.extract(manifest, backbones, workspace=folder, workers=1, **options)
-
-
-def test_a_film_without_sound_is_a_row_and_its_pictures_are_there(world: Path) -> None:
-    seen, heard = (og.open_store(world / "stores" / name) for name in (SEEN, HEARD))
-    assert [row.status for row in seen.rows] == ["ok"] * 6
-    assert [row.status for row in heard.rows] == ["ok"] * 2 + ["silent"] * 2 + [
-        "ok"
-    ] * 2
-    assert {row.reason for row in heard.rows if row.status == "silent"} == {
-        "no sound in the file"
-    }
-    assert heard.recipe.medium == "sound"
-    assert seen.recipe.medium == "pictures"
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_silent_film_whose_pictures_fail_is_to_be_corrected(
-    order: tuple[int, int], tmp_path: Path
-) -> None:
-    manifest = make_films(tmp_path, ("loud", "mute"))
-    mute = tmp_path / "videos" / "mute.mkv"
-    whole = mute.read_bytes()
-    mute.write_bytes(whole[: len(whole) // 2])
-    names = [("descriptors", "sound-descriptors")[place] for place in order]
-    done = extract(tmp_path, manifest, *names)
-    failures = {state.backbone: state.failures for state in done}
-    silent = ["mute-0", "mute-1"]
-    assert list(failures["descriptors"]) == list(failures["sound-descriptors"])
-    assert list(failures["descriptors"]) == silent
-    steps = " ".join(done.notes)
-    assert "2 clips failed: correct their files" in steps
-    assert "without sound" not in steps
-
-
-def test_the_store_of_pictures_is_the_same_without_sound(
-    world: Path, tmp_path: Path
-) -> None:
-    manifest = og.read_manifest(world / "manifests" / "films.toml")
-    extract(tmp_path, manifest, "descriptors")
-    alone = tmp_path / "stores" / SEEN
-    assert bytes_of(alone) == bytes_of(world / "stores" / SEEN)
 
 
 def test_a_row_that_has_nothing_is_the_same_beside_another_sense(
@@ -211,18 +169,6 @@ def test_the_sound_of_a_sweep_is_decoded_in_pieces(
         assert other.clip(views[1]).total == FPS
 
 
-def test_kept_frames_serve_the_pictures_and_the_sound_is_decoded(
-    world: Path, tmp_path: Path
-) -> None:
-    manifest = og.read_manifest(world / "manifests" / "films.toml")
-    extract(tmp_path, manifest, "frames:descriptors")
-    notes: list[str] = []
-    extract(tmp_path, manifest, "descriptors", "sound-descriptors", note=notes.append)
-    assert any("kept frames are read" in note for note in notes)
-    for name in (SEEN, HEARD):
-        assert bytes_of(tmp_path / "stores" / name) == bytes_of(world / "stores" / name)
-
-
 def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
     write_film(tmp_path / "videos" / "short.mkv", 4.0, tone(2.0))
     times = {"whole": (0.0, 2.0), "most": (0.5, 3.0), "little": (1.5, 4.0)}
@@ -260,21 +206,6 @@ def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     _, taken = og.open_store(tmp_path / "stores" / HEARD).rows
     assert taken.status == "ok"
     assert taken.reason.endswith("the rest is damaged or missing")
-
-
-def test_plan_says_what_sound_costs(world: Path, tmp_path: Path) -> None:
-    shown = call_obygaze(
-        *("-C", world, "extract", "plan", "films", "-b", "speech", "--json")
-    ).ok()
-    plan = shown.json()
-    (cost,) = plan["stores"]
-    assert (cost["store"], cost["to_extract"]) == ("films.speech", 6)
-    assert plan["decode_s"] > 0
-
-
-def test_what_is_for_pictures_alone_refuses_sound(world: Path) -> None:
-    with pytest.raises(FixUsage, match="model of sound"):
-        extract(world, "films", "frames:sound-descriptors")
 
 
 def test_a_clip_of_less_than_a_sample_is_too_short(world: Path) -> None:

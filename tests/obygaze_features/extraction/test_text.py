@@ -143,17 +143,6 @@ def test_an_empty_cell_is_refused(tmp_path: Path) -> None:
     assert "t.csv:4: column 'caption': the cell is empty" in second
 
 
-def test_columns_without_a_name_do_not_move_the_numbers(tmp_path: Path) -> None:
-    """Excel ends lines with the delimiters of columns that are empty."""
-    rows = fill(tmp_path, "caption;visual;prob;;;\na dog;dog;0.5;;;\n")
-    (row,) = rows
-    assert row == {
-        **{"caption": "a dog", "visual": "dog", "prob": "0.5"},
-        **{"lm": "0.05", "sim": "3.5"},
-        **{"lm_model": "made#1", "sim_model": "made#1"},
-    }
-
-
 def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
     for text in (
         "caption,visual,prob\n",
@@ -168,33 +157,3 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
     )
     with pytest.raises(AlreadyThere):
         score_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
-
-
-def test_what_was_filled_is_told_as_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sentences = "obygaze_features.backbones.captions"
-    monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
-    monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
-    table, out = tmp_path / "t.csv", tmp_path / "o.csv"
-    table.write_text(
-        "caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8"
-    )
-    words = (
-        "extract",
-        "captions",
-        table,
-        "--lm",
-        "a",
-        "--sim",
-        "b",
-        "-o",
-        out,
-        "--json",
-    )
-    assert call_obygaze(*words).ok().json() == {
-        "json_version": 1,
-        "captions": 2,
-        "written": str(out),
-    }
-    assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -24,13 +24,12 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
-from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.functions import extract, extract_words, search
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import open_store
 from obygaze_features.store.changing import merge
 from obygaze_features.store.records import Origin
 
@@ -161,61 +160,20 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     workspace: Path, encoder: Path
 ) -> None:
     """Other words of a clip are other numbers, with which it is never merged."""
-
-    def made(subtitles: Path | str, name: str) -> Store:
+    stores = []
+    for name, text in (("first", "a happy man"), ("changed", "a happy dog")):
+        said = say(workspace, lake=text)
         extract_words(
-            "films", "tiny", subtitles, out=name, weights=encoder, workspace=workspace
+            "films", "tiny", said, out=name, weights=encoder, workspace=workspace
         )
-        return open_store(name, workspace=workspace)
-
-    said = say(workspace, lake="a happy man")
-    first = made(said, "first")
-    digest = hashlib.sha256(
-        b"lake.srt\0" + sha256(Path(said, "lake.srt")) + b"\n"
-    ).hexdigest()
-    assert first.record.origins == (Origin("said", digest),)
-    # Subtitles that come later are another store, in which all other clips have the same bits.
-    say(workspace, pier="the sad dog riding on a bed")
-    later = made(said, "later")
-    assert later.fingerprint == first.fingerprint
-    assert merge([first, later], "both", workspace=workspace).n_clips == 4
-    both = open_store("both", workspace=workspace)
-    assert both.record.rows.ok == 4
-    assert {origin.place for origin in both.record.origins} >= {"said"}
-    say(workspace, lake="a happy dog")
-    changed = made(said, "changed")
-    assert changed.fingerprint == first.fingerprint
+        store = open_store(name, workspace=workspace)
+        file = b"lake.srt\0" + sha256(Path(said, "lake.srt")) + b"\n"
+        digest = hashlib.sha256(file).hexdigest()
+        assert store.record.origins == (Origin("said", digest),)
+        stores.append(store)
+    assert stores[0].fingerprint == stores[1].fingerprint
     with pytest.raises(Mismatch, match="'lake-0' is in two stores, with different"):
-        merge([first, changed], "mixed", workspace=workspace)
-    table = workspace / "texts.csv"
-    table.write_text("clip_id,text\nlake-0,a man\n")
-    (origin,) = made(table, "texts").record.origins
-    assert origin == Origin("texts.csv", sha256(table).decode())
-    # What gives new films features of the same recipe.
-    assert first.recipe.words_of_clips.startswith("FOLDER")
-    assert open_store("texts", workspace=workspace).recipe.words_of_clips.startswith(
-        "TABLE, with the columns clip_id and text"
-    )
-    # The video has the subtitles inside.
-    video = workspace / "videos" / "lake.mkv"
-    write_subtitled(video, ["subrip"], [(1.0, 2.0, "a man")])
-    call_obygaze("-C", workspace, "manifest", "link", "films", video.parent)
-    embedded = made("embedded", "embedded")
-    assert embedded.record.origins == ()
-    size, quick = quick_sha256(video)
-    rows = {(row.video_bytes, row.video_hash) for row in embedded.rows if row.is_ok}
-    assert rows == {(size, quick[:16])}
-
-
-def test_a_video_of_which_the_folder_is_not_known_is_none(
-    workspace: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file of this name in the current folder may be another film."""
-    write_subtitled(workspace / "lake.mkv", ["subrip"], [(1.0, 2.0, "a man")])
-    monkeypatch.chdir(workspace)
-    films = Manifest("loose", Header("Films"), (Clip("a", "lake", video="lake.mkv"),))
-    with pytest.raises(FixInput, match="the manifest names no video"):
-        extract_words(films, "tiny", "embedded", weights=encoder, workspace=workspace)
+        merge(stores, "mixed", workspace=workspace)
 
 
 @pytest.mark.parametrize("kind", ["folder", "embedded"])
@@ -360,30 +318,6 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     (said / "lake.srt").write_text(SRT.format("a"))
     with pytest.raises(FixUsage, match="has no text model"):
         extract_words("films", "dinov2-b", said, workspace=workspace)
-
-
-def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
-    workspace: Path, encoder: Path
-) -> None:
-    table = workspace / "mobygaze.csv"
-    table.write_text(
-        ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
-        "movie_title;framerate;subtitle;start_clip;end_clip\n"
-        "0;id_0;48;annotator1;Sure;['Speech'];[];0;47;tt01;A;24.0;a sad man;0;0\n"
-        "1;id_1;48;annotator1;Easy Negative;[];[];48;71;tt01;A;24.0;['a', 'dog'];0;0\n"
-        "2;id_0;48;annotator2;Easy Negative;[];[];0;99;tt01;A;24.0;;0;0\n"
-    )
-    call_obygaze("-C", workspace, "manifest", "import", table, "--as", "mobygaze").ok()
-    assert "subtitle" not in read_manifest("mobygaze", workspace=workspace).columns
-    extract_words("mobygaze", "tiny", table, weights=encoder, workspace=workspace)
-    store = open_store("mobygaze.tiny", workspace=workspace)
-    ids = ["tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator2-0000"]
-    assert store.matrix("n_words", clips=ids).values.tolist() == [3, 2, 0]
-    lines = table.read_text().splitlines()
-    table.write_text("\n".join([*lines, lines[1].replace("sad", "happy")]))
-    with pytest.raises(ObygazeError, match="not the table of MObyGaze") as caught:
-        extract_words("mobygaze", "tiny", table, out="twice", workspace=workspace)
-    assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
 def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(

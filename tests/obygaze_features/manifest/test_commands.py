@@ -80,19 +80,6 @@ def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
     assert summary["clips"] == 2
 
 
-def test_figures_replace_nothing_but_themselves(broken: Path) -> None:
-    (broken / "mine.svg").write_text("mine", encoding="utf-8")
-    words = ("-C", broken, "manifest", "stats", "good", "--figure", broken / "mine")
-    refused = call_obygaze(*words)
-    assert refused.code == 1
-    assert (broken / "mine.svg").read_text("utf-8") == "mine"
-    assert not (broken / "mine.png").exists()
-    call_obygaze(*words, "--force").ok()
-    drawn = (broken / "mine.svg").read_bytes()
-    call_obygaze(*words).ok()
-    assert (broken / "mine.svg").read_bytes() == drawn
-
-
 SHOWN = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts,movie_title,annotator
 a,m,,,70.0,3600.5,S,Body|Look,The Lake,ada
 b,m,,,,,EN,,The Lake,ben
@@ -132,15 +119,6 @@ def test_clips_are_selected(
     assert [clip["clip_id"] for clip in shown["clips"]] == clips
 
 
-def test_clips_are_shown_with_title_annotator_and_times(titled: Path) -> None:
-    lines = call_obygaze("manifest", "show", "m", cwd=titled).ok().stdout.splitlines()
-    assert lines[2].split() == [
-        *("clip_id", "title", "annotator", "start", "end", "level", "concepts")
-    ]
-    row = [cell.strip() for cell in lines[3].split("  ") if cell]
-    assert row == ["a", "The Lake", "ada", "0:01:10.0", "1:00:00.5", "S", "Body, Look"]
-
-
 def test_selections_without_clips(titled: Path) -> None:
     refused = call_obygaze(
         "manifest", "show", "m", "--where", "concept == Boddy", cwd=titled
@@ -169,29 +147,6 @@ def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
     assert (titled / "manifests" / "m.csv").read_bytes() == before
 
 
-def test_linking_clips_without_times_to_films_says_so(tmp_path: Path) -> None:
-    """It said that no file has the name of a film, which is not true."""
-    (tmp_path / "films").mkdir()
-    (tmp_path / "films" / "lake.mp4").touch()
-    table = "clip_id,movie_id,Begin,End\nlake-1,lake,0,4\nsea-1,sea,4,8\n"
-    (tmp_path / "m.csv").write_text(table)
-    words = ("manifest", "import", "m.csv", "-o", "m")
-    call_obygaze(*words, cwd=tmp_path).ok()
-    refused = call_obygaze("manifest", "link", "m", "films", cwd=tmp_path)
-    assert refused.code == 1
-    assert refused.stderr == (
-        "video files: lake.mp4\nfilms: lake, sea\n"
-        "Error: no file matches a clip\n  in: films\n"
-        "  Try: give the folder of the videos, named as the films or the clips are, or --table FILE"
-        " with the files of films; clips that"
-        " are parts of films also need times, the columns start_s and end_s\n"
-    )
-    columns = ("--map", "start_s=Begin", "--map", "end_s=End", "--force")
-    call_obygaze(*words, *columns, cwd=tmp_path).ok()
-    linked = call_obygaze("manifest", "link", "m", "films", cwd=tmp_path).ok()
-    assert "1 as parts of films, 1 without a video" in linked.stdout
-
-
 def clips_of_films(folder: Path, n_clips: int = 24) -> Path:
     """A workspace with the manifest `clips` of one film."""
     levels = ("EN", "", "S")
@@ -202,20 +157,6 @@ def clips_of_films(folder: Path, n_clips: int = 24) -> Path:
     (folder / "clips.csv").write_text(table)
     call_obygaze("manifest", "import", "clips.csv", cwd=folder).ok()
     return folder
-
-
-def test_json_has_all_clips_and_text_says_how_many_more(tmp_path: Path) -> None:
-    clips_of_films(tmp_path)
-    shown = call_obygaze("manifest", "show", "clips", "--json", cwd=tmp_path).ok()
-    assert len(shown.json()["clips"]) == 24
-    few = call_obygaze(
-        "manifest", "show", "clips", "--json", "--limit", "3", cwd=tmp_path
-    ).ok()
-    assert len(few.json()["clips"]) == 3
-    assert (
-        "4 more clips"
-        in call_obygaze("manifest", "show", "clips", cwd=tmp_path).ok().stderr
-    )
 
 
 def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -> None:
@@ -229,18 +170,6 @@ def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -
     assert document["clips_by_film"] == {"lake": 24}
 
 
-def test_videos_that_are_files_are_counted(tmp_path: Path) -> None:
-    clips_of_films(tmp_path)
-    (tmp_path / "videos").mkdir()
-    for n in range(10):
-        (tmp_path / f"videos/lake-{n:03d}.mp4").touch()
-    call_obygaze("manifest", "link", "clips", "videos", cwd=tmp_path).ok()
-    (tmp_path / "videos/lake-003.mp4").unlink()
-    done = call_obygaze("manifest", "show", "clips", "--json", cwd=tmp_path).ok()
-    row = done.json()
-    assert (row["with_video"], row["videos_found"]) == (10, 9)
-
-
 def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
     columns = "clip_id,movie_id,annotator,start_frame,end_frame,level,framerate"
     rows = f"{columns}\na,film,ada,0,9,S,10\n"
@@ -251,12 +180,3 @@ def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
     words = ("manifest", "project", "marks", "--every", "1")
     shown = call_obygaze(*words, cwd=tmp_path).ok().stdout.split()
     assert shown[-3:] == ["film_0.000-1.000", "S", "S"]
-
-
-def test_a_file_does_not_hide_a_command_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("folder").touch()
-    done = call_obygaze("manifest", "import", "--help").ok()
-    assert "obygaze manifest import" in done.stdout

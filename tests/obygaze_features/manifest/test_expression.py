@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.expression import (
-    HINT,
     MAX_DEPTH,
     BadExpression,
     parse,
@@ -125,12 +124,6 @@ def test_by_hand(text: str, rows: list[int]) -> None:
     assert holds(text) == rows
 
 
-@pytest.mark.parametrize("name", ["Intensité", "Intensite\u0301", "Größe", "강도"])
-def test_names_with_any_letters_need_no_quotes(name: str) -> None:
-    condition = parse(f"{name} > 2.5").holds
-    assert [condition({name: [cell]}.__getitem__) for cell in "23"] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
@@ -165,41 +158,6 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
     assert what in error.value.message
     shown, caret = error.value.details
     assert (shown, caret.index("^")) == (text, column - 1)
-
-
-@pytest.mark.parametrize("text", ["level == S AND concept", "level in {S", "n < 2,5"])
-def test_what_is_not_valid_is_told_how_expressions_are_written(text: str) -> None:
-    with pytest.raises(BadExpression) as error:
-        parse(text)
-    assert error.value.hint == HINT
-    example = HINT.partition(": ")[2]
-    assert parse(example, vocabulary=["Type of shot"]).text == example
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "level not S",
-        "level S",
-        "level in {S",
-        "level == S and",
-        "level == S level == EN",
-        "(level == S",
-        "level == S)",
-        "level == S) or (level == EN",
-        "Type of shot in concept",
-        "!concept",
-        "'Look in concept",
-        "level == not",
-        "and",
-        "level == S \0",
-    ],
-)
-def test_what_is_not_complete_shows_where(text: str) -> None:
-    with pytest.raises(BadExpression, match="not complete or not valid") as error:
-        parse(text)
-    shown, caret = error.value.details
-    assert shown == text and 0 <= caret.index("^") <= len(text)
 
 
 @pytest.mark.parametrize(
@@ -256,19 +214,6 @@ VOCABULARY = ("Body", "Look", "Type of shot")
 def test_a_concept_that_is_not_in_the_vocabulary(text: str, message: str) -> None:
     with pytest.raises(BadExpression, match=message):
         parse(text, vocabulary=VOCABULARY)
-
-
-def test_known_concepts_pass() -> None:
-    expression = parse('concept in {Look, "Type of shot"}', vocabulary=VOCABULARY)
-    held = [expression.holds(clip.values) for clip in CLIPS[:4]]
-    assert held == [False, True, True, True]
-
-
-def test_the_error_says_where() -> None:
-    with pytest.raises(BadExpression) as error:
-        parse("level == X", where="honest.toml, tasks.S")
-    assert "in: honest.toml, tasks.S" in str(error.value)
-    assert len(str(error.value).splitlines()) == 3
 
 
 def test_a_column_that_the_manifest_does_not_have() -> None:
@@ -400,23 +345,6 @@ def test_a_known_column_is_read_without_quotes(text: str) -> None:
         clips.append(Clip(f"c{rating}", "m", extra=cells))
     manifest = Manifest("films", Header("Films", {}), tuple(clips), columns)
     assert manifest.where(text).clip_ids == ("c2", "c3")
-
-
-def test_quotes_are_put_only_where_an_expression_cannot_be_read() -> None:
-    columns = ("Rating (0-3)", "2")
-    plain = parse("rating == 2", columns=columns)
-    assert plain.text == "rating == 2"
-    for text in ("Rating (0-4)>=2", "Rating (0-3) == two words"):
-        with pytest.raises(BadExpression) as error:
-            parse(text, columns=columns)
-        assert error.value.hint == _hint(text)
-        assert error.value.details[0] == text
-
-
-def _hint(text: str) -> str:
-    with pytest.raises(BadExpression) as error:
-        parse(text)
-    return str(error.value.hint)
 
 
 @pytest.mark.parametrize("cell", ["2", "02", "2.0", "002.00", " 2 "])

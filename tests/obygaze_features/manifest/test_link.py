@@ -376,20 +376,6 @@ def test_what_is_no_time_in_the_film_is_an_error_that_names_clip_and_column(
     assert caught.value.message == f"a-1: {what}"
 
 
-def test_the_report_as_json(tmp_path: Path) -> None:
-    touch(tmp_path, "a/v.mp4", "b/v.mp4", "w.mp4")
-    clips = named("p", "v.mp4"), named("q", "w.avi"), named("r", "")
-    report = link(manifest_of(*clips), tmp_path)
-    assert report.to_json() == {
-        "video_root": str(tmp_path.resolve()),
-        "by_name": ("q",),
-        "by_time": (),
-        "ambiguous": {"p": ("a/v.mp4", "b/v.mp4")},
-        "without": ("r",),
-        "unmatched": (),
-    }
-
-
 def test_names_of_videos_are_not_compared_with_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,38 +432,6 @@ def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> No
     touch(tmp_path, "better/Gilda.mkv")
     report = link(manifest_of(*clips), tmp_path)
     assert videos(report)[0] == "better/Gilda.mkv"
-
-
-def test_without_any_video_no_next_command_is_said(tmp_path: Path) -> None:
-    touch(tmp_path, "a/lake.mp4", "b/lake.mp4")
-    report = link(manifest_of(Clip("lake-1", "lake", start_s=0.0, end_s=4.0)), tmp_path)
-    assert report.notes == [
-        "lake-1: not linked, matches a/lake.mp4, b/lake.mp4",
-        "Warning: 1 of 1 clip without a video",
-    ]
-
-
-def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None:
-    touch(tmp_path / "videos", "tt01.mp4", "lecture.mkv", "a/trailer.mp4")
-    times = {"start_s": 0.0, "end_s": 4.0}
-    clips = [
-        Clip(f"{film}-{number:03d}", film, **times)  # type: ignore[arg-type]
-        for film in ("tt01", "tt02", "tt03")
-        for number in range(5 if film == "tt02" else 1)
-    ]
-    path = tmp_path / "manifests" / "m.toml"
-    write_manifest(manifest_of(*clips), path)
-    words = ("manifest", "link", "m", str(tmp_path / "videos"))
-    said = call_obygaze("-C", tmp_path, *words).ok()
-    assert said.stderr.splitlines() == [
-        "6 clips without a video: tt02-000, tt02-001, tt02-002 and 3 more",
-        "2 video files without a clip: a/trailer.mp4, lecture.mkv",
-        "next: obygaze extract plan m -b descriptors",
-        "Warning: 6 of 7 clips without a video",
-    ]
-    more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()
-    assert "tt02-004: no video" in more
-    assert "lecture.mkv: no clip" in more
 
 
 def autumn(tmp_path: Path) -> tuple[Manifest, Path]:

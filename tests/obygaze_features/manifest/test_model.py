@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from obygaze_features.core.errors import NotFound, ObygazeError
-from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header(
     "films", {"Look": "visual", "Speech": "speech"}, citation="A & B <2024>"
@@ -56,31 +54,6 @@ def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
         MANIFEST[0]  # type: ignore[index]
     with pytest.raises(NotFound, match="it has no clip"):
         MANIFEST.with_clips(())["a"]
-
-
-def test_the_view_is_a_method() -> None:
-    visual = MANIFEST.view("visual")
-    assert [clip.level for clip in visual] == ["S", "EN", ""]
-    assert visual["tt1-001"].concepts == ("Look",)
-    assert repr(visual) == (
-        "Manifest('films', 3 clips of 2 films, visual view, 1 EN, 1 S, 1 no level, 1 split)"
-    )
-
-
-def test_every_repr_is_one_short_line() -> None:
-    assert repr(MANIFEST) == (
-        "Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 no level, 1 split)"
-    )
-    assert repr(CLIPS[0]) == "Clip('tt1-001', level S, Look|Speech, video 'a.mp4')"
-    assert repr(HEADER) == "Header('films', raw view, 2 concepts)"
-    long = "x\n" * 1000
-    clip = Clip(long, long, video=long, concepts=(long,) * 50, extra={"a": long})
-    header = Header(long, dict.fromkeys(map(str, range(1000)), long))
-    manifest = Manifest(long, header, (clip,) * 1000)
-    stats = compute_stats(manifest)
-    linked = LinkReport(manifest, (long,) * 99, (), {}, (long,) * 99)
-    for made in (clip, header, manifest, stats, linked):
-        assert "\n" not in repr(made) and len(repr(made)) <= 120
 
 
 def test_a_data_frame_has_typed_columns() -> None:

@@ -15,7 +15,6 @@ from obygaze_features.manifest import (
     read_manifest,
     show_manifest,
 )
-from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -41,18 +40,6 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def printed(workspace: Path, *words: str) -> str:
-    return call_obygaze("-C", workspace, "manifest", *words).stdout.removesuffix("\n")
-
-
-def test_a_function_returns_what_its_command_prints(workspace: Path) -> None:
-    page = show_manifest("tiny", where="level == S", workspace=workspace)
-    assert str(page) == printed(workspace, "show", "tiny", "--where", "level == S")
-    assert list(page.selection.clip_ids) == ["a", "c"]
-    stats = compute_stats("tiny", view="visual", workspace=workspace)
-    assert str(stats) == printed(workspace, "stats", "tiny", "--view", "visual")
-
-
 def test_a_list_of_clips_may_be_longer_than_an_expression(workspace: Path) -> None:
     rows = "".join(f"clip-{number:04d},m,,,,,S,\n" for number in range(1000))
     header, _, _ = ROWS.partition("\n")
@@ -67,29 +54,6 @@ def test_a_list_of_clips_may_be_longer_than_an_expression(workspace: Path) -> No
         show_manifest("tiny", clips=["x", "y"], workspace=workspace)
 
 
-def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:
-    assert show_manifest("tiny", workspace=workspace).notes == []
-    page = show_manifest("tiny", where="level == S", workspace=workspace)
-    assert page.notes == ["selected: 2 of 3 clips"]
-    page = show_manifest("tiny", where="level == S", limit=1, workspace=workspace)
-    assert page.notes == [
-        "selected: 2 of 3 clips",
-        "1 more clip; --limit 0 shows all",
-    ]
-
-
-def test_names_paths_and_manifests_are_taken(workspace: Path) -> None:
-    path = workspace / "manifests" / "tiny.csv"
-    clips = read_manifest(path)
-    pages = [
-        str(show_manifest("tiny", workspace=workspace)),
-        str(show_manifest(path)),
-        str(show_manifest(clips)),
-    ]
-    assert len(set(pages)) == 1
-    assert compute_stats(path) == compute_stats(clips)
-
-
 def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
     path = workspace / "manifests" / "tiny.toml"
     report = link_manifest("tiny", workspace / "videos", workspace=workspace)
@@ -102,29 +66,6 @@ def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
         assign_folds(path, kind="leave-one-film-out")
     with pytest.raises(FixUsage, match="unknown kind of folds 'any'"):
         assign_folds(path, kind="any")  # type: ignore[arg-type]
-
-
-def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:
-    table = workspace / "mine.csv"
-    table.write_text("id,film,mood\na,m,calm\nb,m,\n", encoding="utf-8")
-    columns = {"clip_id": "id", "movie_id": "film"}
-    imported = csv_table.read(table, columns)
-    saved = imported.save("made", workspace=workspace)
-    words = (table, "--map", "clip_id=id", "--map", "movie_id=film")
-    words = (*words, "-o", "typed")
-    done = call_obygaze("-C", workspace, "manifest", "import", *words, "--json").ok()
-    document = saved.to_json()
-    assert document.pop("name") == "made"
-    assert document.pop("path") == str(workspace / "manifests" / "made.toml")
-    assert {name: done.json()[name] for name in document} == document
-    for suffix in ("toml", "csv"):
-        made, typed = (
-            (workspace / "manifests" / f"{name}.{suffix}").read_bytes()
-            for name in ("made", "typed")
-        )
-        assert made == typed
-    with pytest.raises(AlreadyThere):
-        csv_table.read(table, {**columns, "scene": "=1"}).save(saved.path)
 
 
 def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:

@@ -15,8 +15,6 @@ from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
-    canonical_level,
-    concept_meaning,
     concepts,
     film_facts,
 )
@@ -120,15 +118,6 @@ def test_an_empty_manifest_has_no_shares() -> None:
     assert stats.concepts_per_clip == {"HN": None, "NS": None, "S": None}
 
 
-def test_the_figure_is_the_same_bytes_twice(manifest: Manifest, tmp_path: Path) -> None:
-    stats = compute_stats(manifest)
-    first = [path.read_bytes() for path in draw_stats(stats, figure=tmp_path / "one")]
-    second = [path.read_bytes() for path in draw_stats(stats, figure=tmp_path / "two")]
-    assert first == second
-    assert b"Concepts over levels" in first[0]
-    assert first[1].startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
@@ -141,20 +130,6 @@ def test_the_figure_is_the_same_bytes_twice(manifest: Manifest, tmp_path: Path) 
 )
 def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
     assert canonical_concept(spelling) == name
-
-
-@pytest.mark.parametrize(
-    ("spelling", "level"),
-    [
-        ("Easy Neg", "EN"),
-        ("Hard Negative", "HN"),
-        ("Not Sure", "NS"),
-        ("S", "S"),
-        ("Maybe", None),
-    ],
-)
-def test_one_name_for_each_level(spelling: str, level: str | None) -> None:
-    assert canonical_level(spelling) == level
 
 
 def test_the_modalities_are_those_of_the_vocabulary() -> None:
@@ -210,13 +185,6 @@ def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:
         genres = [genre.strip() for genre in row["genre"].split(",")]
         facts = film_facts(row["imdb_key"])
         assert facts["genres"] == genres and "genres_source" not in facts
-
-
-def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> None:
-    for name in concepts():
-        definition, _, examples = concept_meaning(name).partition(" For example: ")
-        assert definition.endswith(".") and examples.endswith("."), name
-    assert concept_meaning("Weather") == ""
 
 
 def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from msgspec import structs
 from support.cli import call_obygaze
 from support.stores import made_store
 
-from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest import (
     Clip,
     Header,
@@ -23,7 +22,7 @@ from obygaze_features.manifest.listing import manifest_columns, title_of, titles
 from obygaze_features.manifest.model import Windows, ascii_id
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store import Row, open_store
+from obygaze_features.store import Row
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
 
@@ -61,20 +60,6 @@ def test_commands_take_the_id_of_a_film(workspace: Path, line: str) -> None:
     assert wrong.code == 1
     assert "no film 'amelia' (did you mean 'amelie'?)" in wrong.stderr
     call_obygaze(*line.split(), "amelie", cwd=workspace).ok()
-
-
-def test_a_manifest_takes_the_title_that_it_shows(workspace: Path) -> None:
-    line = ("manifest", "show", "films", "--film", TITLES["amelie"])
-    shown = call_obygaze(*line, cwd=workspace).ok().stdout
-    assert "amelie-1" in shown and "hours-1" not in shown
-
-
-def test_a_film_in_python(workspace: Path) -> None:
-    store = open_store(workspace / "stores" / "films")
-    of_film = store.matrix("clip", films="hours")
-    assert of_film.clip_ids.tolist() == ["hours-1", "hours-2"]
-    with pytest.raises(NotFound, match="no film 'The Hours'"):
-        store.matrix("clip", films=["The Hours"])
 
 
 def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:

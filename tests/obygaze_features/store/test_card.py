@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
 
@@ -16,10 +16,7 @@ from obygaze_features.store.card import (
     Terms,
     card_of_store,
     edits_of,
-    maker_text,
     read_terms,
-    recipe_sentences,
-    with_edits,
     with_terms,
 )
 from obygaze_features.store.layout import Array
@@ -139,29 +136,10 @@ def test_a_card_says_what_the_store_is() -> None:
     assert "configs" not in head
 
 
-def test_the_card_tells_the_hub_where_the_rows_are() -> None:
-    card = a_card(has_table=True)
-    (config,) = head_of(card)["configs"]
-    assert config["data_files"] == [{"split": "train", "path": "features.parquet"}]
-    assert 'pandas.read_parquet("features.parquet")' in card
-
-
-def test_reasons_are_counted_and_the_most_frequent_are_shown() -> None:
-    rows = [
-        Row(f"m-{n}", "m", status=FAILED, reason=f"reason {n % 30}") for n in range(90)
-    ]
-    rows += [Row("m-90", "m", status=FAILED, reason="reason 7")]
-    card = a_card(Terms(), rows=rows)
-    assert "| 4 | failed | reason 7 |" in card
-    assert card.count("| 3 | failed |") == 19
-    assert "| 30 |  | other reasons |" in card
-
-
 @pytest.mark.parametrize(
     ("terms", "head"),
     [
         (Terms(), {"license": "unknown"}),
-        (Terms("cc0-1.0"), {"license": "cc0-1.0"}),
         (Terms("ODbL-1.0"), {"license": "odbl"}),
         (
             Terms('By hand: "ask" # me', "A\nB"),
@@ -186,7 +164,6 @@ def test_the_terms_are_what_yaml_reads(terms: Terms, head: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("head", "terms"),
     [
-        ("license: cc-by-4.0", Terms("CC-BY-4.0")),
         ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),
         ('license: other\nlicense_name: "ask: me"', Terms("ask: me")),
         (
@@ -198,8 +175,6 @@ def test_the_terms_are_what_yaml_reads(terms: Terms, head: dict[str, str]) -> No
             "citation: |\n  Doe, J. (2026).\n  Gazes.\nlicense: mit",
             Terms("MIT", "Doe, J. (2026). Gazes."),
         ),
-        ("citation: >-\n  Doe, J.\n  (2026)\n", Terms("", "Doe, J. (2026)")),
-        ("", Terms()),
     ],
 )
 def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
@@ -210,9 +185,7 @@ def test_a_head_that_a_person_edited_is_read(head: str, terms: Terms) -> None:
     assert (facts.get("citation") or "").split() == terms.citation.split()
 
 
-@pytest.mark.parametrize(
-    "card", [b"", b"# No head\nlicense: mit", b"---\nlicense: mit\n", b"\xff\xfe"]
-)
+@pytest.mark.parametrize("card", [b"# No head\nlicense: mit", b"---\nlicense: mit\n"])
 def test_a_card_without_a_head_states_no_terms(card: bytes) -> None:
     assert read_terms(card) == Terms()
 
@@ -222,6 +195,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 )
 
 
+@settings(max_examples=25)
 @given(licence=TEXTS, citation=TEXTS)
 def test_any_terms_there_and_back(licence: str, citation: str) -> None:
     yaml = pytest.importorskip("yaml")
@@ -254,15 +228,6 @@ def test_other_terms_change_nothing_else() -> None:
     )
 
 
-def test_a_citation_of_several_paragraphs_is_replaced_whole() -> None:
-    head = "license: mit\ncitation: |\n  Doe (2026).\n\n  Gazes.\ntags: [x]\n"
-    card = f"---\n{head}---\nbody\n".encode()
-    assert read_terms(card) == Terms("MIT", "Doe (2026). Gazes.")
-    changed = with_terms(card, Terms("MIT", "Roe (2027)."))
-    head = 'license: mit\ncitation: "Roe (2027)."\ntags: [x]\n'
-    assert changed == f"---\n{head}---\nbody\n".encode()
-
-
 def test_texts_from_outside_are_only_text() -> None:
     rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
@@ -280,41 +245,6 @@ def test_texts_from_outside_are_only_text() -> None:
     assert "<script>" not in body
     assert "[here](" not in body.replace("\\[here\\](", "")
     assert head_of(card)["license"] == "other"
-
-
-def test_a_recipe_in_words() -> None:
-    recipe = Recipe.of(
-        backbone={
-            "name": "clip-b16",
-            "checkpoint": "openai/clip",
-            "preset": "",
-            "geometry": {"frames": 16, "order": "hw"},
-            "levels": {"clip": "frame-mean"},
-        },
-        weights={"model.safetensors": "ab" * 32},
-        sampling={"frames": 16, "rule": "int(i * total / T)", "audio": False},
-        decoder={"name": "pyav", "version": 18},
-        preprocessing={"size": [224, 224], "mean": [0.5, 0.25]},
-        compute={"dtype": "float32"},
-    )
-    assert recipe_sentences(recipe) == [
-        "They were made by the backbone clip-b16 (checkpoint openai/clip).",
-        "Its weights are model.safetensors (sha256 abababababab...).",
-        "16 frames of each clip were taken by the rule int(i * total / T), with audio no.",
-        "Videos were decoded by pyav (version 18).",
-        "Pixels were prepared with mean 0.5 0.25, size 224 x 224.",
-        "The features were computed with dtype float32.",
-    ]
-    sections = recipe.to_json()
-    sections["sampling"] = {"medium": "one of a later version"}
-    (prepared,) = recipe_sentences(Recipe.from_json(sections))[4:5]
-    assert prepared == "Inputs were prepared with mean 0.5 0.25, size 224 x 224."
-    unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
-    assert recipe_sentences(unknown) == [
-        "How they were made is not known: they were imported. Stated at the import:"
-        " backbone x-clip, origin (file a.npz)."
-    ]
-    assert maker_text(Maker("obygaze 1.0")) == "obygaze 1.0"
 
 
 # --- What is published ---
@@ -372,26 +302,6 @@ def test_a_mark_before_the_head_hides_no_terms() -> None:
     assert read_terms(card) == TERMS
     assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
     assert edits_of(card).body == ""
-
-
-def test_what_a_person_edited_stays_in_a_new_card() -> None:
-    head, _, body = a_card(seal="ab" * 32, has_table=True).partition("\n---\n")
-    edited = head.replace("pretty_name:", "language: en\npretty_name: mine #")
-    new = a_card(rows=some_rows()[:2], seal="cd" * 32)
-    # The head alone: the text is that of the new store.
-    card = with_edits(new, edits_of(f"{edited}\n---\n{body}".encode())).decode()
-    facts = head_of(card)
-    assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
-    assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
-    assert "configs" not in facts
-    assert card.endswith(new.partition("\n---\n")[2])
-    assert edits_of(card.encode()).body == ""
-    # The text too; a file with other ends of lines is not edited.
-    card = with_edits(new, edits_of(f"{edited}\n---\nMine.\n".encode())).decode()
-    assert card.endswith("\n---\nMine.\n")
-    windows = a_card().replace("\n", "\r\n").encode()
-    assert edits_of(windows).body == ""
-    assert b"\nLicence: MIT\n" in with_terms(windows, Terms("MIT"))
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

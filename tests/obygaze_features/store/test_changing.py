@@ -11,7 +11,6 @@ import pytest
 from support.filled_stores import ARRAYS, plan
 from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
-from support.stores import a_recipe as recipe_of_clips
 from support.stores import made_store
 from support.withdrawn_stores import (
     FILM,
@@ -43,20 +42,15 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip
-from obygaze_features.store import finding
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import NOT_SEARCHED, UNREADABLE
-from obygaze_features.store.layout import BEFORE
-from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
-from obygaze_features.store.verifying import compare_with_source, verify
+from obygaze_features.store.verifying import verify
 
 
 @pytest.fixture
@@ -106,17 +100,6 @@ def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> Non
     assert document["fingerprint"] == a_recipe().fingerprint
     assert made.n_clips == 8
     check_all(tmp_path / "part")
-
-
-def test_a_subset_of_arrays_links_the_files_that_stay(
-    store: Path, tmp_path: Path
-) -> None:
-    subset(store, tmp_path / "part", arrays=["tokens", "pooled"])
-    part = tmp_path / "part"
-    values = values_of()
-    check_store(part, rows_of(), {name: values[name] for name in ("tokens", "pooled")})
-    name = "data.zarr/tokens/c.1.0.0.0"
-    assert (part / name).samefile(store / name)
 
 
 def test_a_subset_of_a_remote_store(store: Path, tmp_path: Path) -> None:
@@ -253,29 +236,6 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     assert {copy.path for copy in again.copies} == set(found[1:])
 
 
-def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
-    """Every command in the workspace ended with an error that its table is damaged."""
-    stores = workspace.root / "stores"
-    values = {"clip": np.ones((3, 4), np.float32)}
-    rows = [Row("a", "alba"), Row("b", "brug"), Row("c", "cirk")]
-    for name in ("first", "other", "broken"):
-        made_store(stores / name, rows, values)
-    subset(stores / "first", without=["a"], reason="asked", workspace=workspace)
-    subset(stores / "first", without=["brug"], reason="asked", workspace=workspace)
-    for path in ("first/rows.csv", "broken/rows.csv", "broken/data.zarr/clip/c.0.0"):
-        data = bytearray((stores / path).read_bytes())
-        data[len(data) // 2] ^= 1
-        (stores / path).chmod(0o644)
-        (stores / path).write_bytes(data)
-    said = describe_store("other", workspace=workspace).warnings
-    assert said == [
-        "a, b (2 clips) were withdrawn from first, still with features here"
-    ]
-    report = verify("broken", hashes=True, workspace=workspace)
-    names = [problem.name for problem in report.problems]
-    assert names == ["rows.csv", "data.zarr/clip/c.0.0"]
-
-
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
     subset(store, without=["clip 10"], reason="one", workspace=workspace)
     subset(store, without=[FILM, "clip 4"], reason="two", workspace=workspace)
@@ -386,64 +346,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
             merge([store, again], tmp_path / "twice")
 
 
-def test_a_merger_of_several_manifests_names_none(store: Path, tmp_path: Path) -> None:
-    for number, name in enumerate(("north", "south")):
-        manifest = ManifestMark(name, MANIFEST.sha256)
-        rows = [row._replace(clip_id=f"{name} {row.clip_id}") for row in rows_of()]
-        write(tmp_path / name, rows, values_of(number), manifest=manifest)
-    merge([tmp_path / "north", tmp_path / "south"], tmp_path / "both")
-    text = describe(open_store(tmp_path / "both"))
-    assert f"{2 * N_ROWS} clips of several manifests (" in text
-
-
-def test_what_was_withdrawn_from_another_store_is_said(
-    store: Path, workspace: Workspace
-) -> None:
-    stores = workspace.root / "stores"
-    subset(store, stores / "one", films=[FILM])
-    subset(store, stores / "two", films=["film-4"])
-    merge([stores / "one", stores / "two"], stores / "both")
-    made = subset(stores / "both", without=[FILM], reason="asked", workspace=workspace)
-    assert "withdrawn: 3 clips" in str(made).splitlines()
-    assert "what was pushed or published has them" in str(made)
-    again = merge([stores / "one", stores / "two"], "again", workspace=workspace)
-    (warning,) = again.warnings
-    assert "(3 clips) were withdrawn from both" in warning
-    merged = merge([stores / "one", stores / "both"], "more", workspace=workspace)
-    (warning,) = merged.warnings
-    assert warning.startswith("3 clips with features in one of the stores, withdrawn")
-
-
-def test_stores_that_were_changed_apart_take_no_place_of_each_other(
-    store: Path, workspace: Workspace
-) -> None:
-    stores = workspace.root / "stores"
-    pull(store, stores / "received", workspace=workspace)
-    for name, reason in (("received", "we were asked"), ("films", "asked")):
-        subset(stores / name, without=[FILM], reason=reason, workspace=workspace)
-    said = verify(stores / "received", source=store)
-    assert said.source == (
-        "rows of it are from a store that was replaced since: it no longer has what was"
-        " withdrawn"
-    )
-    with pytest.raises(AlreadyThere) as caught:
-        pull(store, stores / "received", workspace=workspace)
-    assert caught.value.message == "another store has this name"
-    assert "another store name: -o NAME" in str(caught.value.hint)
-
-
-def test_a_film_is_withdrawn_after_its_clips(store: Path, workspace: Workspace) -> None:
-    """New clips of a film do not come back, also where its clips were withdrawn one by one."""
-    clips = [rows_of()[row].clip_id for row in PLANTED_ROWS]
-    subset(store, without=clips, reason="one by one", workspace=workspace)
-    made = subset(store, without=[FILM], reason="the film", workspace=workspace)
-    record = open_store(store).record
-    named = [(each.movie_id, each.clip_id) for each in record.tombstones]
-    assert named == [*((FILM, clip) for clip in clips), (FILM, "")]
-    again = subset(store, without=[FILM], reason="the film", workspace=workspace)
-    assert again.seal == made.seal
-
-
 def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> None:
     """A clip of a withdrawn film that no store of the merger has cannot come back later."""
     subset(store, without=[FILM], reason="asked")
@@ -469,18 +371,6 @@ def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> N
             computed=[False] * len(both) + [True],
             replaces=both.seal,
         )
-
-
-def test_what_was_made_of_a_part_is_told(store: Path, workspace: Workspace) -> None:
-    part = workspace.root / "stores" / "part"
-    subset(store, part, films=[FILM])
-    export_features(open_store(part), workspace.root / "part.npz")
-    run = workspace.root / "runs" / "r"
-    run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"made_of": [open_store(part).seal]}))
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    found = {copy.path for copy in made.copies[1:]}
-    assert found == {part, workspace.root / "part.npz", run}
 
 
 def test_a_linked_store_is_removed_too(
@@ -523,47 +413,7 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
     assert filling.folder.exists() and not (folder / "night").exists()
 
 
-def test_a_part_keeps_what_was_withdrawn_from_its_source(
-    store: Path, workspace: Workspace, tmp_path: Path
-) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(store, old)
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    subset(store, tmp_path / "part", films=["film-4", "film-5"])
-    merge([tmp_path / "part", old], tmp_path / "both")
-    rows = open_store(tmp_path / "both").rows
-    assert {row.status for row in rows if row.movie_id == FILM} == {WITHDRAWN}
-    assert not has_planted(tmp_path / "both")
-
-
-def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"or not of these films; the first is 'clip 1'"):
-        subset(store, tmp_path / "part", films=[FILM], clips=["clip 9", "clip 1"])
-
-
-def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> None:
-    clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
-    subset(store, tmp_path / "part", clips=clips)
-    assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
-    with pytest.raises(Mismatch, match="is of the film 'another' and of 'film-3'"):
-        subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
-
-
-def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
-    """The second store, which knows the film alone, contradicts neither of the others."""
-    values = {"clip": np.ones((1, 4), "float32")}
-    rows = [Row("1", "", 0, 2), Row("1", "lake"), Row("1", "", 4, 6)]
-    stores = [tmp_path / str(number) for number in range(3)]
-    for store, row in zip(stores, rows, strict=True):
-        made_store(store, [row], values, manifest=ManifestMark("imported", store.name))
-    with pytest.raises(Mismatch, match="0 s to 2 s and 4 s to 6 s"):
-        merge(stores, tmp_path / "all")
-
-
-@pytest.mark.parametrize("is_turned", [False, True])
-def test_what_one_store_knows_of_a_clip_is_kept(
-    tmp_path: Path, is_turned: bool
-) -> None:
+def test_what_one_store_knows_of_a_clip_is_kept(tmp_path: Path) -> None:
     """Without the times, the new store would take another clip of the film for this one."""
     values = {"clip": np.ones((1, 4), "float32")}
     failed = Row("1", "sea", status=FAILED, reason="damaged")
@@ -572,37 +422,11 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
         made_store(store, [row], values, manifest=ManifestMark(name, store.name))
-    done = merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    done = merge(stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
     # No two of the stores state the same fact.
     said = [text for text in done.warnings if "1 clip matched by the ids alone" in text]
     assert len(said) == 3
-
-
-@pytest.mark.parametrize("later_s", [0.0, 0.0011, 1.0])
-def test_windows_of_one_id_and_other_times_are_not_merged(
-    tmp_path: Path, later_s: float
-) -> None:
-    """The times of windows are numbers of the store; a window that failed has none."""
-    failed = Row("lake-2", "lake", status=FAILED, reason="damaged")
-    rows = [Row("lake-0", "lake"), Row("lake-1", "lake"), failed]
-    starts = np.array([0.0, 2.0, 99.0])
-    values = {
-        "clip": np.ones((3, 4), "float32"),
-        "start_s": starts,
-        "end_s": starts + 2,
-    }
-    made_store(tmp_path / "one", rows, values)
-    starts = np.array([0.0, 2.0 + later_s])
-    other = {"clip": np.ones((2, 4), "float32"), "start_s": starts, "end_s": starts + 2}
-    made_store(tmp_path / "other", rows[:2], other, manifest=ManifestMark("other", "0"))
-    stores = [tmp_path / "one", tmp_path / "other"]
-    if not later_s:
-        merge(stores, tmp_path / "all")
-        return
-    with pytest.raises(Mismatch, match="'lake-1' is 2 s to 4 s and ") as error:
-        merge(stores, tmp_path / "all")
-    assert error.value.message.startswith("1 clip of ")
 
 
 def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
@@ -675,104 +499,14 @@ def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
     assert open_store(tmp_path / "most").record.makers == (MAKER,)
 
 
-def test_an_environment_of_python_beside_a_store_is_not_searched(
-    store: Path, workspace: Workspace
-) -> None:
-    """It has thousands of folders, which took ten seconds for each withdrawal."""
-    environment = workspace.root / ".venv"
-    subset(store, environment / "lib" / "part", films=[FILM])
-    subset(store, workspace.root / "other" / "part", films=[FILM])
-    (environment / "pyvenv.cfg").write_text("home = /usr/bin")
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    assert [copy.path for copy in made.copies if copy.path.name == "part"] == [
-        workspace.root / "other" / "part"
-    ]
-
-
-def test_a_store_that_another_process_removes_meanwhile_is_listed(
-    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be moved, too: somebody has to look."""
-    part = workspace.root / "part"
-    subset(store, part, films=[FILM])
-
-    def open_what_is_removed(path: Path) -> Store:
-        if path == part:
-            shutil.rmtree(part)
-        return open_store(path)
-
-    monkeypatch.setattr(finding, "open_store", open_what_is_removed)
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    kinds = {copy.path: copy.kind for copy in made.copies}
-    assert kinds[part] == UNREADABLE
-
-
-def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
-    store: Path, workspace: Workspace
-) -> None:
-    """In folders of any depth; what only names the clip is not searched."""
-    root = workspace.root
-    deep = root / "deep" / "er"
-    export_features(store, root / "deep" / "all.h5", arrays=["pooled"])
-    export_features(store, root / "deep" / "table", format="parquet", arrays=["pooled"])
-    subset(store, deep / "nested", films=[FILM])
-    subset(store, deep / "other", films=["film-4"])
-    export_features(deep / "other", deep / "other.npz")
-    made_by = {"created_by": "obygaze 1", "files": {}}
-    of_store = json.dumps({**made_by, "made_of": [open_store(store).seal]})
-    of_other = json.dumps({**made_by, "made_of": [open_store(deep / "other").seal]})
-    table = f"clip_id,movie_id,score\nclip 9,{FILM},.5\n"
-    for name, text in {
-        "sent/model/model.json": of_store,
-        "sent/run/run.json": of_store,
-        "none/run/run.json": of_other,
-        "none/run/predictions.csv": table,
-        "none/scores.csv": table,
-        "none/report.html": of_store,
-        "none/data.js": 'const EXPORTED = {"clip": "clip 9"}',
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    made = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
-    listed = {copy.path for copy in made.copies[1:]}
-    assert listed == {
-        root / "deep" / "all.h5",
-        root / "deep" / "table",
-        deep / "nested",
-        root / "sent" / "model",
-        root / "sent" / "run",
-    }
-    assert NOT_SEARCHED in str(made)
-
-
-def test_a_part_of_a_part_is_known_to_its_first_source(
-    store: Path, workspace: Workspace, tmp_path: Path
-) -> None:
-    subset(store, tmp_path / "part", films=[FILM, "film-4"])
-    subset(tmp_path / "part", tmp_path / "of-part", films=[FILM])
-    subset(store, tmp_path / "other", films=["film-5"])
-    merge([tmp_path / "of-part", tmp_path / "other"], tmp_path / "merged")
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    for name in ("of-part", "merged"):
-        compared = compare_with_source(tmp_path / name, store)
-        assert compared.sentence == (
-            "rows of it are from a store that was replaced since: 3 clips withdrawn since"
-        )
-    subset(tmp_path / "merged", without=[FILM], reason="asked", workspace=workspace)
-    compared = compare_with_source(tmp_path / "merged", store)
-    assert compared.sentence.endswith(": it no longer has what was withdrawn")
-    assert not compared.changes
-
-
-@pytest.mark.parametrize("part", [{"films": ["film-4"]}, {"arrays": ["pooled"]}])
 def test_a_part_never_takes_the_place_of_its_source(
-    store: Path, workspace: Workspace, tmp_path: Path, part: dict[str, list[str]]
+    store: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
     shutil.copytree(store, old)
     seal = open_store(old).seal
     subset(store, without=[FILM], reason="asked", workspace=workspace)
-    subset(store, tmp_path / "part", **part)
+    subset(store, tmp_path / "part", films=["film-4"])
     with pytest.raises(AlreadyThere, match="another store is there"):
         push(tmp_path / "part", old, no_licence=True)
     with pytest.raises(AlreadyThere, match="another store has this name"):
@@ -780,22 +514,3 @@ def test_a_part_never_takes_the_place_of_its_source(
     said = verify(tmp_path / "part", source=old).source
     assert said.startswith("rows of it are from this store")
     assert open_store(old).seal == seal
-
-
-def test_a_film_takes_its_windows_in_other_stores_with_it(workspace: Workspace) -> None:
-    """A clip does not: windows of its film are other clips."""
-    stores = workspace.root / "stores"
-    values = {"clip": np.ones((2, 4), np.float32)}
-    made_store(stores / "clips", [Row("c0", "lake"), Row("c1", "pier")], values)
-    recipe = recipe_of_clips(sampling={"unit": "window", "grid": {"seconds": 2.0}})
-    for name, film in (("cut", "lake"), ("other", "quay")):
-        rows = [Row(f"{film}_0.000-2.000", film), Row("pier_0.000-2.000", "pier")]
-        made_store(stores / name, rows, values, recipe=recipe)
-    made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
-    assert made.copies[1:] == []
-    made = subset(
-        stores / "clips", without=["lake"], reason="asked", workspace=workspace
-    )
-    assert "pull again what you pulled" in str(made)
-    (cut,) = [copy for copy in made.copies if BEFORE not in copy.path.name]
-    assert cut.path == stores / "cut"

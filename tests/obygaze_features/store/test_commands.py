@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
 from support.filled_stores import compute, plan, values_of
-from support.stores import a_recipe, made_store, sealed_store, some_rows, some_values
+from support.stores import made_store, sealed_store, some_rows, some_values
 
 import obygaze as og
 from obygaze_features.store.card import Terms
@@ -115,63 +113,6 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
     assert [one.name for one in listed.entries] == ["more", "more.next"]
 
 
-def test_the_facts_of_a_store(tmp_path: Path, typed: Typed) -> None:
-    path = store(tmp_path)
-    facts = typed("info", "films", "--json").json()
-    opened = og.open_store(path)
-    assert facts["name"] == "films"
-    assert facts["n_clips"] == 23
-    counts = {"ok": 19, "failed": 1, "no-video": 1, "withdrawn": 2}
-    assert facts["counts"] == counts
-    assert facts["seal_sha256"] == opened.seal
-    assert facts["fingerprint"] == a_recipe().fingerprint
-    shapes = {array["name"]: array["tail_shape"] for array in facts["arrays"]}
-    assert shapes == {"clip": [4], "pooled": [6], "frames": [3, 4], "time_s": [3]}
-    assert facts["feature_arrays"] == ["clip", "pooled", "frames"]
-    text = typed("info", "films").stdout
-    for words in (
-        "19 with features, 1 could not be extracted, 1 without a video, 2 withdrawn",
-        "tt0000100-004 failed: no picture",
-        "tt0000100-005 no-video: no file",
-        "tt0000101-003 withdrawn on 2026-01-01: no",
-        "CC0-1.0",
-        "Nobody (2026).",
-    ):
-        assert words in text
-
-
-def test_the_clips_of_a_store(tmp_path: Path, typed: Typed) -> None:
-    store(tmp_path)
-    assert typed("info", "films", "--clips").stdout.count("\n") == 24
-    done = typed("info", "films", "--clips", "-o", "clips.csv", "--json")
-    rows = list(csv.DictReader((tmp_path / "clips.csv").open(encoding="utf-8")))
-    assert rows[3] == {
-        "clip_id": "tt0000100-004",
-        "movie_id": "tt0000100",
-        "start_s": "",
-        "end_s": "",
-        "status": "failed",
-        "reason": "no picture",
-    }
-    clips = done.json()["clips"]
-    assert [clip["clip_id"] for clip in clips] == [row["clip_id"] for row in rows]
-
-
-def test_a_verification_ends_with_what_it_found(tmp_path: Path, typed: Typed) -> None:
-    path = store(tmp_path)
-    assert "rows: 19 with features, 1 could not" in typed("verify", "films").stdout
-    file = path / "rows.csv"
-    data = file.read_bytes()
-    file.chmod(0o644)
-    file.write_bytes(data.replace(b"no picture", b"no pictura"))
-    assert "complete" in typed("verify", "films").stdout
-    done = typed("verify", "films", "--hash", code=4)
-    assert "rows.csv: it does not have the SHA-256" in done.stderr
-    found = typed("verify", "films", "--hash", "--json", code=4).json()
-    assert not found["whole"]
-    assert [one["name"] for one in found["problems"]] == ["rows.csv"]
-
-
 def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> None:
     store(tmp_path)
     typed("subset", "films", "--clips", "tt0000102-001,tt0000102-003", "-o", "two")
@@ -185,74 +126,6 @@ def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> N
     assert "'tt0000102-9'" in missing.stderr
     taken = typed("subset", "films", "--film", "tt0000102", "-o", "two", code=1)
     assert "choose another store name: -o NAME" in taken.stderr
-
-
-def test_a_withdrawal_needs_a_reason_and_takes_nothing_else(
-    tmp_path: Path, typed: Typed
-) -> None:
-    store(tmp_path)
-    line = ["subset", "films", "--without", "tt0000102"]
-    assert "-o NAME, or --reason TEXT" in typed(*line, code=2).stderr
-    for more in (["-o", "x"], ["--film", "tt0000103"], ["--array", "clip"]):
-        typed(*line, "--reason", "asked", *more, code=2)
-    done = typed(*line, "--reason", "asked", "--json").json()
-    assert done["clips"] == [f"tt0000102-{number:03d}" for number in range(1, 6)]
-    (copy,) = done["copies"]
-    assert copy["kind"] == "store that was replaced"
-    shutil.rmtree(tmp_path / copy["path"])
-    removed = typed(*line, "--reason", "asked")
-    assert "were withdrawn before" in removed.stderr
-    assert "still in" not in removed.stdout
-    names = [path.name for path in (tmp_path / "stores").iterdir()]
-    assert names == ["films"]
-
-
-def test_an_export_says_which_clips_are_left_out(tmp_path: Path, typed: Typed) -> None:
-    path = store(tmp_path)
-    done = typed("export", "films", "all.npz", code=3)
-    assert "19 clips, clip, pooled, frames" in done.stdout
-    assert "tt0000100-004: failed: no picture" in done.stderr
-    typed("subset", "films", "--film", "tt0000101", "-o", "withdrawn")
-    # What was withdrawn is no failure.
-    left_out = typed("export", "withdrawn", "a.npz", "--json").json()["left_out"]
-    assert sorted(left_out) == ["tt0000101-003", "tt0000101-004"]
-    with np.load(tmp_path / "all.npz") as arrays:
-        values = og.open_store(path).matrix("clip", missing="drop").values
-        np.testing.assert_array_equal(arrays["clip"], values)
-    refused = typed("export", "films", "all.h5", "--as", "npz", code=2)
-    assert "the name all.npz" in refused.stderr
-
-
-def test_an_import_says_what_it_leaves_out(tmp_path: Path, typed: Typed) -> None:
-    clips = ["lake-1", "lake-2", "Nuit 1"]
-    X = np.ones((3, 2), np.float32)
-    X[1, 0] = np.nan
-    np.savez(tmp_path / "a.npz", clip_id=clips, X=X, counts=[1, 2, 3])
-    line = ["import", "a.npz", "-o", "a", "--fact", "camera=first"]
-    done = typed(*line, "--json", code=3).json()
-    assert done["n_ok"] == 2
-    assert done["failed"] == {"lake-2": "clip holds NaN or infinity"}
-    assert done["arrays"] == {"clip": [2]}
-    assert og.open_store(tmp_path / "stores/a").recipe.facts["camera"] == "first"
-    line[3] = "b"
-    notes = typed(*line, code=3).stderr
-    assert "counts was left out" in notes
-    assert "'Nuit 1' is now 'Nuit_1'" in notes
-    assert "clip holds NaN or infinity: lake-2" in notes
-    typed("import", "a.npz", "--as", "xml", "-o", "c", code=2)
-    assert "exists already" in typed(*line, code=1).stderr
-
-
-def test_a_copy_has_the_name_of_its_source(tmp_path: Path, typed: Typed) -> None:
-    made_store(tmp_path / "lab" / "theirs", some_rows(5), some_values(5))
-    done = typed("pull", "lab/theirs", "--json").json()
-    assert done["place"] == "stores/theirs"
-    files = [path for path in (tmp_path / "lab/theirs").rglob("*") if path.is_file()]
-    # All but the card, which is not listed, and store.json.
-    assert done["n_sent"] == len(files) - 2
-    assert done["n_bytes_transferred"] > 0
-    again = typed("pull", "lab/theirs", "--json").json()
-    assert (again["n_sent"], again["n_bytes_transferred"]) == (0, 0)
 
 
 def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:

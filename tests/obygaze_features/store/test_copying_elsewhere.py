@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.cli import Result, run_obygaze
-from support.fake_hub import FakeHub, fake_hub
+from support.fake_hub import FakeHub, fake_hub, hub_here
+from support.seeds import amount
 from support.store_servers import s3_server
 from support.stores import sealed_store, tree
 
@@ -65,10 +66,10 @@ def test_a_bucket_has_the_files_of_the_store(store: Path, bucket: Any) -> None:
     assert content(bucket) == tree(store)
 
 
-@pytest.mark.parametrize("n_puts", [0, 1, 7])
 def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
-    store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, n_puts: int
+    store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    n_puts = 7
     put = BucketTarget.put
     names: list[str] = []
 
@@ -89,7 +90,7 @@ def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
     assert content(bucket) == tree(store)
 
 
-@pytest.mark.parametrize("at", range(0, 30, 4))
+@pytest.mark.parametrize("at", amount([1, 8, 20], range(0, 30, 4)))
 def test_two_stores_are_pushed_to_one_address_at_once(
     tmp_path: Path,
     store: Path,
@@ -149,21 +150,6 @@ def test_a_byte_changed_in_the_bucket_is_found(
     assert content(bucket) == tree(store)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 1, 5 * 2**20, 5 * 2**20 + 1, 11 * 2**20])
-def test_the_etag_of_a_file_is_that_of_the_bucket(
-    n_bytes: int, tmp_path: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "large"
-    path.write_bytes(b"x" * n_bytes)
-    target = BucketTarget(URL)
-    mark = targets.hash_of(path)
-    monkeypatch.setattr(target, "files", lambda: pytest.fail("the object was read"))
-    target.put("large", path, mark)
-    assert target.has("large", path, mark)
-    etag = bucket.Object("features/toy/large").e_tag
-    assert etag == f'"{targets.etag_of(path)}"'
-
-
 # The hub.
 
 
@@ -212,29 +198,21 @@ def test_commands_push_to_the_hub_and_pull(hub: FakeHub, home: Path) -> None:
     assert hub.files == wanted
 
 
-def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) -> None:
-    info = hub._info
+def test_a_push_that_another_one_overtakes_is_stopped(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub_here(monkeypatch) as hub:
+        info = hub._info
 
-    def late(*given: object) -> tuple[int, object, dict]:
-        answer = info(b"", {})
-        hub.commits.append("another push")
-        hub._info = info
-        return answer
+        def late(*given: object) -> tuple[int, object, dict]:
+            answer = info(b"", {})
+            hub.commits.append("another push")
+            hub._info = info
+            return answer
 
-    hub._info = late
-    stopped = run(hub, home, "push", "toy", "hf://lab/films")
-    assert stopped.code == 75
-    assert "another process changed" in stopped.stderr
-    run(hub, home, "push", "toy", "hf://lab/films").ok()
-    assert hub.files == tree(home / "stores" / "toy")
-
-
-def test_what_the_hub_refuses_is_said(hub: FakeHub, home: Path) -> None:
-    missing = run(hub, home, "pull", "hf://lab/films", "-o", "x")
-    assert missing.code == 1
-    assert "no such data set on the hub" in missing.stderr
-    hub.refuse = True
-    refused = run(hub, home, "push", "toy", "hf://lab/films")
-    assert refused.code == 1
-    assert "hf auth login" in refused.stderr
-    assert list((home / "stores").iterdir()) == [home / "stores" / "toy"]
+        hub._info = late
+        with pytest.raises(Stopped, match="another process changed") as caught:
+            push(store, "hf://lab/films")
+        assert caught.value.exit_code == 75
+        push(store, "hf://lab/films")
+        assert hub.files == tree(store)

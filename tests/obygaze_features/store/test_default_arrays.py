@@ -29,12 +29,12 @@ def vectors(n_clips: int = 10) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda p: p.stem)
-def test_each_card_names_its_default_array(path: Path) -> None:
-    card = find_card(str(path))
-    of_vectors = [name for name, a in card.arrays.items() if len(a.shape) == 1]
-    is_of_clip = card.name in OF_CLIP or card.family.medium == "words"
-    assert of_vectors[0] == ("clip" if is_of_clip else "pooled")
+def test_each_card_names_its_default_array() -> None:
+    for path in SHIPPED.glob("*.toml"):
+        card = find_card(str(path))
+        of_vectors = [name for name, a in card.arrays.items() if len(a.shape) == 1]
+        is_of_clip = card.name in OF_CLIP or card.family.medium == "words"
+        assert of_vectors[0] == ("clip" if is_of_clip else "pooled"), path.stem
 
 
 def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> None:
@@ -65,10 +65,7 @@ def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:
     assert store.default_array == "frames"
 
 
-@pytest.mark.parametrize(
-    ("format", "name"),
-    [("npz", "sent.npz"), ("hdf5", "sent.h5"), ("parquet", "sent")],
-)
+@pytest.mark.parametrize(("format", "name"), [("hdf5", "sent.h5"), ("parquet", "sent")])
 def test_what_is_made_of_a_store_keeps_it(
     tmp_path: Path, format: Any, name: str
 ) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 from support.withdrawn_stores import FILM, write
 
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.changing import subset
 from obygaze_features.store.describing import (
     describe,
-    describe_store,
     facts_of_store,
 )
-from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
 
 
@@ -46,15 +43,3 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
     assert "\x1b" not in text
     for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):
         assert fact in text
-
-
-def test_a_store_of_no_manifest_names_none(tmp_path: Path) -> None:
-    """It was "of the manifest 'imported'", which no manifest may be called."""
-    np.savez(tmp_path / "f.npz", clip_id=["a-1"], clip=np.ones((1, 3), np.float32))
-    import_features(tmp_path / "f.npz", tmp_path / "s")
-    page = str(describe_store(tmp_path / "s", workspace=tmp_path))
-    card = (tmp_path / "s" / "README.md").read_text("utf-8")
-    for text in (page, card):
-        assert (
-            "of an unknown manifest" in text and "the manifest 'imported'" not in text
-        )

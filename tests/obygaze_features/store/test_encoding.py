@@ -96,7 +96,7 @@ ARRAYS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(array=ARRAYS, n_rows=st.integers(1, 40), seed=st.integers(0, 99))
 def test_zarr_reads_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, array: Array, n_rows: int, seed: int
@@ -109,9 +109,8 @@ def test_zarr_reads_what_was_written(
     np.testing.assert_array_equal(read[:], values)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_with_the_sizes_of_the_format(tmp_path: Path, dtype: str) -> None:
-    array = Array.of("frames", dtype, (3, 700))
+def test_the_sizes_of_the_format_are_read_by_zarr(tmp_path: Path) -> None:
+    array = Array.of("frames", "float16", (3, 700))
     values = some_values(array, 150)
     write_group(tmp_path / "data.zarr", some_rows(150), {array: values})
     read = zarr.open_group(tmp_path / "data.zarr", mode="r", zarr_format=3)["frames"]

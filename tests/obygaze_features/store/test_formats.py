@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.files import FEATURE_SUFFIXES, import_of_features
 from obygaze_features.store import import_features
 from obygaze_features.store.formats import (
     FORMATS,
@@ -18,29 +16,6 @@ from obygaze_features.store.formats import (
     format_of_source,
 )
 from obygaze_features.store.reading import open_store
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.mark.parametrize("name", list(FORMATS))
-def test_help_and_guide_have_each_format(name: str) -> None:
-    format = FORMATS[name]
-    shown = " ".join(call_obygaze("store", "import", "--help").stdout.split())
-    lines = (ROOT / "docs" / "guide" / "stores.md").read_text("utf-8").splitlines()
-    (row,) = [line for line in lines if line.startswith(f"| `{name}` |")]
-    for ending in format.endings:
-        assert ending in shown
-        assert f"`{ending}`" in row
-    if format.writer:
-        shown = call_obygaze("store", "export", "--help").stdout
-        assert all(ending in shown for ending in format.endings)
-
-
-def test_hints_know_the_files_that_have_features_alone() -> None:
-    """Tables are read by `manifest import` too, and .npy and .pth files lie in folders."""
-    assert set(FEATURE_SUFFIXES) == {e for one in WRITTEN for e in one.endings}
-    hint = import_of_features(Path("my features.h5"))
-    assert hint == "obygaze store import 'my features.h5' -o NAME"
 
 
 @pytest.mark.parametrize(
@@ -103,12 +78,3 @@ def test_a_file_that_begins_as_another_format_is_refused(
     path.write_bytes(start + bytes(60))
     with pytest.raises(FixUsage, match=f"another format than {kind}, as which"):
         format_of_source(path)
-
-
-def test_a_spreadsheet_that_is_called_a_text_file_is_read_as_no_table(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"PK\x03\x04" + bytes(60))
-    with pytest.raises(FixInput, match="this is no table"):
-        import_features(path, tmp_path / "store")

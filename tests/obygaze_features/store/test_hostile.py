@@ -23,7 +23,7 @@ from support.plain_store import reseal, with_sha256, write_document
 from support.seeds import amount
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.store import table
 from obygaze_features.store.files import MOST_DOCUMENT_BYTES
 from obygaze_features.store.reading import Store, open_store
@@ -100,15 +100,6 @@ def test_a_hostile_store_is_refused(name, whole, tmp_path, tables) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
 
 
-def test_a_recipe_that_cannot_be_one_is_damage(whole: Path, tmp_path: Path) -> None:
-    """It was called an invalid input, in no file."""
-    shutil.copytree(whole, tmp_path / "s")
-    reseal(tmp_path / "s", lambda document: document.update(recipe={}))
-    with pytest.raises(Corrupt, match="is missing in the recipe") as caught:
-        open_store(tmp_path / "s")
-    assert caught.value.where == f"{tmp_path}/s/store.json"
-
-
 def test_rows_that_need_more_memory_than_there_is(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,12 +132,6 @@ def test_the_store_of_these_tests_is_otherwise_right(whole: Path, tables) -> Non
     ("key", "entry"),
     [
         ("makers", '{"program":""}'),
-        ("replaces", f'"{"0" * 64}"'),
-        (
-            "tombstones",
-            f'{{"movie_id":"","clip_id":"","date":"","reason":"","seal":"{"0" * 64}"}}',
-        ),
-        ("origins", '{"place":"","seal":""}'),
         (
             "arrays",
             '{"name":"a","dtype":"bool","shape":[],"dims":[],"chunk_rows":1,"file_rows":1}',

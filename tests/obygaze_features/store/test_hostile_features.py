@@ -7,7 +7,6 @@ import random
 import zipfile
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from support.stores import made_store, some_values
@@ -30,20 +29,6 @@ def test_long_ids_are_refused(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "f.parquet")
     with pytest.raises(Corrupt, match="'clip_id' has ids of 100000 bytes"):
         import_features(tmp_path / "f.parquet", tmp_path / "store")
-
-
-@pytest.mark.timeout(60)
-def test_an_array_that_was_never_written_is_refused(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file["lake-1"] = np.ones(4)
-        file.create_dataset("lake-2", (250_000_000,), "f4", chunks=(2**20,))
-    with pytest.raises(Corrupt, match=r"'lake-2' has 1\.0 GB, more than the file can"):
-        import_features(tmp_path / "f.h5", tmp_path / "store")
-    with h5py.File(tmp_path / "g.h5", "w") as file:
-        file["clip_id"] = ["lake-1"]
-        file.create_dataset("x", (1, 250_000_000), "f4", chunks=(1, 2**20))
-    with pytest.raises(ObygazeError, match="more than the file can hold"):
-        import_features(tmp_path / "g.h5", tmp_path / "other")
 
 
 def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
@@ -109,7 +94,7 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
     rng = random.Random(1)
     silent = []
     n_refused = 0
-    for place in rng.sample(range(len(whole) - n_footer, len(whole)), 400):
+    for place in rng.sample(range(len(whole) - n_footer, len(whole)), 100):
         data = bytearray(whole)
         data[place] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
@@ -119,4 +104,4 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
         except ObygazeError:
             n_refused += 1
     assert silent == []
-    assert n_refused > 200
+    assert n_refused > 50

@@ -21,10 +21,8 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
-    Mismatch,
     UnknownName,
 )
-from obygaze_features.manifest.io import ID, as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
@@ -32,7 +30,6 @@ from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
-from obygaze_features.store.importing.clips import _as_ids
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
@@ -88,18 +85,16 @@ def test_no_film_is_guessed_from_an_id(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
-def test_an_export_of_clips_without_films_has_none(tmp_path: Path, format: Any) -> None:
+def test_an_export_of_clips_without_films_has_none(tmp_path: Path) -> None:
     """A reader that fills in empty films would find one film of all clips."""
     store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
-    out = tmp_path / {"npz": "x.npz", "hdf5": "x.h5", "parquet": "x"}[format]
-    export_features(store, out, format=format)
+    out = tmp_path / "x.npz"
+    export_features(store, out)
     again = made(out, tmp_path / "t")
     assert again.rows == store.rows
     assert again.record.manifest == store.record.manifest
     np.testing.assert_array_equal(values_of(again, "clip"), X)
-    if format == "npz":
-        assert "movie_id" not in np.load(out)
+    assert "movie_id" not in np.load(out)
 
 
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
@@ -116,29 +111,6 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
         import_features(file, tmp_path / "u")
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ((3, 4), "run honest --manifest films --store STORE"),
-        # An experiment takes an array with one vector a clip.
-        ((3, 5, 4), "store info STORE"),
-    ],
-)
-def test_an_experiment_comes_next_where_the_clips_allow_one(
-    tmp_path: Path, shape: Any, expected: str
-) -> None:
-    clips = []
-    for clip_id, level in zip(IDS, ("EN", "HN", "S"), strict=True):
-        clips.append(Clip(clip_id, clip_id.partition("-")[0], level=level))
-    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=values)
-    arrays = {"clip" if len(shape) == 2 else "frames": "frames"}
-    path = tmp_path / "s"
-    done = import_features(file, path, arrays=arrays, manifest=a_manifest(clips))
-    command = expected.replace("STORE", str(path))
-    assert done.notes[-1] == f"next: obygaze {command}"
 
 
 def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
@@ -204,16 +176,6 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
         import_features(bad, tmp_path / "t")
 
 
-def test_a_piece_without_a_usable_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(imported_rows, "MOST_BYTES", 16)
-    values = np.ones((3, 4), np.float32)
-    values[1, 2] = np.nan
-    file = saved(tmp_path / "f.npz", clip_id=["a-1", "a-2", "a-3"], X=values)
-    assert list(import_features(file, tmp_path / "s").failed) == ["a-2"]
-
-
 def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
     exact = np.full((3, 2), 1 + 2.0**-40)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=exact)
@@ -228,8 +190,7 @@ def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
     assert values_of(store, "clip", IDS).tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
-@pytest.mark.parametrize("order", ["<f4", ">f4"])
-@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize(("order", "layout"), [("<f4", "F"), (">f4", "C")])
 def test_bytes_in_any_order_are_the_same_numbers(
     tmp_path: Path, order: str, layout: Any
 ) -> None:
@@ -294,13 +255,6 @@ def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> 
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
 
 
-def test_one_number_a_clip_is_imported_if_it_is_named(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, share=[0.5, 0.25, 1])
-    store = made(file, tmp_path / "s", arrays={"share": "share"})
-    assert store.array("share").shape == ()
-    assert values_of(store, "share", IDS).tolist() == [0.5, 0.25, 1]
-
-
 def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
     """Both had one recipe, so that they could be merged."""
     frames = np.ones((3, 2, 4), np.float32)
@@ -320,13 +274,6 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
     done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_a_target_below_a_file_is_refused(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with pytest.raises(FixUsage, match="expected a folder, got a file") as caught:
-        import_features(file, file / "s")
-    assert caught.value.where == str(file)
 
 
 def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
@@ -351,39 +298,6 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
         import_features(file, tmp_path / "t", facts={"origin": "here"})
     with pytest.raises(AlreadyThere):
         import_features(file, tmp_path / "s")
-
-
-def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -> None:
-    first = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "first")
-    second = made(saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1), tmp_path / "second")
-    assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
-    assert first.recipe.files == "the file f.npz"
-    assert first.fingerprint != second.fingerprint
-    hint = "have one with the same --backbone and --fact"
-    with pytest.raises(Mismatch, match="have different recipes") as raised:
-        merge([first, second], tmp_path / "both")
-    assert hint in raised.value.hint
-
-
-def test_an_import_says_at_once_that_no_other_store_can_be_scored(
-    tmp_path: Path,
-) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    for options in ({}, {"backbone": "x-clip"}):
-        done = import_features(file, tmp_path / f"s{len(options)}", **options)
-        said = [note for note in done.notes if "no other store" in note]
-        assert len(said) == (not options)
-        assert all("--backbone NAME" in note for note in said)
-    # A blank is no name: all imports would have the recipe of it.
-    blank = import_features(file, tmp_path / "blank", backbone=" ")
-    assert any("no other store" in note for note in blank.notes)
-
-
-def test_an_error_names_the_store_and_not_what_is_built_of_it(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with pytest.raises(FixInput, match="'X' cannot be the name of an array") as caught:
-        import_features(file, tmp_path / "s", arrays={"X": "X"})
-    assert caught.value.where == str(tmp_path / "s")
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
@@ -419,11 +333,9 @@ def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
     ("arrays", "names"),
     [
         ({"x": X}, ["clip"]),
-        ({"features": np.zeros((3, 2, 4))}, ["frames"]),
         ({"features": X, "frames": np.ones((3, 2, 4))}, ["clip", "frames"]),
         ({"features": X, "data": np.ones((3, 2, 4))}, ["clip", "frames"]),
         ({"x": X, "embeddings": X}, ["embeddings", "x"]),
-        ({"x": X, "clip": X}, ["clip", "x"]),
         ({"xclip": X, "mean": np.zeros(3)}, ["xclip"]),
     ],
 )
@@ -436,22 +348,6 @@ def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
         assert opened.notes == [
             "mean was left out: it has one number a clip; --array NAME=KEY takes it"
         ]
-
-
-def test_what_is_left_out_is_said_with_the_reason(tmp_path: Path) -> None:
-    arrays = {
-        "complex": X + 1j,
-        "few": X[:2],
-        "whole": X.astype("int64"),
-        "words": np.array([["a"], ["b"], ["c"]]),
-    }
-    opened = open_features(saved(tmp_path / "f.npz", clip_id=IDS, x=X, **arrays))
-    assert opened.notes == [
-        "complex was left out: it holds complex64, not real numbers",
-        "few was left out: its shape is [2, 3], without a row for each of the 3 ids",
-        "whole was left out: it holds int64; --array NAME=KEY takes it",
-        "words was left out: it holds <U1, not real numbers",
-    ]
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -519,7 +415,7 @@ def with_array(path: Path, array: bytes, method: int = zipfile.ZIP_STORED) -> Pa
     return path
 
 
-@pytest.mark.parametrize("shape", [(3, 10**12), (10**12, 3), (3, 40)])
+@pytest.mark.parametrize("shape", [(3, 10**12), (3, 40)])
 def test_an_array_that_lies_about_its_size_takes_no_memory(
     tmp_path: Path, shape: tuple[int, int]
 ) -> None:
@@ -555,7 +451,7 @@ def test_a_flipped_bit_of_an_archive_is_found(tmp_path: Path, method: int) -> No
         import_features(file, tmp_path / "t")
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really"])
 def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.npz").write_bytes(content)
     with pytest.raises(Corrupt, match="npz"):
@@ -588,7 +484,7 @@ def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
         open_features(tmp_path, format="npy", id_key="names")
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_rows_in_any_order_are_found(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -627,20 +523,6 @@ def test_rows_in_any_order_are_found(
     )
 
 
-def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
-    for number in range(5):
-        folder = tmp_path / "npy" / "m"
-        folder.mkdir(parents=True, exist_ok=True)
-        dtype = "float16" if number < 3 else "float32"
-        np.save(folder / f"m-{number}.npy", np.full((3, 4), 1 / 3, dtype))
-    store = made(tmp_path / "npy", tmp_path / "s")
-    assert store.array("frames").dtype == "float32"
-    np.testing.assert_array_equal(
-        store.read("frames", [0, 4])[:, 0, 0],
-        [np.float16(1 / 3), np.float32(1 / 3)],
-    )
-
-
 def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     random = np.random.default_rng(3).normal(size=(75, 16))
     arrays = {
@@ -658,55 +540,17 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     assert "zeros" in done.warnings[0]
 
 
-@pytest.mark.parametrize("format", ["npz", "npy"])
-def test_a_film_that_contradicts_the_manifest_is_refused(
-    tmp_path: Path, format: Any
-) -> None:
-    manifest = a_manifest([Clip("1", "alba"), Clip("2", "alba")])
-    file = saved(
-        tmp_path / "f.npz", clip_id=["1", "2"], movie_id=["alba", "brug"], X=X[:2]
-    )
-    if format == "npy":
-        file = tmp_path / "files"
-        for clip, film, vector in zip("12", ("alba", "brug"), X, strict=False):
-            (file / film).mkdir(parents=True)
-            np.save(file / film / f"{clip}.npy", vector)
-    with pytest.raises(Mismatch) as error:
-        import_features(file, tmp_path / "s", manifest=manifest)
-    assert error.value.message == (
-        "1 clip of the files is not what the manifest has under the same id: '2' is of the film"
-        " 'brug' and of 'alba'"
-    )
-
-
-def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
-    manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
-    films = ["alba", "", ""]
-    file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
-    notes = import_features(file, tmp_path / "s", manifest=manifest).notes
-    assert [note for note in notes if "ids alone" in note] == [
-        "2 clips matched by the ids alone: the files have no movie_id, start_s or end_s that the"
-        " manifest has too"
-    ]
-
-
 @pytest.mark.parametrize("of", ["original", "export"])
-@pytest.mark.parametrize("with_manifest", [True, False])
-def test_an_old_file_brings_no_withdrawn_clip_back(
-    tmp_path: Path, of: str, with_manifest: bool
-) -> None:
+def test_an_old_file_brings_no_withdrawn_clip_back(tmp_path: Path, of: str) -> None:
     manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
-    options: dict[str, Any] = {"manifest": manifest} if with_manifest else {}
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_features(file, "s", workspace=tmp_path, **options)
+    import_features(file, "s", workspace=tmp_path, manifest=manifest)
     if of == "export":
         export_features(tmp_path / "stores" / "s", tmp_path / "out.npz")
         file = tmp_path / "out.npz"
-    # Without a manifest, nobody says which clips are of this film.
-    names = ["tt02"] if with_manifest else IDS[:2]
-    subset("s", without=names, reason="asked for", workspace=tmp_path)
+    subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
     shutil.rmtree(next((tmp_path / "stores").glob("s.before-*")))
-    again = import_features(file, "again", workspace=tmp_path, **options)
+    again = import_features(file, "again", workspace=tmp_path, manifest=manifest)
     assert again.withdrawn == IDS[:2]
     assert again.n_ok == 1
     store = open_store("again", workspace=tmp_path)
@@ -730,79 +574,12 @@ def store_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    texts=st.one_of(
-        st.lists(st.text(st.sampled_from("a0_.+-: "), min_size=9, max_size=9)),
-        st.lists(st.from_regex(ID, fullmatch=True)),
-        st.lists(st.sampled_from(["lake-1", "lake-2", "été", "a" * 250])),
-    )
-)
-def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
-    assert list(_as_ids(texts)) == list(map(as_id, texts))
-
-
-def test_the_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
-    path = saved(tmp_path / "f.npz", names=IDS, features=X)
-    with pytest.raises(FixInput, match="no array 'clip_id'") as error:
-        made(path, tmp_path / "s")
-    assert "; the file has names, features" in error.value.message
-    assert "--array NAME=KEY --id-key KEY" in str(error.value.hint)
-    store = made(path, tmp_path / "s", arrays={"clip": "features"}, id_key="names")
-    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "n_found"),
-    [
-        # From 10 on, a number of two digits is written in one way.
-        ([f"lake-{number}" for number in range(1, 13)], 3),
-        # Nearly all ids are known, and each is that of its neighbour.
-        ([f"lake-{number:02d}" for number in range(12)], 11),
-        ([f"lake-{number:02d}" for number in range(1, 13)], 12),
-    ],
-)
-@pytest.mark.parametrize("states_film", [True, False])
-def test_ids_that_are_written_otherwise_are_no_clips_of_the_manifest(
-    tmp_path: Path, theirs: list[str], n_found: int, states_film: bool
-) -> None:
-    """Nobody searches for what else may be the same clip; that ids are left over is said."""
-    manifest = a_manifest(
-        [Clip(f"lake-{number:02d}", "lake") for number in range(1, 13)]
-    )
-    features = np.arange(24, dtype=np.float32).reshape(12, 2)
-    films = {"movie_id": ["lake"] * 12} if states_film else {}
-    file = saved(tmp_path / "f.npz", clip_id=theirs, X=features, **films)
-    done = import_features(file, tmp_path / "s", manifest=manifest)
-    assert done.n_ok == n_found
-    assert len(done.failed) == len(done.not_in_manifest) == 12 - n_found
-    is_said = "writes numbers in another way (1 or 01)" in " ".join(done.warnings)
-    assert is_said == (n_found < 12)
-    store = open_store(tmp_path / "s")
-    for row in store.rows:
-        assert row.is_ok == (row.clip_id in theirs)
-        if row.is_ok:
-            place = theirs.index(row.clip_id)
-            values = values_of(store, "clip", [row.clip_id])
-            np.testing.assert_array_equal(values, features[place : place + 1])
-
-
-def test_left_over_clips_of_other_films_are_no_other_numbers(tmp_path: Path) -> None:
-    manifest = a_manifest([Clip("1", "lake"), Clip("2", "lake"), Clip("3", "sea")])
-    file = saved(
-        tmp_path / "f.npz", clip_id=[1, 3, 4], movie_id=["lake", "sea", "sea"], X=X
-    )
-    done = import_features(file, tmp_path / "s", manifest=manifest)
-    assert done.not_in_manifest == ["4"] and [*done.failed] == ["2"]
-    assert not done.warnings
-
-
 @pytest.mark.parametrize(
     ("name", "clip"),
-    [("EB_1", "EB-1"), ("eb-1", "EB-1"), ("EB-01", "EB-1"), ("film", "EB-1")],
+    [("eb-1", "EB-1"), ("EB-01", "EB-1")],
 )
 def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> None:
-    """Signs, capitals, zeros and names of videos make no two ids one."""
+    """Capitals and zeros make no two ids one."""
     manifest = a_manifest([Clip(clip, "lake", video="film.mp4")])
     file = saved(tmp_path / "f.npz", clip_id=[name], X=X[:1])
     with pytest.raises(FixInput, match="have none of the clips") as error:

@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import read_origin
-from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
 from obygaze_features.store.reading import Store, open_store
@@ -61,36 +60,6 @@ def hdf5(path: Path, arrays: Mapping[str, Any]) -> Path:
         for key, value in arrays.items():
             file[key] = value
     return path
-
-
-def test_one_data_set_a_video_as_mad_has_it(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"2738": A, "9": A + 10})
-    store = made(file, tmp_path / "s")
-    assert store.clip_ids.tolist() == ["2738", "9"]
-    np.testing.assert_array_equal(values_of(store, "frames", ["2738"])[0], A)
-
-
-def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
-    content: dict[str, Any] = {}
-    for i in (1, 2, 10):
-        content[f"video_{i}/features"] = A + i
-        content[f"video_{i}/n_frames"] = 15 * i
-    file = hdf5(tmp_path / "f.h5", content)
-    store = made(file, tmp_path / "s", arrays={"frames": "{id}/features"})
-    assert store.clip_ids.tolist() == ["video_1", "video_10", "video_2"]
-    np.testing.assert_array_equal(values_of(store, "frames"), [A + 1, A + 10, A + 2])
-    prefixed = hdf5(tmp_path / "g.h5", {"v_a/c3d": A[0], "v_b/c3d": A[1], "x": A})
-    store = made(prefixed, tmp_path / "t", arrays={"c3d": "v_{id}/c3d"})
-    assert store.clip_ids.tolist() == ["a", "b"]
-
-
-def test_a_group_for_each_expert(tmp_path: Path) -> None:
-    content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
-    file = hdf5(tmp_path / "f.h5", content)
-    paths = {"s3d": "features.s3d/{id}", "audio": "features.audio/{id}"}
-    done = import_features(file, tmp_path / "s", arrays=paths)
-    assert done.arrays == {"s3d": (3, 2), "audio": (2,)}
-    assert done.failed == {"b": "nothing under 'features.audio/b'"}
 
 
 def test_one_big_array_and_ids(tmp_path: Path) -> None:
@@ -153,17 +122,6 @@ def test_a_group_for_each_film(tmp_path: Path, are_numbered: bool) -> None:
     )
 
 
-def test_the_times_of_a_group_a_film_are_read(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "g.h5", {"a/1": A[0], "a/2": A[1], "b/1": A[2]})
-    with h5py.File(file, "a") as opened:
-        opened["a/2"].attrs["end_s"] = 4.5
-    reader = open_features(file, {"clip": "{film}/{id}"})
-    assert list(reader.clip_ids) == ["a-1", "a-2", "b-1"]
-    assert list(reader.movie_ids) == ["a", "a", "b"]
-    none = (None, None)
-    assert list(reader.times) == [none, (None, 4.5), none]
-
-
 def test_an_array_of_a_film_with_ids_is_refused(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a/ids": ["1", "2", "3"], "a/x": A})
     with pytest.raises(FixInput, match="one array has the rows of all films"):
@@ -179,18 +137,6 @@ def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="one array 'features', and no ids") as caught:
         open_features(tmp_path / "f.h5")
     assert "--id-key" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("names", [("alba", "brug"), (7, 12), (b"7", b"12")])
-def test_films_of_clips_are_attributes(tmp_path: Path, names: tuple[Any, Any]) -> None:
-    alba, brug = names
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        for number, film in enumerate([alba, alba, brug]):
-            file[f"s{number}"] = np.ones(4, np.float32)
-            file[f"s{number}"].attrs["movie_id"] = film
-    store = made(tmp_path / "f.h5", tmp_path / "s")
-    expected = [name if isinstance(name, str) else f"{int(name)}" for name in names]
-    assert store.movie_ids.tolist() == [expected[0], *expected]
 
 
 def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
@@ -233,7 +179,7 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("name", ["ids", "x", "movie_id"])
+@pytest.mark.parametrize("name", ["ids", "movie_id"])
 def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_text("no HDF5 at all")
     file = hdf5(tmp_path / "f.h5", {"a": A})
@@ -243,16 +189,6 @@ def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None
         import_features(file, tmp_path / "s")
     with pytest.raises(Corrupt, match="is a link"):
         open_features(file, id_key=name)
-
-
-def test_a_link_is_not_followed_to_a_mask(tmp_path: Path) -> None:
-    secret = hdf5(tmp_path / "secret.h5", {"x/mask": A[0], "x/features": A})
-    file = hdf5(tmp_path / "f.h5", {"a/features": A})
-    with h5py.File(file, "a") as handle:
-        handle["b"] = h5py.ExternalLink(str(secret), "/x")
-    with pytest.raises(Corrupt, match="is a link"):
-        options = {"arrays": {"frames": "{id}/features"}}
-        import_features(file, tmp_path / "s", **options)
 
 
 def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
@@ -270,8 +206,8 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
         open_features(tmp_path / "g.h5")
 
 
-@pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])
-def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> None:
+def test_ids_under_another_name_are_asked_for(tmp_path: Path) -> None:
+    texts = np.array([b"a", b"b", b"c"])
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
         open_features(file)
@@ -284,39 +220,7 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> Non
     np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
 
 
-def test_ids_behind_a_large_group_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group alone was looked at, and the array became a clip."""
-    monkeypatch.setattr(hdf5_files, "MOST_NODES", 3)
-    more = {f"clips/{name}": V for name in "abcd"}
-    file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
-    with pytest.raises(FixInput, match="the file has names, x"):
-        open_features(file)
-
-
-def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "Ada's/c": V})
-    done = import_features(file, tmp_path / "s")
-    assert done.n_clips == 2
-    (note,) = [note for note in done.notes if note.startswith("groups were left out")]
-    assert note == ("groups were left out: Ada's; --array clip='GROUP/{id}' takes one")
-
-
-def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
-    """The file was called incomplete."""
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
-    done = import_features(file, tmp_path / "s")
-    assert list(done.failed) == ["b"]
-
-
-def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
-    store = made(file, tmp_path / "s")
-    assert [row.status for row in store.rows] == ["ok", "ok", "failed"]
-
-
-@pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
+@pytest.mark.parametrize("size", [0, 5000])
 @pytest.mark.parametrize("place", ["ids", "attribute"])
 def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
     tmp_path: Path, size: int, place: str
@@ -349,7 +253,7 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
 TEXT_TYPE = bytes.fromhex("19 01 01 00 10 00 00 00")
 
 
-@pytest.mark.parametrize("kind", [0, 3, 9, 15])
+@pytest.mark.parametrize("kind", [0, 9])
 @pytest.mark.parametrize("place", ["ids", "origin", "film"])
 def test_a_type_that_is_no_text_is_not_read(
     tmp_path: Path, place: str, kind: int
@@ -384,17 +288,6 @@ def test_a_type_that_is_no_text_is_not_read(
     reader.close()
 
 
-def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file["m-1"] = A[0]
-        file["m-1"].attrs["movie_id"] = "garlic"
-    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
-    reader = open_features(path)
-    assert list(reader.movie_ids) == [""]
-    reader.close()
-
-
 def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -405,17 +298,6 @@ def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) ->
     path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
     with pytest.raises(Corrupt, match="Invalid UTF8"):
         open_features(path)
-
-
-def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    columns = {"clip_id": [], "movie_id": [], "start_s": [], "end_s": []}
-    metadata = {"obygaze_origin": '{"seal": "0"}'}
-    table = pyarrow.table(columns, metadata=metadata)
-    parquet.write_table(table, tmp_path / "f.parquet")
-    with pytest.raises(FixInput, match="no rows"):
-        open_features(tmp_path / "f.parquet")
 
 
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
@@ -436,9 +318,7 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
     ("path", "words"),
     [
         ("nothing/{id}", "no group for the path"),
-        ("{id}/{id}", "once"),
         ("{id}/none", "no clip has a usable x|no data set"),
-        ("a/deeper/{id}", "no group for the path"),
         ("a/{id}", "is not a group"),
     ],
 )
@@ -494,17 +374,6 @@ def npy(path: Path, array: Any) -> None:
     np.save(path, array)
 
 
-def test_a_folder_of_npy(tmp_path: Path) -> None:
-    for i in (1, 2, 10):
-        npy(tmp_path / f"f/m-{i}.npy", V * i)
-    # What a Mac and a notebook leave.
-    (tmp_path / "f/._m-1.npy").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
-    npy(tmp_path / "f/.ipynb_checkpoints/m-3.npy", V)
-    store = made(tmp_path / "f", tmp_path / "s")
-    assert store.clip_ids.tolist() == ["m-1", "m-10", "m-2"]
-    assert values_of(store, "clip").tolist() == [[1, 2], [10, 20], [2, 4]]
-
-
 def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/alien/x-1.npy", A)
     npy(tmp_path / "f/brazil/x-2.npy", A)
@@ -517,14 +386,6 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/more/alien/x-1.npy", A)
     with pytest.raises(FixInput, match="two files for the clip 'x-1'"):
         open_features(tmp_path / "f")
-
-
-def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
-    npy(tmp_path / "f/season-1/pilot/x-1.npy", A)
-    npy(tmp_path / "f/season-2/pilot/x-2.npy", A)
-    npy(tmp_path / "f/brazil/x-3.npy", A)
-    with pytest.raises(FixInput, match="2 of 3 clips without a film: x-1, x-2"):
-        import_features(tmp_path / "f", tmp_path / "s")
 
 
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
@@ -565,26 +426,6 @@ def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(value, path, **options)
     return root / "FEATURES"
-
-
-def test_the_released_tree(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    tokens = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
-    pth(tmp_path, "tt1/tt1-001.pth", tokens[:1].half())
-    root = pth(tmp_path, "tt2/tt2-001.pth", tokens[1:].half())
-    store = made(root, tmp_path / "s")
-    assert store.movie_ids.tolist() == ["tt1", "tt2"]
-    assert values_of(store, "tokens").dtype == np.float16
-    np.testing.assert_array_equal(values_of(store, "tokens"), tokens.half().numpy())
-    np.testing.assert_array_equal(
-        values_of(store, "pooled"), tokens.half().float().amax(dim=1).numpy()
-    )
-    vectors = tmp_path / "v"
-    pth(vectors, "a/001.pth", torch.zeros(1, 2))
-    pth(vectors, "b/001.pth", torch.ones(1, 2))
-    store = made(vectors / "FEATURES", tmp_path / "t")
-    assert store.clip_ids.tolist() == ["a-001", "b-001"]
-    assert store.feature_arrays == ("clip",)
 
 
 def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
@@ -687,18 +528,6 @@ def test_a_pickle_that_would_run_code_stops_the_import(
     assert not (tmp_path / "s").exists()
 
 
-def test_where_no_tensor_can_be_used_the_first_is_described(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    for value, words in (
-        (torch.ones(4, 16), r"has the shape \(4, 16\), expected \[1, D\]"),
-        ({"a": torch.ones(1, 2)}, r"m-1\.pth holds dict, not a tensor"),
-    ):
-        root = pth(tmp_path, "m/m-1.pth", value)
-        with pytest.raises(FixInput, match=words) as caught:
-            open_features(root)
-        assert "torch.save(tensor[None], file)" in str(caught.value.hint)
-
-
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
@@ -725,25 +554,6 @@ def parquet(path: Path, **columns: Any) -> Path:
     return path
 
 
-def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
-    """Lists as pandas writes them, without a size in their type."""
-    file = parquet(
-        tmp_path / "mine.parquet",
-        name=["m-2", "m-10", "m-1"],
-        vector=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
-        tags=[["a"], [], ["b", "c"]],
-        score=[0.5, 0.25, 0.125],
-    )
-    stated = {"id_key": "name", "backbone": "theirs"}
-    done = import_features(file, tmp_path / "s", **stated)
-    assert done.remarks == [
-        "columns without lists of numbers were left out: tags, score"
-    ]
-    store = open_store(tmp_path / "s")
-    assert store.clip_ids.tolist() == ["m-2", "m-10", "m-1"]
-    assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [5, 6]]
-
-
 def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
     good = [[1.0, 2.0], [3.0, 4.0]]
     file = parquet(
@@ -762,23 +572,6 @@ def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["m-6", "m-2"]).tolist() == [[6, 7], [1, 2]]
     assert values_of(store, "frames", ["m-6"]).tolist() == [good]
-
-
-def test_rows_of_several_shapes_are_refused(tmp_path: Path) -> None:
-    ids = [f"m-{number}" for number in range(5)]
-    vectors = [[1.0], *([[1.0, number] for number in range(2, 6)])]
-    file = parquet(tmp_path / "mine.parquet", clip_id=ids, clip=vectors)
-    with pytest.raises(FixInput, match="clip has 2 shapes") as caught:
-        import_features(file, tmp_path / "s")
-    # No pooling makes one vector of vectors of several lengths.
-    assert "of one width" in str(caught.value.hint)
-    several = [[[5.0, 1.0]], *([vector] * 2 for vector in vectors[1:])]
-    file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=several)
-    with pytest.raises(FixInput, match="frames has 2 shapes"):
-        import_features(file, tmp_path / "t")
-    store = made(file, tmp_path / "t", pool="max")
-    expected = [[5, 1], [1, 2], [1, 3], [1, 4], [1, 5]]
-    assert values_of(store, "pooled").tolist() == expected
 
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
@@ -852,7 +645,7 @@ def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
         import_features(file, tmp_path / "s")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
     tmp_path: Path, seed: int
 ) -> None:
@@ -880,23 +673,18 @@ def broken_text(like: np.ndarray, number: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["clip_id", "movie_id", ORIGIN_KEY])
-@pytest.mark.parametrize(
-    ("save", "number"),
-    [(np.savez, sys.maxunicode + 1), (np.savez_compressed, 0xDFFF)],
-)
-def test_texts_that_are_not_unicode_are_refused(
-    name: str, save: Callable[..., None], number: int, tmp_path: Path
-) -> None:
+def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> None:
+    number = sys.maxunicode + 1
     ids = np.array(["a", "b"])
     origin = np.array('{"store": "s"}')
     texts = {"clip_id": ids, "movie_id": ids, ORIGIN_KEY: origin}
     path = tmp_path / "f.npz"
     texts[name] = broken_text(texts[name], number)
-    save(path, features=np.ones((2, 4), np.float32), **texts)
+    np.savez(path, features=np.ones((2, 4), np.float32), **texts)
     with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
         import_features(path, tmp_path / "s")
     assert read_origin(path) is None
-    save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
+    np.savez(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)
 
@@ -913,9 +701,7 @@ def test_an_origin_that_is_too_long_unpacked_is_not_read(tmp_path: Path) -> None
         assert (read_origin(path) is not None) == is_read
 
 
-@pytest.mark.parametrize(
-    "times", [np.array(1.0), np.ones((2, 1)), np.ones(3), np.array(["1", "2"])]
-)
+@pytest.mark.parametrize("times", [np.ones(3), np.array(["1", "2"])])
 def test_times_of_an_export_that_are_no_numbers_of_clips(
     times: np.ndarray, tmp_path: Path
 ) -> None:

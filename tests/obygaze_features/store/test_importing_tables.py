@@ -66,15 +66,6 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
         import_features(path, tmp_path / "t", id_key="Szene", facts=told)
 
 
-def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
-    path = tmp_path / "n.csv"
-    path.write_text("clip_id,movie_id,a\nx-1,lake,.5\ny,lake,2e3\n", "utf-8")
-    import_features(path, tmp_path / "s", backbone="b")
-    store = open_store(tmp_path / "s")
-    assert store.movie_ids.tolist() == ["lake", "lake"]
-    assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
-
-
 def test_levels_folds_and_names_are_no_features(tmp_path: Path) -> None:
     """A model that reads the level of a clip is always right; Python reads 1_2 as a number."""
     path = tmp_path / "n.csv"
@@ -121,10 +112,6 @@ def test_rows_with_the_times_of_other_clips_are_refused(tmp_path: Path) -> None:
             "Film;Szene;a\nx;1;1,234\nx;2;0.0\n",
             ["2: column 'a': '1,234' is not a number"],
         ),
-        (
-            "Film;Szene;a\nx;1;1,5\nx;2;k.A.\n",
-            ["3: column 'a': 'k.A.' is not a number"],
-        ),
         ("Film,Szene,a\nx,1,\n", ["no column has numbers"]),
         ("Film,a\nx,1\n", ["1: column 'Szene': required column is missing"]),
         ("Film,Szene,a\nx,,1\n", ["2: column 'Szene': is empty, and is a part of"]),
@@ -153,7 +140,7 @@ def test_arrays_of_a_table_have_no_names(tmp_path: Path) -> None:
 CELLS = st.one_of(st.none(), st.integers(-999, 999), st.floats(-99, 99, width=16))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     table=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6),
     signs=st.sampled_from([(",", "."), (";", ","), (";", "."), ("\t", ",")]),

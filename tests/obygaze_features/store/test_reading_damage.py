@@ -113,7 +113,7 @@ def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
 
 
 def test_a_flipped_bit_is_refused_or_not_read(stores, tmp_path, few_lines) -> None:
-    count = amount(100, 600)
+    count = amount(40, 600)
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     n_refused = 0
@@ -134,7 +134,7 @@ def test_each_flipped_bit_of_the_document_is_found(stores, tmp_path: Path) -> No
     file = tmp_path / "s" / "store.json"
     data = file.read_bytes()
     # `make torture` tries every byte.
-    for place in range(SEED % 7, len(data), amount(7, 1)):
+    for place in range(SEED % 29, len(data), amount(29, 1)):
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
         file.write_bytes(changed)
@@ -142,17 +142,6 @@ def test_each_flipped_bit_of_the_document_is_found(stores, tmp_path: Path) -> No
             open_store(tmp_path / "s")
     file.write_bytes(data)
     open_store(tmp_path / "s")
-
-
-def test_a_flipped_bit_in_a_table_that_is_read_whole(stores, tmp_path: Path) -> None:
-    shutil.copytree(stores / "s1", tmp_path / "s")
-    path, values = tmp_path / "s", some_values(1)
-    data = (path / "rows.csv").read_bytes()
-    for place in range(0, len(data), 97):
-        changed = bytearray(data)
-        changed[place] ^= 4
-        (path / "rows.csv").write_bytes(changed)
-        assert read_in_ways(path, values)
 
 
 def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
@@ -170,20 +159,6 @@ def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
     values = some_values(1)["plain"][8:12]
     matrix = open_store(tmp_path / "s").matrix("plain", clips=CLIPS[8:12])
     np.testing.assert_array_equal(matrix.values, values)
-
-
-@pytest.mark.parametrize("array", ["plain", "packed", "wide"])
-def test_exchanged_files_are_refused(stores, tmp_path: Path, array: str) -> None:
-    shutil.copytree(stores / "s1", tmp_path / "s")
-    folder = tmp_path / "s" / "data.zarr" / array
-    first, second, *_ = sorted(folder.glob("c.*"))
-    one, other = first.read_bytes(), second.read_bytes()
-    first.write_bytes(other)
-    second.write_bytes(one)
-    with pytest.raises(Corrupt):
-        open_store(tmp_path / "s").matrix(array, missing="drop")
-    names = {problem.name for problem in verify(tmp_path / "s", hashes=True).problems}
-    assert names == {f"data.zarr/{array}/{file.name}" for file in (first, second)}
 
 
 @pytest.mark.check("exchanges many pairs of files")
@@ -214,7 +189,7 @@ def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> Non
     assert n_exchanged > 200 / every
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(amount(3, 8)))
 def test_half_a_copy_over_another_store(stores, tmp_path, few_lines, seed) -> None:
     """Some files are of another store of the same clips; store.json says of which one is read."""
     shutil.copytree(stores / "s1", tmp_path / "s")
@@ -239,9 +214,11 @@ def test_half_a_copy_over_another_store(stores, tmp_path, few_lines, seed) -> No
 def test_each_cut_file_is_refused(stores, tmp_path, few_lines) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
-    for name in files_of(path):
+    # `make torture` cuts every file.
+    every = amount(3, 1)
+    for name in files_of(path)[SEED % every :: every]:
         data = (path / name).read_bytes()
-        for length in (0, len(data) // 2, len(data) - 1):
+        for length in (0, len(data) - 1):
             (path / name).write_bytes(data[:length])
             if name == "store.json":
                 with pytest.raises(ObygazeError):
@@ -256,7 +233,8 @@ def test_each_cut_file_is_refused(stores, tmp_path, few_lines) -> None:
 def test_each_absent_file_is_refused(stores, tmp_path, few_lines) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
-    for name in files_of(path):
+    every = amount(3, 1)
+    for name in files_of(path)[SEED % every :: every]:
         (path / name).rename(tmp_path / "away")
         if name != "store.json":
             read_in_ways(path, values)

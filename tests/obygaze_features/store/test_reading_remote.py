@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from support.fake_hub import hub_here
 from support.plain_store import rows_of, write_plain_store
-from support.store_servers import WebServer, bucket_here, web_server
+from support.store_servers import WebServer, web_server
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.store import table
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
@@ -20,7 +21,7 @@ from obygaze_features.store.verifying import verify
 pytest.importorskip("obstore")
 
 N_CLIPS = 1914
-N_MANY = 100_000
+N_MANY = 20_000
 FILMS = [f"tt{n // 160:07d}" for n in range(N_CLIPS)]
 CLIPS = [f"{film}-{n % 160:03d}" for n, film in enumerate(FILMS)]
 
@@ -61,27 +62,31 @@ def test_all_pooled_vectors_take_four_requests(server: WebServer) -> None:
 
 
 def test_one_film_of_many_takes_six_requests_and_half_a_megabyte(
-    server: WebServer,
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(table, "SMALL_ROWS", 0)
     store = open_store(f"{server.url}/many")
-    matrix = store.matrix("pooled", films=["film-75"])
-    assert matrix.clip_ids[1] == "film-75:1"
+    matrix = store.matrix("pooled", films=["film-15"])
+    assert matrix.clip_ids[1] == "film-15:1"
     assert len(server.requests) <= 6
     assert matrix.values.nbytes == 256_000
     assert server.n_bytes <= 500_000
-    expected = numbers(N_MANY, 128)[75_000:76_000]
+    expected = numbers(N_MANY, 128)[15_000:16_000]
     np.testing.assert_array_equal(matrix.values, expected)
 
 
-def test_clips_of_many_are_found_without_the_whole_table(server: WebServer) -> None:
+def test_clips_of_many_are_found_without_the_whole_table(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "SMALL_ROWS", 0)
     store = open_store(f"{server.url}/many")
-    clips = ["film-99:999", "film-0:0", "film-77:500", "film-0:8"]
+    clips = ["film-19:999", "film-0:0", "film-17:500", "film-0:8"]
     matrix = store.matrix("pooled", clips=clips)
-    assert matrix.rows.tolist() == [99_999, 0, 77_500, 8]
+    assert matrix.rows.tolist() == [19_999, 0, 17_500, 8]
     np.testing.assert_array_equal(matrix.values, numbers(N_MANY, 128)[matrix.rows])
     assert server.n_bytes < 1_000_000
     # What is absent is only said of a table whose SHA-256 is right.
-    assert "film-100:0" not in store
+    assert "film-20:0" not in store
     assert server.n_bytes > 12 * N_MANY
     with pytest.raises(NotFound, match="1 of the requested clips"):
         store.matrix("pooled", clips=["film-0:7"])
@@ -110,40 +115,21 @@ def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
     assert server.requests[-1].endswith("store.json?signature=secret")
 
 
-def test_a_verification_reads_every_file(server: WebServer) -> None:
-    report = verify(f"{server.url}/pooled", hashes=True)
-    assert not report.problems
-    assert report.n_bytes < server.n_bytes
-
-
 # Servers that are not as they should be.
 
 
-@pytest.mark.parametrize(
-    "absent", [(404, b""), (200, b"<html>no such page</html>"), (200, b"")]
-)
+@pytest.mark.parametrize("absent", [(404, b""), (200, b"<html>no such page</html>")])
 def test_an_address_without_a_store(server: WebServer, absent) -> None:
     server.absent = absent
     with pytest.raises(NotFound, match="no store here"):
         open_store(f"{server.url}/nothing")
 
 
-def test_a_page_in_place_of_a_file_is_refused(server: WebServer) -> None:
-    store = open_store(f"{server.url}/pooled")
-
-    def page(path: str, body: bytes) -> bytes:
-        return (b"<html>" * (len(body) // 6 + 1))[: len(body)]
-
-    server.fault = page
-    with pytest.raises(Corrupt, match="damaged, or from another store"):
-        store.matrix("pooled", missing="drop")
-
-
 def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
     server.denied = ("films.csv",)
     store = open_store(f"{server.url}/many")
     with pytest.raises(FixInput, match="access denied"):
-        store.matrix("pooled", films=["film-75"])
+        store.matrix("pooled", films=["film-15"])
 
 
 def test_a_flipped_bit_on_the_way_is_found(server: WebServer) -> None:
@@ -189,27 +175,6 @@ def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:
         store.matrix("tokens", clips=[CLIPS[7]])
     with pytest.raises(Unreachable):
         verify(store, hashes=True)
-
-
-def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
-    obstore = pytest.importorskip("obstore")
-    from obygaze_features.store.network import object_store
-
-    with bucket_here(tmp_path, monkeypatch):
-        bucket = object_store("s3://films/shared/tokens")
-        for file in (root / "tokens").rglob("*"):
-            if file.is_file():
-                name = file.relative_to(root / "tokens").as_posix()
-                obstore.put(bucket, name, file.read_bytes())
-        store = open_store("s3://films/shared/tokens")
-        matrix = store.matrix("tokens", films=[FILMS[170]])
-        np.testing.assert_array_equal(
-            matrix.values, numbers(200, 100, 512)[matrix.rows]
-        )
-        assert not verify("s3://films/shared/tokens").problems
-        with pytest.raises(NotFound, match="no store here") as error:
-            open_store("s3://films/absent")
-        assert "check the address" in error.value.hint
 
 
 def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def by_loop(
 
 
 @pytest.mark.parametrize("rule", ["touch", "centre", "within"])
-@pytest.mark.parametrize(("window", "stride"), [(16, 16), (16, 4), (8, 12)])
+@pytest.mark.parametrize(("window", "stride"), [(16, 4), (8, 12)])
 def test_a_rule_is_its_definition(
     rule: str, window: int, stride: int, tmp_path: Path
 ) -> None:
@@ -179,13 +179,20 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         open_store(tmp_path / "c").segments(segments, "x")
 
 
-@pytest.mark.check("six thousand segments of twenty whole films")
-def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
-    """The released table, for films of its length: start_frame // 16 to end_frame // 16."""
-    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with path.open(encoding="utf-8") as stream:
-        table = list(csv.DictReader(stream, delimiter=";"))
-    assert len(table) == 6072 and len({row["imdb_key"] for row in table}) == 20
+def test_every_segment_of_two_films_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
+    """The released rows, for films of their length: start_frame // 16 to end_frame // 16."""
+    released = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    with released.open(encoding="utf-8") as stream:
+        reader = csv.DictReader(stream, delimiter=";")
+        table = list(reader)
+        assert reader.fieldnames
+    chosen = sorted({row["imdb_key"] for row in table})[:2]
+    table = [row for row in table if row["imdb_key"] in chosen]
+    path = tmp_path / "two films.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, reader.fieldnames, delimiter=";")
+        writer.writeheader()
+        writer.writerows(table)
     manifest = mobygaze.read(path).manifest
     films = {}
     for row in table:
@@ -209,37 +216,6 @@ def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
         int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table
     ]
     assert np.diff(found.offsets).tolist() == counts
-
-
-def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
-    """The last of three windows has one frame of two."""
-    frames = np.full((3, 2, 4), -1, np.float32)
-    frames[2, 1] = 0
-    mask = np.ones((3, 2), bool)
-    mask[2, 1] = False
-    starts = np.arange(3.0)
-    dims = ("frame",)
-    arrays = [
-        Array.of("frames", "float32", (2, 4), (*dims, "width")),
-        Array.of("mask", "bool", (2,), dims),
-        Array.of("start_s", "float64", ()),
-        Array.of("end_s", "float64", ()),
-    ]
-    values = {"frames": frames, "mask": mask, "start_s": starts, "end_s": starts + 1}
-    store = made_store(
-        tmp_path / "s",
-        [Row(f"a:{number}", "a") for number in range(3)],
-        values,
-        arrays=arrays,
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
-    )
-    clips = [Clip("x", "a", start_s=0.0, end_s=2.0)]
-    found = store.segments(clips, "frames", reduce="max")
-    np.testing.assert_array_equal(found.values, frames[:1])
-    longer = [Clip("y", "a", start_s=0.0, end_s=3.0)]
-    assert len(store.segments(longer, "frames").values) == 3
-    with pytest.raises(FixInput, match="frames has padding"):
-        store.segments(longer, "frames", reduce="max")
 
 
 def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
@@ -274,3 +250,34 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             found.values, vectors[first // 16 : first // 16 + 2]
         )
+
+
+def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
+    """The last of three windows has one frame of two."""
+    frames = np.full((3, 2, 4), -1, np.float32)
+    frames[2, 1] = 0
+    mask = np.ones((3, 2), bool)
+    mask[2, 1] = False
+    starts = np.arange(3.0)
+    dims = ("frame",)
+    arrays = [
+        Array.of("frames", "float32", (2, 4), (*dims, "width")),
+        Array.of("mask", "bool", (2,), dims),
+        Array.of("start_s", "float64", ()),
+        Array.of("end_s", "float64", ()),
+    ]
+    values = {"frames": frames, "mask": mask, "start_s": starts, "end_s": starts + 1}
+    store = made_store(
+        tmp_path / "s",
+        [Row(f"a:{number}", "a") for number in range(3)],
+        values,
+        arrays=arrays,
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
+    )
+    clips = [Clip("x", "a", start_s=0.0, end_s=2.0)]
+    found = store.segments(clips, "frames", reduce="max")
+    np.testing.assert_array_equal(found.values, frames[:1])
+    longer = [Clip("y", "a", start_s=0.0, end_s=3.0)]
+    assert len(store.segments(longer, "frames").values) == 3
+    with pytest.raises(FixInput, match="frames has padding"):
+        store.segments(longer, "frames", reduce="max")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import re
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from support.cli import call_obygaze
@@ -35,17 +32,6 @@ def test_the_page_has_the_statuses_of_the_program() -> None:
     assert told == in_program
     assert [status.value for status in STATUSES] == list(WORDS)
     assert [status.key for status in STATUSES] == list(COUNTED)
-
-
-@pytest.mark.parametrize("status", STATUSES)
-def test_a_status_is_its_word_wherever_it_goes(status: RowStatus) -> None:
-    word = status.value
-    assert status == word and f"{status}" == word and repr(status) == repr(word)
-    assert json.dumps([status]) == json.dumps([word])
-    assert msgspec.json.encode(status) == msgspec.json.encode(word)
-    assert msgspec.json.decode(msgspec.json.encode(word), type=RowStatus) is status
-    assert pickle.loads(pickle.dumps(status)) is status  # noqa: S301
-    assert {word: 1}[status] == 1
 
 
 def test_a_store_with_a_row_of_each_status(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def columns_of(ids: list[str], films: list[str]) -> RowColumns:
     return RowColumns.of_clips(ids, movie_ids)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(ids=IDS, films=FILMS)
 def test_tables_of_ids_are_those_of_single_texts(
     ids: list[str], films: list[str]
@@ -63,7 +63,7 @@ def test_tables_of_ids_are_those_of_single_texts(
         assert number == int.from_bytes(digest[:8], "little")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ids=st.one_of(IDS, st.lists(st.text(max_size=3), min_size=1)))
 def test_an_array_of_texts_is_the_column_of_its_texts(ids: list[str]) -> None:
     array = np.array(ids)

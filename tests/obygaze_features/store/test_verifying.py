@@ -96,14 +96,8 @@ def problems_of(path: Path) -> list[str]:
     ("name", "change"),
     [
         ("data.zarr/clip/zarr.json", {"shape": [9, 5]}),
-        ("data.zarr/clip/zarr.json", {"dimension_names": ["row", "x"]}),
-        ("data.zarr/clip/zarr.json", {"fill_value": 0}),
-        ("data.zarr/clip/zarr.json", {"storage_transformers": [{"name": "x"}]}),
-        ("data.zarr/count/zarr.json", {"data_type": "int64"}),
         ("data.zarr/real/zarr.json", {"codecs": [{"name": "pickle"}]}),
-        ("data.zarr/clip_id/zarr.json", {"data_type": "bytes"}),
         ("data.zarr/status/zarr.json", {"chunk_key_encoding": {"name": "v2"}}),
-        ("data.zarr/zarr.json", {"attributes": {}}),
         ("data.zarr/zarr.json", {"must_understand": True}),
     ],
 )
@@ -189,8 +183,7 @@ def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     assert report.source.startswith("rows of it are from this store")
 
 
-@pytest.mark.parametrize("here", [False, True])
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(("here", "there"), [(True, False), (False, True)])
 def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
     tmp_path: Path, here: bool, there: bool
 ) -> None:

@@ -97,7 +97,7 @@ def test_a_film_that_is_not_stated_is_not_asked(
     assert withdrawals.reason("6", asked) == ""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     films=st.lists(st.sampled_from(FILMS), min_size=1, max_size=8),
     whole=st.sets(st.sampled_from([*FILMS, "elsewhere"])),

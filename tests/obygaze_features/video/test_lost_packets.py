@@ -35,7 +35,6 @@ from support.generated_videos import Case, make
 from support.seeds import amount
 from support.videos import read_numbers, remux, write_video
 
-from obygaze_features.video import film
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.damage import gaps
 from obygaze_features.video.decode import decode_clip, decode_views
@@ -63,11 +62,10 @@ CODED: dict[str, tuple[str, dict[str, str]]] = {
     "wmv2": ("wmv2", {"g": "15", "b": "800k"}),
     "flv1": ("flv", {"g": "15", "b": "800k"}),
     "h263": ("h263", {"g": "15", "b": "800k"}),
-    "zmbv": ("zmbv", {"g": "15"}),
     "ffv1": ("ffv1", {"level": "3", "slicecrc": "1", "g": "10"}),
     "av1": ("libsvtav1", {"g": "20", "preset": "8", "svtav1-params": "lp=1"}),
 }
-PIXELS = {"mjpeg": "yuvj420p", "zmbv": "bgr0"}
+PIXELS = {"mjpeg": "yuvj420p"}
 # H.263 has a few sizes only.
 SIZES = {"h263": (352, 288)}
 
@@ -144,9 +142,7 @@ def positions_of(path: Path, kind: str) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "nth"), [(".mkv", 2), (".mkv", 5), (".ts", 5), (".flv", 2), (".avi", 5)]
-)
+@pytest.mark.parametrize(("suffix", "nth"), [(".mkv", 2), (".ts", 5), (".avi", 5)])
 def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
     clean: Any, tmp_path: Path, suffix: str, nth: int
 ) -> None:
@@ -162,63 +158,15 @@ def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
     assert group * 20 <= rows.min() and rows.max() < (group + 1) * 20
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".ts"])
-def test_a_lost_key_frame_of_h264_marks_its_group(
-    clean: Any, tmp_path: Path, suffix: str
-) -> None:
-    whole = clean(f"h264{suffix}")
-    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {20}), whole)
-    # Pictures before it may have been stored after it.
-    (rows,) = np.nonzero(found.marked)
-    assert set(range(20, 39)) <= set(rows.tolist()) <= set(range(1, 39))
-    assert not (~found.whole & ~found.marked).any()
-
-
-def test_losses_in_a_file_too_large_to_keep(
-    clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(film, "KEEP_BYTES", 0)
-    monkeypatch.setattr(film, "_FILMS", {})
-    whole = clean("h264.mkv")
-    position = positions_of(whole, "P")[5]
-    found = judge(drop_packets(whole, tmp_path / "lost.mkv", {position}), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
-@pytest.mark.parametrize("suffix", [".mpg", ".ts"])
-@pytest.mark.parametrize("kind", ["I", "P"])
-def test_a_lost_picture_of_mpeg2_marks_what_was_built_on_it(
-    clean: Any, tmp_path: Path, suffix: str, kind: str
-) -> None:
-    whole = clean(f"mpeg2{suffix}")
-    position = positions_of(whole, kind)[2]
-    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {position}), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-    assert found.info.damaged
-
-
-def test_b_pictures_before_a_key_frame_hang_on_the_group_before(
-    clean: Any, tmp_path: Path
-) -> None:
-    # In AVI pictures are counted: which are shown before the key frame is known afterwards.
-    whole = clean("mpeg4.avi")
-    keys = positions_of(whole, "I")
-    last = max(p for p in positions_of(whole, "P") if p < keys[1])
-    found = judge(
-        change_packets(whole, tmp_path / "spoilt.avi", {last}, flip_bits, seed=3), whole
-    )
-    (rows,) = np.nonzero(~found.whole)
-    assert {keys[1] - 2, keys[1] - 1} & set(rows.tolist())
-    assert not (~found.whole & ~found.marked).any()
-
-
-FILES = [f"h264{suffix}" for suffix in (".mkv", ".ts", ".flv", ".avi", ".h264")]
-FILES += ["mpeg2.mpg", "mpeg2.ts"]
-
-
 # Zeros in a stream without a container are reported by no decoder.
-CHANGES = [(name, remove_bytes) for name in FILES]
-CHANGES += [(name, zero_bytes) for name in FILES if name != "h264.h264"]
+CHANGES = [
+    ("h264.mkv", remove_bytes),
+    ("h264.ts", zero_bytes),
+    ("h264.avi", zero_bytes),
+    ("h264.h264", remove_bytes),
+    ("mpeg2.mpg", remove_bytes),
+    ("mpeg2.ts", zero_bytes),
+]
 
 
 @pytest.mark.parametrize(("name", "change"), CHANGES)
@@ -236,34 +184,14 @@ def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
         assert not (~found.whole & ~found.marked).any()
 
 
-def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(
-    clean: Any, tmp_path: Path
-) -> None:
-    import av
-
-    whole = clean("mpeg4.avi")
-    with av.open(str(whole)) as opened:
-        places = [packet.pos for packet in opened.demux(video=0) if packet.size]
-    position = positions_of(whole, "P")[5]
-
-    def unname(data: bytearray, _: Any) -> None:
-        head = places[position] - 8
-        assert data[head : head + 4] == b"00dc"
-        data[head : places[position + 1] - 8] = bytes(places[position + 1] - 8 - head)
-
-    found = judge(change_file(whole, tmp_path / "unnamed.avi", unname), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
-@pytest.mark.parametrize("share", [0.05, 0.2])
 def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
-    tmp_path: Path, share: float
+    tmp_path: Path,
 ) -> None:
     """AVI has no times: pictures behind missing ones are counted, and are too early."""
-    path = write_video(tmp_path / "film.avi", "mpeg4", numbers=range(250))
+    path = write_video(tmp_path / "film.avi", "mpeg4", numbers=range(200))
     data = bytearray(path.read_bytes())
     start = int(len(data) * 0.4)
-    n_bytes = int(len(data) * share)
+    n_bytes = int(len(data) * 0.05)
     data[start : start + n_bytes] = bytes(n_bytes)
     path.write_bytes(data)
     before = decode_clip(path, PictureView(8), start_s=0.4, end_s=2.0)
@@ -285,13 +213,9 @@ def test_a_gap_is_one_in_regular_times() -> None:
     assert gaps(regular[[0, 1, 3]]).tolist() == []
 
 
-LOST = ["vp8.webm", "vp8.avi", "mpeg4p.avi", "mpeg4p.mkv", "mpeg4.avi", "msmpeg4v2.avi"]
-LOST += ["wmv2.avi", "flv1.flv", "h263.avi", "zmbv.avi", "ffv1.mkv", "vp9.webm"]
-LOST += ["av1.mkv", "hevc.mkv", "mpeg2.mkv", "h264.mkv"]
-
-
-LOST_AT = [(name, 23) for name in LOST]
-LOST_AT += [("mpeg4.avi", 36), ("vp9.webm", 36), ("h264.mkv", 36)]
+LOST = ["vp8.avi", "mpeg4p.mkv", "msmpeg4v2.avi", "flv1.flv", "ffv1.mkv", "av1.mkv"]
+LOST += ["hevc.mkv", "mpeg2.mkv", "h264.mkv"]
+LOST_AT = [(name, 23) for name in LOST] + [("mpeg4.avi", 36), ("vp9.webm", 36)]
 
 
 @pytest.mark.parametrize(("name", "position"), LOST_AT)
@@ -317,10 +241,14 @@ def test_nothing_is_built_on_a_lost_packet_unmarked(
     assert all(digest(picture) in known for picture in last.pictures)
 
 
-@pytest.mark.parametrize(("position", "indexed"), [(23, False), (36, True)])
 @pytest.mark.parametrize(
-    "name",
-    ["ffv1.mkv", "msmpeg4v2.avi", "wmv2.avi", "zmbv.avi", "h263.avi", "flv1.flv"],
+    ("name", "position", "indexed"),
+    [
+        ("ffv1.mkv", 23, True),
+        ("msmpeg4v2.avi", 36, True),
+        ("wmv2.avi", 23, False),
+        ("h263.avi", 36, False),
+    ],
 )
 def test_what_a_decoder_only_logs_is_damage(
     clean: Any, tmp_path: Path, name: str, position: int, indexed: bool
@@ -336,42 +264,21 @@ def test_what_a_decoder_only_logs_is_damage(
     assert caught.value.reason == "damaged"
 
 
-@pytest.mark.parametrize("rank", [30, 35, 38])
 def test_what_is_reported_of_a_whole_film_is_reported_of_one_picture(
-    clean: Any, tmp_path: Path, rank: int
+    clean: Any, tmp_path: Path
 ) -> None:
     """The decoder finds no error in the lost packet, but in a picture on which none is built."""
     whole = clean("h264.mp4")
     path = drop_packets(whole, tmp_path / "lost.mp4", {24})
-    assert judge(path, whole).marked[rank]
+    assert judge(path, whole).marked[38]
     with pytest.raises(BadVideo) as caught:
-        decode_clip(path, PictureView(1), ranks=[rank])
+        decode_clip(path, PictureView(1), ranks=[38])
     assert caught.value.reason == "damaged"
 
 
-def test_a_container_that_calls_every_packet_a_key_frame(
-    clean: Any, tmp_path: Path
-) -> None:
-    import av
-
-    whole = clean("h263.avi")
-    with av.open(str(whole)) as opened:
-        packets = [packet for packet in opened.demux(video=0) if packet.size]
-    assert all(packet.is_keyframe for packet in packets)
-    numbers = read_numbers(decode_clip(whole, PictureView(8)).pictures)
-    assert numbers == [number * COUNT // 8 for number in range(8)]
-    part = decode_clip(
-        whole, PictureView(2), ranks=[38, 44], indexes=tmp_path / "indexes"
-    )
-    assert read_numbers(part.pictures) == [38, 44]
-
-
-@pytest.mark.parametrize("b_pictures", ["0", "2"])
-def test_of_packets_falsely_called_key_frames_some_are(
-    tmp_path: Path, b_pictures: str
-) -> None:
+def test_of_packets_falsely_called_key_frames_some_are(tmp_path: Path) -> None:
     """Every seventh packet is a key frame, and the container says that all are."""
-    options = {"g": "7", "bf": b_pictures, "b": "800k"}
+    options = {"g": "7", "bf": "2", "b": "800k"}
     whole = write_video(
         tmp_path / "whole.mp4", "mpeg4", numbers=range(COUNT), options=options
     )
@@ -463,55 +370,6 @@ def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_l
     assert not clip.damaged
 
 
-def test_slices_without_a_picture(clean: Any, tmp_path: Path) -> None:
-    whole = clean("mpeg2.mpg")
-    position = positions_of(whole, "P")[5]
-
-    def behead(data: bytearray, _: Any) -> None:
-        at = data.index(b"\0\0\1\0")
-        data[at : at + 8] = b"\xff" * 8
-
-    found = judge(
-        change_packets(whole, tmp_path / "headless.mpg", {position}, behead), whole
-    )
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
-def test_several_lost_pictures_of_mpeg2_are_not_taken_for_a_b_picture(
-    clean: Any, tmp_path: Path
-) -> None:
-    whole = clean("mpeg2.ts")
-    second_p, third_p = positions_of(whole, "P")[1:3]
-    lost = set(range(second_p, third_p + 3))
-    found = judge(drop_packets(whole, tmp_path / "lost.ts", lost), whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
-@pytest.mark.parametrize("name", ["mpeg2.mkv", "mpeg4.mkv", "mpeg4.avi"])
-def test_b_pictures_before_a_key_frame_hang_on_a_group_that_lost_its_end(
-    clean: Any, tmp_path: Path, name: str
-) -> None:
-    whole = clean(name)
-    data = bytearray(whole.read_bytes())
-    import av
-
-    with av.open(str(whole)) as opened:
-        packets = [packet for packet in opened.demux(video=0) if packet.size]
-        places = [(packet.pos, packet.size) for packet in packets]
-    _, group_before, key, *_ = positions_of(whole, "I")
-    # Whole packets are lost. Matroska goes on with the next cluster, AVI with the next chunk.
-    if name.endswith(".mkv"):
-        start = sum(places[group_before - 1])
-        stop = data.rindex(b"\x1f\x43\xb6\x75", 0, places[key][0])
-    else:
-        start, stop = places[key - 6][0] - 8, places[key][0] - 8
-    data[start:stop] = bytes(stop - start)
-    path = tmp_path / name
-    path.write_bytes(data)
-    found = judge(path, whole)
-    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
-
-
 def test_a_gif_that_was_cut_in_its_last_picture(tmp_path: Path) -> None:
     whole = write_video(
         tmp_path / "whole.gif", "gif", numbers=range(20), pix_fmt="gray"
@@ -528,8 +386,7 @@ def test_a_gif_that_was_cut_in_its_last_picture(tmp_path: Path) -> None:
         assert not probe(short, decode=True).damaged
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["hashed.mp4", "mjpeg.avi"])
+@pytest.mark.parametrize(("name", "seed"), [("hashed.mp4", 0), ("mjpeg.avi", 1)])
 def test_flipped_bits_where_the_decoder_can_tell(
     clean: Any, tmp_path: Path, name: str, seed: int
 ) -> None:
@@ -537,14 +394,3 @@ def test_flipped_bits_where_the_decoder_can_tell(
     path = change_packets(whole, tmp_path / name, {10 + 9 * seed}, flip_bits, seed=seed)
     found = judge(path, whole)
     assert found.marked.any() and not (~found.whole & ~found.marked).any()
-
-
-@pytest.mark.parametrize("name", ["vp8.webm", "vp9.webm"])
-def test_what_the_container_complains_about_is_not_trusted(
-    clean: Any, tmp_path: Path, name: str
-) -> None:
-    whole = clean(name)
-    for seed in range(3):
-        path = change_file(whole, tmp_path / f"{seed}-{name}", remove_bytes, seed=seed)
-        found = judge(path, whole)
-        assert found.info.damaged and not (~found.whole & ~found.marked).any()

@@ -61,9 +61,7 @@ def decoded(path: Path, count: int = 1) -> Pixels:
     return decode_clip(path, PictureView(count)).pictures
 
 
-@pytest.mark.parametrize(
-    "name", ["a.png", "a b.PNG", "x%03d.png", "star*.png", "what?.png"]
-)
+@pytest.mark.parametrize("name", ["x%03d.png", "star*.png"])
 def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     picture = scene()
     (tmp_path / name).write_bytes(png(picture, 2))
@@ -118,8 +116,10 @@ UPRIGHT: dict[int, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("orientation", UPRIGHT)
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
+@pytest.mark.parametrize(
+    ("orientation", "suffix"),
+    [*((number, ".png") for number in UPRIGHT), (6, ".jpg"), (8, ".webp")],
+)
 def test_photographs_are_turned_upright(
     orientation: int, suffix: str, tmp_path: Path
 ) -> None:
@@ -167,18 +167,6 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
     assert caught.value.reason == "animated"
 
 
-def test_of_a_photograph_with_others_behind_it_the_first_is_read(
-    tmp_path: Path,
-) -> None:
-    """Telephones append a map of the brightness as another JPEG."""
-    first, both = tmp_path / "first.jpg", tmp_path / "both.jpg"
-    Image.fromarray(scene()).save(first)
-    Image.fromarray(scene(1)[:20, :20]).save(both)
-    both.write_bytes(first.read_bytes() + both.read_bytes())
-    assert decode_clip(both, PictureView(2)).total == 1
-    assert np.array_equal(decoded(both), decoded(first))
-
-
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
 def test_damaged_pictures_are_refused(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
@@ -204,19 +192,8 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         Image.fromarray(scene(number)).save(folder / name, lossless=True)
     (folder / "new" / "d.png").write_bytes(b"\x89PNG\r\n\x1a\n, and no more")
     assert call_obygaze("-C", tmp_path, "manifest", "import", folder, "-o", "art").ok()
-    (tmp_path / "table.csv").write_text(
-        "clip_id,movie_id,video\nx,old,old/a.png\ny,old,old/b.jpg\n"
-    )
-    table = ("manifest", "import", tmp_path / "table.csv", "-o", "table")
-    assert call_obygaze("-C", tmp_path, *table).ok()
-    assert call_obygaze("-C", tmp_path, "manifest", "link", "table", folder).ok()
-    for name, code in (("art", 3), ("table", 0)):
-        assert (
-            call_obygaze(
-                "-C", tmp_path, "extract", "run", name, "-b", "descriptors"
-            ).code
-            == code
-        )
+    words = ("extract", "run", "art", "-b", "descriptors")
+    assert call_obygaze("-C", tmp_path, *words).code == 3
     store = open_store(tmp_path / "stores" / "art.descriptors")
     assert store.status().counts == {"ok": 3, "failed": 1}
     assert [*store.status().reasons] == [1]
@@ -228,7 +205,3 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         still = np.repeat(decoded(folder / path), backbone.geometry.frames, axis=0)
         expected = backbone.forward(backbone.preprocess(still)[None])["clip"][0]
         assert np.array_equal(found[row], expected.astype(found.dtype))
-    by_table = (
-        open_store(tmp_path / "stores" / "table.descriptors").matrix("clip").values
-    )
-    assert np.array_equal(by_table, found[2:])

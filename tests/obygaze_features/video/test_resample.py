@@ -36,8 +36,17 @@ def frame_of(values: np.ndarray, kind: str, layout: str) -> Any:
     return frame
 
 
-@pytest.mark.parametrize("layout", sorted(WEIGHTS))
-@pytest.mark.parametrize("kind", ["fltp", "flt", "s16", "s16p", "s32", "u8", "dbl"])
+@pytest.mark.parametrize(
+    ("layout", "kind"),
+    [
+        ("mono", "fltp"),
+        ("stereo", "flt"),
+        ("2.1", "s16"),
+        ("5.1", "s32"),
+        ("5.1(side)", "u8"),
+        ("quad", "dbl"),
+    ],
+)
 def test_channels_are_weighted_by_their_places(kind: str, layout: str) -> None:
     weights = np.array(WEIGHTS[layout])
     levels = np.random.default_rng(1).uniform(-1, 1, (len(weights), 2000))

@@ -28,22 +28,16 @@ from support.sounds import (
 from support.videos import write_video
 
 from benchmarks.sound.films import (
-    FLASHES,
     SoundFilm,
     SoundTrack,
     click_errors,
-    click_offset,
     copy,
 )
-from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
-from obygaze_features.video import sound as sound_of_clips
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.film import index_file
-from obygaze_features.video.packets import PacketTable
-from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -81,7 +75,7 @@ def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
     check_errors(name, tmp_path)
 
 
-@pytest.mark.parametrize("seed", amount(range(4), range(40)))
+@pytest.mark.parametrize("seed", amount(range(2), range(40)))
 @pytest.mark.parametrize("suffix", [".avi", ".mkv"])
 def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
     suffix: str, seed: int, tmp_path: Path
@@ -199,18 +193,6 @@ def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None
     heard.append(decode_sound(path, VIEW))
     seconds = [sound.part(10.0, 11.0).samples for sound in heard]
     assert len({second.tobytes() for second in seconds}) == 1
-    # A decoder that goes on from before gives another noise.
-    source = sound_source(path, None)
-    index = source.film
-    decoder = sound_index._like(source.stream.codec_context)
-    whole: list[Any] = []
-    for _, packet in source.packets(0, len(index.pts) - 1):
-        whole += decoder.decode(packet)
-    at = 10 * index.rate - int(index.first[np.argmax(index.samples > 0)])
-    from_start = mixed(whole)[at : at + index.rate]
-    section = np.concatenate(list(source.samples(index.rate, 480000, 528000)))
-    assert np.abs(from_start - section).max() < 0.05
-    assert not np.array_equal(from_start, section)
 
 
 def failure_of(path: Path, start_s: float | None, end_s: float | None) -> str:
@@ -278,34 +260,6 @@ def test_a_film_of_pictures_or_of_sound_alone(tmp_path: Path) -> None:
     assert results[0].clip(pictures).total == 300
 
 
-def test_a_part_may_end_with_its_film(tmp_path: Path) -> None:
-    path = write_film("mp4-aac", tmp_path)
-    endless = decode_sound(path, VIEW, start_s=9.0, end_s=math.inf)
-    assert is_same(endless, decode_sound(path, VIEW, start_s=9.0))
-    assert endless.end_s == 12.0
-
-
-def test_few_parts_need_the_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Path] = []
-
-    def end_s(path: Path, *_: Any) -> float:
-        asked.append(path)
-        return 12.0
-
-    monkeypatch.setattr(sound_of_clips, "pictures_end_s", end_s)
-    path = write_film(
-        SoundFilm("early", ".mkv", [SoundTrack("flac", end_s=9)]), tmp_path
-    )
-    decode_sound(path, VIEW, start_s=1.0, end_s=9.5)
-    assert asked == []
-    # The pictures end 3 s after the sound.
-    assert failure_of(path, 1.0, 13.5).startswith("too-long")
-    assert decode_sound(path, VIEW, start_s=1.0).end_s == 12.0
-    assert asked == [path, path]
-
-
 def test_sound_whose_clock_is_set_back_has_no_times(tmp_path: Path) -> None:
     """Two recordings behind each other, of which the second begins at 0 again."""
     film = write_film("ts-mp2", tmp_path)
@@ -316,21 +270,15 @@ def test_sound_whose_clock_is_set_back_has_no_times(tmp_path: Path) -> None:
             assert failure_of(path, *span).startswith("clock: the clock of the file")
 
 
-@pytest.mark.parametrize("rate", [400, 1500])
-def test_a_film_with_very_few_samples_a_second_is_refused(
-    rate: int, tmp_path: Path
-) -> None:
-    track = SoundTrack("pcm_s16le", rate=rate, layout="mono", format="s16")
+def test_a_film_with_very_few_samples_a_second_is_refused(tmp_path: Path) -> None:
+    track = SoundTrack("pcm_s16le", rate=400, layout="mono", format="s16")
     path = write_film(SoundFilm("slow", ".mkv", [track]), tmp_path)
-    if rate > 1000:
-        assert len(decode_sound(path, VIEW).samples) == 12 * 16000
-        return
     assert failure_of(path, None, None) == (
         "no-sound: its sound has 400 samples a second, 1,000 to 1,000,000 can be used"
     )
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 3e38])
+@pytest.mark.parametrize("wrong", [math.nan, 3e38])
 def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -> None:
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != 100:
@@ -362,39 +310,6 @@ def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -
         assert is_same(part, alone)
 
 
-@pytest.mark.parametrize(("rate", "layout"), [(48000, "mono"), (32000, "stereo")])
-def test_sound_may_change_its_channels_but_not_its_rate(
-    rate: int, layout: str, tmp_path: Path
-) -> None:
-    import av
-
-    first = SoundTrack("mp2", format="s16")
-    whole = write_film(SoundFilm("first", ".mkv", [first]), tmp_path)
-    second = replace(first, rate=rate, layout=layout)
-    with av.open(str(write_film(SoundFilm("second", ".mkv", [second]), tmp_path))) as f:
-        others = [bytes(packet) for packet in f.demux(audio=0)]
-
-    def change(stream: Any, at: int, packet: Any) -> Any:
-        if stream.type != "audio" or not 200 <= at < 300:
-            return packet
-        return packet_of(packet, others[at])
-
-    path = copy(whole, tmp_path / "changed.mkv", change=change)
-    # Packet 200 of 1,152 samples begins at 4.8 s, packet 300 at 7.2 s.
-    before = decode_sound(path, VIEW, start_s=3.0, end_s=4.7)
-    intact = decode_sound(whole, VIEW, start_s=3.0, end_s=4.7)
-    assert np.abs(before.samples - intact.samples).max() < 0.02
-    after = decode_sound(path, VIEW, start_s=7.5, end_s=9.0)
-    late, fit = click_offset(after.samples, VIEW.rate, FLASHES[2] / 25 - 7.5)
-    assert abs(late) <= 0.002 * VIEW.rate and fit > 0.8
-    if layout == "mono":
-        assert decode_sound(path, VIEW, start_s=4.0, end_s=8.0).remarks == ()
-    else:
-        assert failure_of(path, 4.0, 8.0) == (
-            "damaged: sound for 1.5 of 4.0 s, the rest is damaged or missing"
-        )
-
-
 @pytest.mark.parametrize("is_told", [True, False])
 def test_he_aac_has_twice_the_rate_of_its_core(is_told: bool, tmp_path: Path) -> None:
     core = write_film(SoundFilm("core", ".mp4", [SoundTrack(rate=24000)]), tmp_path)
@@ -415,7 +330,7 @@ def test_silence_is_sound(tmp_path: Path) -> None:
     assert np.abs(sound.samples).max() < 0.01 and sound.remarks == ()
 
 
-@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac", "mkv-flac-24"])
+@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac"])
 def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) -> None:
     whole = write_film(name, tmp_path)
     path = with_damage(whole, tmp_path / f"damaged{whole.suffix}", 60)
@@ -442,20 +357,6 @@ def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) 
         path, before, start_s=last + 0.5, end_s=last + 1.5, accept_damaged=True
     )
     assert taken.remarks == (sentence,)
-
-
-def test_a_cut_film_ends_early(tmp_path: Path) -> None:
-    path = write_film("ts-mp2", tmp_path)
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2 // 188 * 188])
-    sound = decode_sound(path, VIEW, start_s=0.0, end_s=3.0)
-    assert sound.remarks == ()
-    end_s = sound.bounds_s[1]
-    assert 4 < end_s < 8
-    assert (
-        failure_of(path, end_s + 0.2, end_s + 0.6)
-        == f"no-sound: the sound ends at {end_s:.1f} s"
-    )
 
 
 def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
@@ -486,78 +387,17 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
         kept.write_bytes(wrong)
         assert heard(path) == first
         assert len(kept.read_bytes()) == len(content)
+    # The index of another film is not used.
     heard(other)
     of_other = index_file(other, indexes).parent / "sound.npz"
     kept.write_bytes(of_other.read_bytes())
-    read.clear()
-    assert (heard(path), read) == (first, [path])
-    # The right names and other packets: the index is made again.
-    with np.load(kept) as arrays:
-        values = {name: arrays[name] for name in arrays.files}
-    correct = values["checksum"]
-    np.savez_compressed(kept, **values | {"checksum": correct[::-1]})
-    assert heard(path) == heard(path) == first
-    assert np.array_equal(np.load(kept)["checksum"], correct)
+    assert heard(path) == first
     # A film that was repaired in place is another one.
     facts = path.stat()
     path.write_bytes(with_damage(path, tmp_path / "other.mkv", 40).read_bytes())
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     with pytest.raises(BadVideo, match="damaged"):
         decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
-
-
-def test_a_film_in_which_seeking_shows_other_packets_is_read_from_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_film("mkv-ac3", tmp_path)
-
-    def second(start_s: float) -> bytes:
-        end_s = start_s + 1
-        sound = decode_sound(
-            path, VIEW, start_s=start_s, end_s=end_s, indexes=tmp_path / "indexes"
-        )
-        return sound.samples.tobytes()
-
-    expected = [second(10.2), second(10.7)]
-    forget_sound()
-    real = PacketTable.position_of
-
-    def one_early(table: PacketTable, packet: Any) -> int | None:
-        position = real(table, packet)
-        return None if position is None else position - 1
-
-    def made_again(*_: Any) -> Any:
-        raise AssertionError("the sound was decoded once more for its index")
-
-    monkeypatch.setattr(PacketTable, "position_of", one_early)
-    monkeypatch.setattr(sound_index, "_read", made_again)
-    assert [second(10.2), second(10.7)] == expected
-
-
-def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
-    path = write_film("mp4-aac", tmp_path)
-    indexes = tmp_path / "indexes"
-    with DecodePool(1) as pool:
-        for with_sound, names in ((False, {"index.npz"}), (True, {"sound.npz"})):
-            job = DecodeJob(path, (), indexes=str(indexes), with_sound=with_sound)
-            assert pool.submit(job).result().error is None
-            assert names <= {file.name for file in indexes.glob("*/*.npz")}
-
-
-def test_without_workers_the_samples_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_film("mkv-ac3", tmp_path)
-    views = (VIEW, PictureView(3), SoundView(48000, 1.0))
-    job = DecodeJob(path, views, 2.0, 5.0)
-    with DecodePool(1) as pool:
-        apart = pool.submit(job).result()
-        monkeypatch.setattr(system, "HAS_DECODE_WORKERS", False)
-        here = pool.submit(job).result()
-    for view in (views[0], views[2]):
-        assert is_same(here.sound(view), apart.sound(view))
-    assert len(apart.sound(views[2]).samples) == 4 * 48000
-    assert np.array_equal(here.clip(views[1]).pictures, apart.clip(views[1]).pictures)
 
 
 def test_a_view_is_plain_and_checked() -> None:
@@ -586,7 +426,7 @@ def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> li
     return numbers
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 5])
 def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
     random = np.random.default_rng(seed)
     samples = np.full(9000, 1024)
@@ -610,8 +450,7 @@ def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-@pytest.mark.parametrize("sd_ms", [3, 6, 12])
-@pytest.mark.parametrize("name", ["mkv-flac-24", "ts-mp2"])
+@pytest.mark.parametrize(("name", "sd_ms"), [("mkv-flac-24", 12), ("ts-mp2", 3)])
 def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) -> None:
     """No packet is lost, so the samples are those of the film, and begin near their time."""
     film = FILM_OF[name]
@@ -631,30 +470,9 @@ def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) ->
     assert correlation(sound, decode_sound(path, SoundView(48000)), late) > 0.95
 
 
-@pytest.mark.parametrize(("number", "late_s"), [(100, 0.03), (0, 0.008)])
-def test_one_wrong_time_moves_nothing(
-    number: int, late_s: float, tmp_path: Path
-) -> None:
-    """Such as that of the first packet, where a writer made 0 of a negative time."""
-    path = write_film("mkv-flac-24", tmp_path)
-
-    def wrong(at: int, time_s: float) -> float:
-        return time_s + late_s * (at == number)
-
-    other = with_times(path, tmp_path / "wrong.mkv", wrong)
-    sound = decode_sound(other, VIEW)
-    assert np.array_equal(sound.samples, decode_sound(path, VIEW).samples)
-
-
-@pytest.mark.parametrize("suffix", [".avi", ".asf"])
 @pytest.mark.parametrize(
-    ("codec", "format"),
-    [
-        ("wmav1", "fltp"),
-        ("wmav2", "fltp"),
-        ("adpcm_ima_wav", "s16p"),
-        ("adpcm_ms", "s16"),
-    ],
+    ("codec", "format", "suffix"),
+    [("wmav1", "fltp", ".avi"), ("adpcm_ima_wav", "s16p", ".asf")],
 )
 def test_what_a_new_decoder_lacks_is_no_damage(
     codec: str, format: str, suffix: str, tmp_path: Path
@@ -701,97 +519,7 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
-@pytest.mark.parametrize(
-    "title",
-    ["Director's commentary", "Audiokommentar", "Commentaire audio", "Comentario"],
-)
-def test_a_commentary_may_be_told_by_its_title_alone(
-    title: str, suffix: str, tmp_path: Path
-) -> None:
-    speaks = SoundTrack("ac3", flashes=(), title=title, disposition="default")
-    both = SoundFilm("both", suffix, [speaks, SoundTrack("ac3")], heard=1)
-    assert not any(errors_of(both, write_film(both, tmp_path)))
-    alone = write_film(SoundFilm("alone", suffix, [speaks]), tmp_path)
-    assert failure_of(alone, 1.0, 2.0).startswith(
-        "no-sound: its only sound is a commentary"
-    )
-
-
-@pytest.mark.parametrize(
-    "track",
-    [
-        SoundTrack("ac3", flashes=(), disposition="visual_impaired"),
-        SoundTrack("ac3", flashes=(), title="Description", disposition="default"),
-    ],
-)
-def test_sound_for_some_is_not_preferred_but_better_than_none(
-    track: SoundTrack, tmp_path: Path
-) -> None:
-    both = SoundFilm("both", ".mkv", [track, SoundTrack("ac3")], heard=1)
-    path = write_film(both, tmp_path)
-    assert not any(errors_of(both, path))
-    assert decode_sound(path, VIEW).remarks == ("sound 2 of 2",)
-    alone = write_film(SoundFilm("alone", ".mkv", [track]), tmp_path)
-    assert decode_sound(alone, VIEW, start_s=1.0, end_s=2.0).heard_s == 1.0
-
-
-@pytest.mark.parametrize("sd_ms", [1, 2, 3, 6, 12])
-@pytest.mark.parametrize("gap_ms", [50, 100, 500])
-def test_times_that_jitter_have_gaps_where_they_stay_late(
-    gap_ms: int, sd_ms: int
-) -> None:
-    random = np.random.default_rng(sd_ms * gap_ms)
-    samples = np.full(20_000, 1024)
-    clock = np.cumsum(samples) - samples
-    gaps = np.array([30, 2000, 2030, *range(4000, 20_000, 2000)])
-    for at in gaps:
-        clock[at:] += gap_ms * 48
-    times = np.round(clock / 48 + random.normal(0, sd_ms, 20_000)).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    off_ms = np.abs(numbers - clock) / 48
-    # Where exactly the gap is, times that jitter do not tell.
-    is_near = np.abs(np.arange(20_000)[:, None] - gaps).min(axis=1) < 10
-    assert off_ms[~is_near].max() < 10
-    assert (np.diff(numbers) != 1024).sum() == len(gaps)
-
-
-@pytest.mark.parametrize("sd_ms", [1.5, 2, 2.5, 4, 6, 12])
-@pytest.mark.parametrize("first_ms", [0, 30])
-def test_times_that_jitter_are_no_gaps_at_the_ends(first_ms: int, sd_ms: float) -> None:
-    random = np.random.default_rng(round(sd_ms))
-    samples = np.full(500, 1024)
-    clock = np.cumsum(samples) - samples
-    for _ in range(100):
-        times = clock / 48 + random.normal(0, sd_ms, 500)
-        times[0] += first_ms
-        ticks = np.round(times).astype(np.int64)
-        numbers = sound_index._first_samples(ticks, samples, 0.001, 0.0, 48000)
-        assert np.all(np.diff(numbers) == 1024)
-        # The median of 500 times is off by 1.25 / sqrt(500) deviations; the first time is taken if
-        # it is no farther from this than by rounding.
-        assert abs(numbers[0]) / 48 < 5 * 0.056 * sd_ms + 1.01
-
-
-@pytest.mark.parametrize("sd_ms", [0, 1, 1.5, 2])
-def test_a_gap_before_the_last_packets_is_one_where_times_jitter_little(
-    sd_ms: float,
-) -> None:
-    random = np.random.default_rng(3)
-    samples = np.full(500, 1024)
-    clock = np.cumsum(samples) - samples
-    clock[-5:] += 50 * 48
-    for _ in range(100):
-        times = np.round(clock / 48 + random.normal(0, sd_ms, 500)).astype(np.int64)
-        numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-        assert (np.diff(numbers) != 1024).tolist() == [False] * 494 + [
-            True,
-            *[False] * 4,
-        ]
-
-
-@pytest.mark.parametrize("rate", [8000, 22050, 44100, 48000])
-@pytest.mark.parametrize("of_packet", [576, 1024, 1152])
+@pytest.mark.parametrize(("rate", "of_packet"), [(8000, 576), (44100, 1152)])
 def test_times_that_are_rounded_begin_with_the_first_packet(
     of_packet: int, rate: int
 ) -> None:
@@ -804,13 +532,3 @@ def test_times_that_are_rounded_begin_with_the_first_packet(
         ticks = times.astype(np.int64)
         numbers = sound_index._first_samples(ticks, samples, shown, 0.0, rate)
         assert np.array_equal(numbers, clock)
-
-
-@pytest.mark.parametrize("slow", [0.0006, -0.0006])
-def test_a_clock_that_is_slow_is_followed_to_five_milliseconds(slow: float) -> None:
-    samples = np.full(20_000, 1024)
-    clock = (np.cumsum(samples) - samples) * (1 + slow)
-    times = np.round(clock / 48).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    off_ms = np.abs(numbers - clock) / 48
-    assert 4 < off_ms.max() < 6

@@ -49,12 +49,7 @@ def test_cues_have_the_words_and_times_that_were_written(
     assert length_of(path) == pytest.approx(15, abs=0.01)
 
 
-def test_a_file_whose_times_begin_late_has_its_own_zero(tmp_path: Path) -> None:
-    path = write_subtitled(tmp_path / "a.mkv", ["subrip"], SAID, zero=3)
-    assert heard(path) == HEARD
-
-
-@pytest.mark.parametrize("seed", amount(range(8), range(80)))
+@pytest.mark.parametrize("seed", amount(range(4), range(80)))
 def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
     seed: int, tmp_path: Path
 ) -> None:
@@ -76,7 +71,7 @@ def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
         decode_clip(path, PictureView(1), start_s=end_s - 0.5, end_s=end_s + 1.2)
 
 
-@pytest.mark.parametrize("seed", amount(range(6), range(60)))
+@pytest.mark.parametrize("seed", amount(range(2), range(60)))
 @pytest.mark.parametrize("codec", ["subrip", "ass", "mov_text"])
 def test_what_may_be_missing_is_no_silence(
     codec: str, seed: int, tmp_path: Path
@@ -152,18 +147,6 @@ def test_what_is_no_speech_of_the_film_is_never_read(kind: str, tmp_path: Path) 
     second = write_subtitled(tmp_path / "b.mkv", both, SAID, kinds=[kind, ""])
     assert read_embedded(second).stream == "subtitles 2 of 2"
     assert heard(second) == HEARD
-
-
-def test_subtitles_are_chosen_by_their_flags_and_titles(tmp_path: Path) -> None:
-    codecs = ["subrip", "ass", "subrip"]
-    titles = ["Commentary", "", ""]
-    kinds = ["default", "hearing_impaired", ""]
-    path = write_subtitled(tmp_path / "a.mkv", codecs, SAID, kinds=kinds, titles=titles)
-    assert read_embedded(path).stream == "subtitles 3 of 3"
-    alone = write_subtitled(
-        tmp_path / "b.mkv", codecs[:2], SAID, kinds=kinds, titles=titles
-    )
-    assert read_embedded(alone).stream == "subtitles 2 of 2"
 
 
 def test_subtitles_without_a_cue_do_not_say_that_a_film_is_silent(

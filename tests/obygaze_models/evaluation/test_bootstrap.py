@@ -23,22 +23,9 @@ from obygaze_models.evaluation.metrics import (
     evaluate,
     replicate,
 )
-from obygaze_models.evaluation.predictions import FloatArray, Predictions
+from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
-
-
-def error_of(
-    predictions: Predictions, groups: np.ndarray, metric: str, n_replicates: int = 2000
-) -> float:
-    """The standard deviation of a metric over draws of groups."""
-    codes = np.unique(groups, return_inverse=True)[1]
-
-    def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-        return replicate(predictions, weights, [metric])
-
-    drawn = bootstrap.draw(statistics, codes, n_replicates, (0, 0))[metric]
-    return float(np.std(drawn[np.isfinite(drawn)], ddof=1))
 
 
 def covers(interval: Interval, value: float) -> bool:
@@ -102,26 +89,6 @@ class TestAgainstOthers:
                 average_precision_score(taken.y, taken.score)
             )
             assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
-
-
-class TestDesignEffect:
-    @staticmethod
-    def of_accuracy(predictions: Predictions, film: np.ndarray) -> float:
-        by_film = error_of(predictions, film, "accuracy")
-        by_clip = error_of(predictions, np.arange(len(film)), "accuracy")
-        return (by_film / by_clip) ** 2
-
-    def test_kish(self) -> None:
-        """1 + (m - 1) rho for films of m clips whose correlation is rho."""
-        rng = np.random.default_rng(2)
-        film = np.repeat(np.arange(400), 10)
-        # A clip takes the outcome of its film with chance .6, so two of a film correlate by .36.
-        of_film, own = (rng.random(400) < 0.5)[film], rng.random(4000) < 0.5
-        right = np.where(rng.random(4000) < 0.6, of_film, own)
-        found = self.of_accuracy(
-            Predictions.of(np.ones(4000), np.where(right, 0.9, 0.1)), film
-        )
-        assert found == pytest.approx(1 + 9 * 0.36, rel=0.12)
 
 
 class TestCoverage:
@@ -204,18 +171,6 @@ class TestReuse:
             np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
-    @pytest.mark.parametrize("k", [8, 40])
-    def test_an_interval_of_any_numbers_is_stretched_about_its_middle(
-        self, k: int
-    ) -> None:
-        values = np.random.default_rng(1).normal(5, 2, size=k)
-        plain = resample(mean_of(values), np.arange(k), n_replicates=500)["mean"]
-        wide = resample(mean_of(values), np.arange(k), n_replicates=500, inflation=9.0)[
-            "mean"
-        ]
-        assert wide.high - wide.low == pytest.approx(3 * (plain.high - plain.low))
-        assert wide.low < plain.low < values.mean() < plain.high < wide.high
-
     def test_draws_move_away_from_their_median(self) -> None:
         moved = bootstrap.widen(np.array([1.0, 2.0, 4.0]), 2.0, within_unit=False)
         assert moved.tolist() == [0.0, 2.0, 6.0]
@@ -231,15 +186,6 @@ class TestReuse:
 
 
 class TestEstimate:
-    def test_value_and_interval(self) -> None:
-        predictions, film = films(3)
-        found = estimate(predictions, film)
-        assert {k: e.value for k, e in found.items()} == pytest.approx(
-            evaluate(predictions)
-        )
-        auc = found["auc"]
-        assert auc.by_film.low < auc.value < auc.by_film.high
-
     def test_draws_without_positives_have_no_value(self) -> None:
         # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
         # and of nothing else with chance (1/3)^3, together 1/3.
@@ -251,13 +197,6 @@ class TestEstimate:
 
         drawn = bootstrap.draw(statistics, codes, 1000, (0, 0))["auc"]
         assert np.isnan(drawn).sum() == pytest.approx(1000 / 3, abs=45)
-
-    def test_an_interval_stays_within_zero_and_one(self) -> None:
-        predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
-        found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])[
-            "f1_binary"
-        ]
-        assert 0 <= found.by_film.low <= found.by_film.high <= 1
 
 
 class TestRefusals:
@@ -284,68 +223,6 @@ def test_effective_groups_by_hand() -> None:
     assert groups_behind("auc", y, films) == expected
 
 
-def test_few_groups_keep_their_number() -> None:
-    y = [1, 0, 1, 1]
-    films = ["a", "a", "b", "c"]
-    assert groups_behind("ap", y, films) == (3, 3)
-    # One film has a negative clip.
-    assert groups_behind("auc", y, films) == (1, 1)
-    assert groups_behind("ap", [0, 0], ["a", "b"]) == (0, 0)
-
-
-def test_films_of_folds_without_a_value_are_not_behind_it() -> None:
-    """Nine films: in folds of one film, of two, and all together; of two clips, one of five."""
-    classes = ["10", "10", "10", "10", "10", "11000", "00", "00", "11"]
-    y = np.array([label == "1" for label in "".join(classes)])
-    films = np.repeat(list("abcdefghi"), [len(of_film) for of_film in classes])
-    alone = [np.flatnonzero(films == film) for film in "abcdefghi"]
-    # f and i have two positive clips, a to e one.
-    of_positives = (7, pytest.approx(9**2 / (5 + 4 + 4)))
-    assert groups_behind("ap", y, films, alone) == of_positives
-    # Of one class are g, h and i; the other six have 2, 2, 2, 2, 2 and 5 clips.
-    expected = (6, pytest.approx((6 * 15**2 / 45) ** 0.5))
-    assert groups_behind("auc", y, films, alone) == expected
-    # In one fold, i has its pairs with clips of h, and h has no positive clip.
-    in_pairs = [*alone[:7], np.concatenate(alone[7:])]
-    assert groups_behind("ap", y, films, in_pairs) == of_positives
-    of_sizes = 19**2 / (7 * 4 + 25)
-    expected = (7, pytest.approx(7 * (of_sizes / 8) ** 0.5))
-    assert groups_behind("auc", y, films, in_pairs) == expected
-    # All together, seven films have a positive clip, and eight a negative one.
-    of_sizes = 21**2 / (8 * 4 + 25)
-    expected = (7, pytest.approx(7 * (of_sizes / 9) ** 0.5))
-    assert groups_behind("auc", y, films) == expected
-
-
-def test_three_valued_films_of_twelve_have_the_interval_of_three() -> None:
-    """Each film has one number, and nine have none: Student's of the three, whatever is drawn."""
-    values = np.array([0.5, 0.6, 0.75, *[np.nan] * 9])
-    known = np.isfinite(values)
-
-    def mean(weights: FloatArray) -> dict[str, FloatArray]:
-        drawn = weights[:, known]
-        with np.errstate(invalid="ignore"):
-            return {"ap": drawn @ values[known] / drawn.sum(axis=1)}
-
-    counts = {"ap": GroupCount(3, 3)}
-    few = resample(
-        mean, np.arange(12), n_replicates=20_000, within_unit=True, counts=counts
-    )
-    all_films = resample(mean, np.arange(12), n_replicates=20_000, within_unit=True)
-    value = values[known].mean()
-    low, high = few["ap"].ends
-    # Draws of twelve hold three films more or less often: their variance is about that of three.
-    half = stats.t.ppf(0.975, 2) * values[known].std(ddof=1) / 3**0.5
-    assert low is not None and high is not None
-    assert value - low == pytest.approx(half, rel=0.35)
-    assert high - value == pytest.approx(half, rel=0.35)
-    assert all_films["ap"].high - all_films["ap"].low < 0.5 * (high - low)
-    for number in (0, 1, 2):
-        counts = {"ap": GroupCount(number, number)}
-        found = resample(mean, np.arange(12), within_unit=True, counts=counts)["ap"]
-        assert found.ends == (None, None)
-
-
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
     """Five of twelve films have ten words each; the share is the mean of five numbers."""
     names = [f"f{number:02d}" for number in range(12)]
@@ -358,47 +235,6 @@ def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
     assert high - 0.4 == pytest.approx(half, rel=0.25)
     assert ratio_interval([0] * 3, [0] * 3, names[:3]) == [None, None]
     assert ratio_interval([1, 3, 0], [9, 9, 0], names[:3]) == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [((0.85, 1, 1, 1, 0.99), 0.74, 1.0), ((0.5, 0.6, 0.55, 0.7, 0.65), 0.45, 0.74)],
-)
-def test_the_interval_of_five_films_near_one_does_not_begin_at_chance(
-    values: tuple[float, ...], low: float, high: float
-) -> None:
-    """On the logit scale, the first one was [.04, 1.00]."""
-    ap = np.array(values)
-    inflation = reuse_inflation(5)
-    found = resample(
-        mean_of(ap),
-        np.arange(5),
-        n_replicates=20_000,
-        within_unit=True,
-        inflation=inflation,
-    )["mean"]
-    # The variance of a mean over draws of k values is their variance, divided by k.
-    half = stats.t.ppf(0.975, 4) * (inflation * ap.var(ddof=1) / 5) ** 0.5
-    slope = 2 * (ap.mean() * (1 - ap.mean())) ** 0.5
-    angles = np.arcsin(ap.mean() ** 0.5) + np.array([-half, half]) / slope
-    expected = np.sin(np.clip(angles, 0, np.pi / 2)) ** 2
-    assert (found.low, found.high) == pytest.approx(expected, abs=0.005)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
-
-
-def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
-    rng = np.random.default_rng(0)
-    draws = 0.5 + 0.05 * rng.normal(size=5000)
-    widths = []
-    for k in (12, 8, 4):
-        interval = interval_of(draws, 0.5, GroupCount(12, k))
-        widths.append(interval.high - interval.low)
-    # Student's quantiles for 11, 7 and 3 degrees of freedom, with k / (k - 1).
-    expected = [
-        2 * 0.05 * stats.t.ppf(0.975, k - 1) * (k / (k - 1)) ** 0.5 for k in (12, 8, 4)
-    ]
-    assert widths[:2] == pytest.approx(expected[:2], rel=0.1)
-    assert widths[0] < widths[1] < widths[2]
 
 
 @pytest.mark.parametrize(("n_right", "n"), [(38, 40), (199, 200), (10, 10)])
@@ -427,15 +263,6 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     of_value = stats.binomtest(n, n).proportion_ci(0.95, method="wilson")
     assert inside.value > 0.9
     assert inside.by_film.low < of_value.low
-
-
-def test_other_intervals_are_not_changed_by_the_number_of_clips() -> None:
-    narrow = Interval(0.88, 0.89)
-    wide = Interval(0.2, 1.0)
-    absent = Interval(np.nan, np.nan)
-    assert bootstrap.not_narrower_than_clips(narrow, 0.885, 3) == narrow
-    assert bootstrap.not_narrower_than_clips(wide, 0.95, 3) == wide
-    assert bootstrap.not_narrower_than_clips(absent, 1.0, 3).ends == (None, None)
 
 
 def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> None:

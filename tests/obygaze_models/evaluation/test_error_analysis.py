@@ -85,14 +85,6 @@ class TestWhatCannotBeTold:
         kept, _ = independent_factors({str(i): X[:, i] for i in range(14)}, 9)
         assert len(kept) + 1 == np.linalg.matrix_rank(np.hstack([np.ones((9, 1)), X]))
 
-    @pytest.mark.parametrize(
-        ("success", "note"), [(1, "every clip is right"), (0, "is wrong")]
-    )
-    def test_no_failure_or_no_success(self, success: int, note: str) -> None:
-        found = analyse([success] * 5, {"a": [0, 1, 0, 1, 1]})
-        assert note in found.note
-        assert found.factors == ()
-
     def test_too_few_clips(self) -> None:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
         assert found.note == "3 clips, 10 are needed for 2 factors"
@@ -114,13 +106,6 @@ class TestWhatCannotBeTold:
         design = np.column_stack([look, alone, ~alone[::-1]])
         assert found.factors[0].log_odds == fit_logistic(design, success).beta[1]
 
-    def test_a_number_may_be_0_in_no_clip(self) -> None:
-        rng = np.random.default_rng(1)
-        (factor,) = analyse(
-            rng.random(40) < 0.5, {"length": rng.random(40) + 1}
-        ).factors
-        assert factor.n == 40
-
     def test_a_factor_that_predicts_success(self) -> None:
         found = analyse([1] * 5 + [0, 0, 1, 0, 0], {"a": [1] * 5 + [0] * 5})
         assert found.method == "firth" and "predict success exactly" in found.note
@@ -140,21 +125,6 @@ class TestWhatCannotBeTold:
         factors = {"Look": rng.random(600) < rate, "sure": is_sure}
         found = analyse_success(~is_sure, factors, films)[0]
         assert found.method == "firth" and np.isnan(found.factors[0].p)
-
-    def test_one_film_has_independent_errors(self) -> None:
-        success, factors, _ = clips()
-        assert analyse_success(success, factors, ["x"] * 600)[0].errors == "independent"
-
-
-def test_where_no_factor_has_enough_clips_the_reason_is_noted() -> None:
-    """The panel of such a film said that it was empty, and not why."""
-    is_hard = np.arange(60) >= 56
-    success = np.arange(60) % 2 == 0
-    factors = {"level EN": ~is_hard, "level HN": is_hard}
-    found = analyse(success, factors, intercept=False)
-    assert (found.factors, found.method) == ((), "ml")
-    assert set(found.left_out) == set(factors)
-    assert found.note == "fewer than 5 clips have, or have not, each factor"
 
 
 class TestPaperFactors:

@@ -50,13 +50,6 @@ class TestCheck:
     def test_unless_allowed(self) -> None:
         check_leaks([self.bad], allowed=True)
 
-    def test_a_line_for_the_report(self) -> None:
-        leak = count_leak(["a1"], ["a4"], ["a2", "a4"], concepts=["a2"], cell="fold 3")
-        assert leak.text == (
-            "fold 3: 2 of 2 test clips leaked (0 in train, 1 in validation), "
-            "1 used to find concept vectors"
-        )
-
 
 class TestPublished:
     """Each published file has folds of its own, so the cells between two files leak."""

@@ -105,46 +105,6 @@ def test_ties_are_broken_in_every_order(
     assert by_film.alone.average_precision[0] == pytest.approx(expected)
 
 
-def test_average_precision_of_weighted_clips_without_ties_is_that_of_sklearn() -> None:
-    rng = np.random.default_rng(5)
-    y = rng.random(60) < 0.4
-    score = rng.random(60)
-    weights = rng.integers(0, 4, (8, 60)).astype(float)
-    found = metrics.replicate(Predictions.of(y, score), weights, ["ap"])["ap"]
-    for value, row in zip(found, weights, strict=True):
-        expected = sk.average_precision_score(y, score, sample_weight=row)
-        assert value == pytest.approx(expected)
-
-
-def test_a_tie_of_films_that_are_drawn_other_times_is_near_the_mean_of_its_orders() -> (
-    None
-):
-    """Each place has the mean weight; random orders with the weights of their clips differ little.
-
-    One value of five classes of scores, 12 films of 10 clips.
-    """
-    rng = np.random.default_rng(2)
-    films = np.repeat(np.arange(12), 10)
-    y = rng.random(120) < rng.uniform(0.1, 0.7, 12)[films]
-    score = (rng.integers(0, 5, 120) + y) / 8
-    bias = []
-    for _ in range(12):
-        weights = rng.multinomial(12, np.full(12, 1 / 12))[films].astype(float)
-        ours = evaluate(Predictions.of(y, score), ["ap"], weights)["ap"]
-        of_orders = []
-        for _ in range(30):
-            shuffled = rng.permutation(120)
-            order = shuffled[np.argsort(-score[shuffled], kind="stable")]
-            of_orders.append(
-                sk.average_precision_score(
-                    y[order], -np.arange(120), sample_weight=weights[order]
-                )
-            )
-        bias.append(ours - np.mean(of_orders))
-    assert abs(np.mean(bias)) < 0.01
-    assert np.max(np.abs(bias)) < 0.03
-
-
 class TestEdges:
     def test_no_positive(self) -> None:
         with warnings.catch_warnings():

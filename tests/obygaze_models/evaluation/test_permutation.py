@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from obygaze_models.evaluation import permutation
-from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
+from obygaze_models.evaluation.permutation import permutation_p
 
 
 def enumerated(values: NDArray[np.float64], n_first: int) -> tuple[float, float]:
@@ -33,17 +33,6 @@ def test_a_film_whose_clips_are_all_in_one_group_costs_nothing() -> None:
     both = permutation_p(values, first, film)
     assert (both.n, both.method) == (792, "exact")  # 12 over 5
     assert (both.greater, both.less) == (alone.greater, alone.less)
-
-
-def test_all_but_one_clip_of_a_large_film_is_counted() -> None:
-    values = np.random.default_rng(1).normal(size=3000)
-    first = np.arange(3000) > 0
-    p = permutation_p(values, first)
-    # One clip is left out: it is as good as the others are by rank.
-    assert (p.n, p.method) == (3000, "exact")
-    assert p.greater == pytest.approx(
-        float((values <= values[0]).sum()) / 3000, abs=1e-12
-    )
 
 
 @pytest.mark.parametrize("scale", [1e-15, 1.0, 1e15])
@@ -95,31 +84,6 @@ def test_whole_numbers_of_many_items_are_sampled() -> None:
     # Half a step, as sums are whole numbers, and four standard errors.
     half_a_step = 0.5 * abs(p.greater - (1 - p.less))
     assert p.greater == pytest.approx(p.normal["greater"], abs=half_a_step + 0.064)
-
-
-def test_occurrences_in_many_films_are_convolved_in_bounded_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The chances of all numbers of occurrences were kept: time grew with the square of clips."""
-    rng = np.random.default_rng(9)
-    films = np.repeat(np.arange(600), 20)
-    occurs = rng.random(len(films)) < 0.5
-    is_first = rng.random(len(films)) < 0.5
-    whole = occurrence_p(occurs, is_first, films)
-    lengths = []
-    convolve = np.convolve
-
-    def count(chances: np.ndarray, of_block: np.ndarray) -> np.ndarray:
-        lengths.append(len(chances))
-        return convolve(chances, of_block)
-
-    monkeypatch.setattr(permutation, "MOST_CHANCES", 50)
-    monkeypatch.setattr(np, "convolve", count)
-    cut = occurrence_p(occurs, is_first, films)
-    # 600 films of at most 10 occurrences in the first group each: up to 6,000 chances.
-    assert max(lengths) < 2500
-    for tail in ("greater", "less", "two_sided"):
-        assert getattr(cut, tail) == pytest.approx(getattr(whole, tail), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -139,13 +139,6 @@ def test_the_ends_are_clopper_and_pearsons_of_the_independent_clips(name: str) -
     assert stats.beta.sf(high, n_with + 1, n_effective - n_with) == pytest.approx(0.025)
 
 
-def test_the_interval_of_films_that_are_alike_is_exact_for_fewer_clips() -> None:
-    # 117 / (0.17 + 0.83 / 2) = 200 independent clips for 234 marked ones.
-    share = share_of(films_of([(100, "10")] * 117))
-    exact = stats.binomtest(100, 200).proportion_ci(method="exact")
-    assert (float(share.low), float(share.high)) == pytest.approx(tuple(exact))
-
-
 @pytest.mark.parametrize("n_clips", [3, 6])
 def test_equal_shares_in_films_of_other_sizes_have_the_width_of_films(
     n_clips: int,
@@ -161,22 +154,6 @@ def test_equal_shares_in_films_of_other_sizes_have_the_width_of_films(
     high = stats.beta.ppf(0.975, n_with + 1, n_effective - n_with)
     assert (float(share.low), float(share.high)) == pytest.approx((low, high))
     assert high - low > 0.3
-
-
-def test_the_interval_of_films_in_which_all_clips_have_it_is_that_of_clips() -> None:
-    # Of three films that are as long, no weight is a third; sums are 1 or next to 1.
-    for sizes in ([100] * 3, [100] * 6, [157, 178, 164, 228], [103, 125, 152, 211]):
-        n_films = len(sizes)
-        scores = [[0.2, 0.4, 0.6, 0.8]] * n_films
-        score_of_all = np.linspace(0.3, 0.5, n_films).tolist()
-        films = films_of([(size, "1111") for size in sizes], scores, score_of_all)
-        share = share_of(films, 0.5)
-        value = 1 + 0.5 * (np.average(score_of_all, weights=sizes) - 0.5)
-        equal = sum(size**2 for size in sizes) / sum(sizes) ** 2
-        n_effective = 1 / (equal * (0.17 + 0.83 / 4))
-        n_with = value * n_effective
-        low = stats.beta.ppf(0.025, n_with, n_effective - n_with + 1)
-        assert (float(share.value), float(share.low)) == pytest.approx((value, low))
 
 
 def test_no_marked_clip_leaves_a_width_and_one_film_no_interval() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.closed_form import closed_form
 from support.tables import RunRow, a_table, cell_of, rows_of
@@ -16,7 +14,6 @@ from support.tables import RunRow, a_table, cell_of, rows_of
 from obygaze_models.evaluation import results as of_results
 from obygaze_models.evaluation.basis import FILM_SEEN, LEAKED, UNSEEN
 from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.results import RunSettings, results
 
 IDS = ("a-0", "a-1", "a-2", "b-3", "b-4", "b-5")
@@ -63,23 +60,6 @@ def row_of(rows: Sequence[RunRow], metric: str, film: str = "") -> RunRow:
     return row
 
 
-def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
-    """Of seed 0: a hit, two false alarms, a miss, two right refusals."""
-    value = cell_of(SEED_0).values
-    assert value["precision"] == pytest.approx(1 / 3)
-    assert value["recall"] == pytest.approx(1 / 2)
-    assert value["accuracy"] == pytest.approx(1 / 2)
-    assert value["f1_binary"] == pytest.approx(2 / 5)
-    assert value["f1_macro"] == pytest.approx((2 / 5 + 4 / 7) / 2)
-    assert value["f1_weighted"] == pytest.approx(2 / 5 / 3 + 4 / 7 * 2 / 3)
-    squares = 0.01 + 0.36 + 0.64 + 0.01 + 0.49 + 0.09
-    assert value["brier"] == pytest.approx(squares / 6)
-    # The second fold has no positive clip, so that it ranks none.
-    assert value["auc"] == pytest.approx(1 / 2)
-    assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
-    assert cell_of(BOTH).value("accuracy") == pytest.approx((1 / 2 + 5 / 6) / 2)
-
-
 def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     one_set = [*A0, *A1]
     assert cell_of(SEED_0).inflation == 3  # 1 + k / (k - 1) of two folds
@@ -115,20 +95,6 @@ def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
     mixed = fold_of("1", 1, [0, 1, 3], [1, 0, 0], [0.4, 0.2, 0.8])
     crossed = values_of([*SEED_0, *mixed])
     assert math.isnan(row_of(crossed, "accuracy", "a")["sd"])
-
-
-def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
-    """Brier's score of recalibrated probabilities .5, .5, .5 and 0, 1, 0, by hand."""
-    half = with_facts(A0, recalibrated=0.5)
-    sure = with_facts(B0, recalibrated=[0.0, 1.0, 0.0])
-    cell = cell_of([*half, *sure])
-    assert cell.recalibrated()["brier"] == pytest.approx((3 * 0.25 + 1) / 6)
-    assert cell_of([*half, *B0]).recalibrated() == {}
-    # The same probabilities are as wrong as they were: of seeds and of runs, errors are means.
-    for rows, is_averaged in ((SEED_0, False), (BOTH, False), (BOTH, True)):
-        same = with_facts(rows, recalibrated=[row["score"] for row in rows])
-        again = cell_of(same, is_averaged=is_averaged)
-        assert again.recalibrated() == pytest.approx({"brier": again.value("brier")})
 
 
 def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[RunRow]:
@@ -232,27 +198,3 @@ def test_a_random_order_has_the_values_that_chance_gives() -> None:
     assert random.value("f1_weighted") == pytest.approx(expected.f1_weighted)
     assert (random.value("share_positive"), random.value("auc")) == (0.5, 0.5)
     assert not random.is_model and "brier" not in random.values
-
-
-def test_resampling_of_many_clips_takes_bounded_memory() -> None:
-    """A thousand draws of 20,000 clips took a gigabyte."""
-    rng = np.random.default_rng(0)
-    n = 20_000
-    films = np.repeat(np.arange(12), -(-n // 12))[:n]
-    y = rng.random(n) < 0.3
-    rows = {
-        "clip_id": np.arange(n).astype(str),
-        "movie_id": films.astype(str),
-        "y": y.astype(int),
-        "score": rng.normal(size=n) + y,
-    }
-    cell = cell_of(pd.DataFrame(rows).to_dict("records"))
-    weights = rng.multinomial(12, [1 / 12] * 12, size=1000).astype(np.float64)
-    statistics = cell.statistics(cell.groups, RANKING_METRICS)
-    tracemalloc.start()
-    values = statistics(weights)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert values["ap"].shape == (1000,)
-    assert most < 250_000_000
-    assert np.array_equal(statistics(weights[:3])["ap"], values["ap"][:3])

@@ -194,14 +194,3 @@ def test_without_validation_rows_inner_folds_choose() -> None:
     assert number == 0
     ((number, _),) = fit_best([*reversed(only_a)], [lessons])
     assert number == 1
-
-
-def test_each_of_some_lessons_has_its_own_choice() -> None:
-    lessons = ranked_lessons()
-    validated = [
-        replace(lessons, train=np.arange(4, 12), validation=np.arange(4)),
-        replace(lessons, train=np.arange(4, 12), validation=np.arange(8, 12)),
-    ]
-    best = fit_best([Ranked(-1.0), Ranked(1.0)], validated)
-    assert [number for number, _ in best] == [0, 1]
-    assert [number for number, _ in fit_best([Ranked(-1.0)], validated)] == [0, 0]

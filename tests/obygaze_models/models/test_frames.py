@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.stores import sealed_store, some_ids
 
-from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.frames import FrameProbe, Pooling, StoreRows
+from obygaze_models.models.frames import FrameProbe, Pooling
 from obygaze_models.models.linear import LogisticProbe
 
 POOLINGS = get_args(Pooling)
@@ -51,17 +48,6 @@ def test_frames_of_any_format_are_fitted_in_float64(number_format: Any) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_where_blocks_are_cut_does_not_matter(
-    pooling: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = clips()
-    whole = FrameProbe(pooling).fit(X, y)
-    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 37)
-    cut = FrameProbe(pooling).fit(X, y)
-    np.testing.assert_array_equal(cut.predict_proba(X), whole.predict_proba(X))
-
-
 class Watched:
     """An array of clips that counts how many of the blocks that were read are alive."""
 
@@ -91,23 +77,6 @@ def test_no_more_than_two_blocks_are_ever_held(
     FrameProbe(pooling).fit(watched, y).predict_proba(watched)
     assert watched.most <= 2
     assert len(watched.alive) > 10
-
-
-def test_frames_are_read_from_a_store_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = sealed_store(tmp_path / "store")["frames"]
-    store, rows = open_store(tmp_path / "store"), [20, 3, 8, 11, 0, 17, 5]
-    y = np.where(np.array(rows) % 2, "S", "EN")
-    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
-    X = StoreRows(store, "frames", [some_ids(23)[0][row] for row in rows])
-    for pooling in POOLINGS:
-        ours = FrameProbe(pooling).fit(X, y)
-        plain = FrameProbe(pooling).fit(values[rows], y)
-        np.testing.assert_array_equal(ours.coef_, plain.coef_)
-        np.testing.assert_array_equal(
-            ours.predict_proba(X), plain.predict_proba(values[rows])
-        )
 
 
 def test_bad_clips_are_refused_in_words() -> None:

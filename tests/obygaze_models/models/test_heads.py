@@ -58,15 +58,6 @@ def test_the_logistic_head_is_liblinear(penalty: Penalty, C: float) -> None:
     )
 
 
-def test_a_stump_by_hand() -> None:
-    head = TreeHead(1, min_samples_leaf=1).fit(
-        [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
-    )
-    assert (head.threshold_[0], head.share_.tolist()) == (2.0, [0.5, 0.0, 1.0])
-    base, parts = head.contributions([[0.0], [9.0]])
-    assert (base, parts.ravel().tolist()) == (0.5, [-0.5, 0.5])
-
-
 @pytest.mark.parametrize("head", [LogisticHead(), TreeHead(8)])
 def test_contributions_add_up_to_the_answer(head: Any) -> None:
     M, y = margins()

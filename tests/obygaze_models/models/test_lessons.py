@@ -105,15 +105,6 @@ def test_a_memo_drops_what_was_used_longest_ago() -> None:
     assert made(memo, "c", "b", "a") == ["a"]
 
 
-def test_a_memo_keeps_the_newest_whatever_its_size() -> None:
-    memo = Memo(most_bytes=100)
-    assert made(memo, "small") == ["small"]
-    assert made(memo, "large", "large", n_bytes=500) == ["large"]
-    assert memo.n_bytes == 500
-    assert made(memo, "small") == ["small"]
-    assert memo.n_bytes == 40
-
-
 def test_a_memo_keeps_so_many_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lessons_module, "MOST_RESULTS", 2)
     memo = Memo()

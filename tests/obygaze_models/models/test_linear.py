@@ -151,20 +151,6 @@ def test_of_strengths_with_one_error_the_first_is_taken(seed: int) -> None:
     assert probe.alpha_ == ALPHAS[0] * total_variance(X)
 
 
-def test_a_kept_ridge_has_no_number_of_a_training_clip() -> None:
-    X, y = clips()
-    probe = RidgeProbe().fit(X, y)
-    assert probe.left_out_scores_.shape == (240, 1)
-    assert max(array.size for array in probe.to_arrays().values()) == X.shape[1]
-
-
-def test_two_films_are_enough_to_leave_out_one() -> None:
-    path = RidgePath(np.array([[0.0], [1.0], [3.0]]), np.array([[1.0], [2.0], [5.0]]))
-    errors = path.left_out([1e12], np.array([0, 0, 1]))
-    # So strong a penalty leaves the mean of the other film: 5, and (1 + 2) / 2.
-    np.testing.assert_allclose(errors.ravel(), [-4.0, -3.0, 3.5], atol=1e-6)
-
-
 def test_leaving_out_the_only_film_is_refused() -> None:
     X, y = clips()
     with pytest.raises(FixTraining, match="at least two"):

@@ -177,30 +177,10 @@ def test_fits_with_one_training_set_are_one_trajectory(
         np.testing.assert_array_equal(ours.layers_[0], single.layers_[0])
 
 
-def test_best_and_last_epoch_come_from_the_same_curve() -> None:
-    X, labels = planted(strength=0.3)
-    job = Job(np.arange(100), labels, np.arange(100, 150))
-    settings = MLPProbe(hidden=(64,), learning_rate=0.01)
-    best, last = (
-        one(X, job, replace(settings, keep=keep)) for keep in ("best", "last")
-    )
-    np.testing.assert_array_equal(best.validation_loss_, last.validation_loss_)
-    assert best.kept_epoch_ == int(best.validation_loss_.argmin()) + 1
-    assert last.kept_epoch_ == last.n_epochs == best.kept_epoch_ + settings.patience
-
-
 def test_without_validation_rows_every_epoch_is_trained() -> None:
     X, labels = planted()
     fit = one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=9))
     assert (fit.n_epochs, fit.kept_epoch_, len(fit.validation_loss_)) == (9, 9, 0)
-
-
-def test_the_doubled_softmax_cannot_fall_below_its_floor() -> None:
-    X, labels = planted(strength=6.0)
-    job = Job(np.arange(100), labels, np.arange(100, 150))
-    fit = one(X, job, MLPProbe(double_softmax=True, learning_rate=0.01, keep="last"))
-    assert fit.validation_loss_.min() > np.log(1 + np.exp(-1))
-    assert fit.validation_loss_[-1] == pytest.approx(np.log(1 + np.exp(-1)), abs=0.02)
 
 
 def test_features_of_a_wild_scale_end_in_words() -> None:

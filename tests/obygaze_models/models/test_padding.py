@@ -10,7 +10,7 @@ import pytest
 from support.experiments import films
 from support.stores import made_store, some_ids, some_rows
 
-from obygaze_features.store import Array, Row, Store, open_store, subset
+from obygaze_features.store import Array, Row, Store
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.frames import FrameProbe, StoreRows, pool
 from obygaze_models.protocols.clips import clip_table
@@ -104,10 +104,3 @@ def test_a_run_reads_real_frames(
     joined = read_store("x", store, table, data, of_frames=True)
     np.testing.assert_array_equal(joined.X[:], MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
-
-
-def test_a_subset_of_frames_has_their_mask(tmp_path: Path) -> None:
-    store = padded_store(tmp_path / "s")
-    subset(store, tmp_path / "part", arrays=["frames"])
-    rows = StoreRows(open_store(tmp_path / "part"), "frames", some_ids(3)[0])
-    np.testing.assert_array_equal(rows[:], MARKED)

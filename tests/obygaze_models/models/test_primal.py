@@ -7,8 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.linear_solvers import Gram, PrimalRows, machines_on
-from obygaze_models.models.registry import LIBSVM, PRIMAL, PRIMAL_CLIPS, solver_of
+from obygaze_models.models.linear_solvers import Gram, PrimalRows
 
 
 def rows_and_sides(seed: int, n: int = 400, d: int = 12) -> tuple[np.ndarray, ...]:
@@ -43,15 +42,6 @@ def test_the_plane_of_another_tolerance_does_not_depend_on_the_one_before() -> N
     assert warm[1] == pytest.approx(cold[1], abs=2e-4)
 
 
-def test_two_points_on_a_line() -> None:
-    # The widest street between -1 and 3 is centred at 1, and the normal is 2 / 4.
-    X = np.array([[-1.0], [3.0]])
-    normal, bias = PrimalRows(X).svm(
-        np.arange(2), np.array([False, True]), 10.0, np.ones(2)
-    )
-    assert (normal[0], bias) == pytest.approx((0.5, -0.5), abs=1e-3)
-
-
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     X, first, _ = rows_and_sides(11)
@@ -69,10 +59,3 @@ def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     np.testing.assert_allclose(
         by_libsvm.intercept_ / scale, by_newton.intercept_ / scale, atol=5e-3
     )
-
-
-def test_the_number_of_clips_decides_the_solver() -> None:
-    assert (solver_of(PRIMAL_CLIPS - 1), solver_of(PRIMAL_CLIPS)) == (LIBSVM, PRIMAL)
-    few = np.zeros((3, 2))
-    assert isinstance(machines_on(few), Gram)
-    assert isinstance(machines_on(few, PRIMAL), PrimalRows)

@@ -14,38 +14,8 @@ from obygaze_models.models.registry import (
     KINDS,
     build,
     default_settings,
-    estimator_class,
     find_kind,
 )
-
-
-def test_settings_become_the_parameters_of_the_class() -> None:
-    mlp = build(
-        "mlp", {"hidden": [8, 4], "dropout": 0.5, "class_weight": "balanced"}, seed=7
-    )
-    assert (mlp.hidden, mlp.dropout, mlp.class_weight) == ((8, 4), 0.5, "balanced")
-    assert (mlp.random_state, mlp.max_epochs) == (7, 100)
-    assert build("logistic", {"class_weight": "none"}).class_weight is None
-    assert build("frames", {"pooling": "last"}).get_params()["pooling"] == "last"
-    hybrid = build(
-        "pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2
-    )
-    bank = {
-        "C": 0.1,
-        "balance": None,
-        "random_state": 2,
-        "unit_norm": True,
-    }
-    assert bank.items() <= hybrid.bank.get_params().items()
-    assert (hybrid.head.C, hybrid.head.scaled, hybrid.residual.C) == (0.1, True, 0.5)
-    assert hybrid.cross_fit == 5
-
-
-def test_the_defaults_of_a_kind_are_those_of_its_class() -> None:
-    params = build("mlp").get_params()
-    defaults = {**default_settings("mlp"), "hidden": (128,), "class_weight": None}
-    assert defaults.items() <= params.items()
-    assert params == estimator_class("MLPProbe")().get_params()
 
 
 @pytest.mark.parametrize("ask", [find_kind, default_settings, build])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.svm import SVC
-from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
@@ -102,35 +100,3 @@ def test_a_clip_that_is_not_fitted_may_have_any_values(solver: str) -> None:
         found = machines_on(others, solver).svm(rows, y[rows] == 1, 1.0)
         np.testing.assert_allclose(found[0], normal, rtol=0, atol=1e-9)
         assert found[1] == pytest.approx(bias, abs=1e-9)
-
-
-@pytest.mark.parametrize(("deviation", "width"), [(1.0, 768), (5.0, 1024), (0.05, 512)])
-def test_features_as_networks_have_them_are_fitted(
-    deviation: float, width: int
-) -> None:
-    """Of 40 clips: widths and deviations of tokens, of vectors of length 1, of large maxima."""
-    random = np.random.default_rng(2)
-    X = random.standard_normal((40, width)) * deviation + 10 * deviation
-    y = np.arange(40) % 2
-    for C in (0.01, 1.0, 100.0):
-        assert np.isfinite(SVMProbe(C).fit(X, y).decision_function(X)).all()
-
-
-def test_a_run_says_what_to_do_and_doing_it_gives_the_same_scores(
-    tmp_path: Path,
-) -> None:
-    manifest = films(4, 20)
-    X = planted(manifest)
-    small = store_of(tmp_path / "small", manifest, X)
-    large = store_of(tmp_path / "large", manifest, X * np.float32(2.0**100))
-    protocol = quick("honest", 'grid.models=["ridge", "pcbm-lr"]', *TOLERANCES)
-    with pytest.raises(FixInput, match="values up to") as refusal:
-        run_on(tmp_path, protocol, manifest, {"x": large})
-    assert refusal.value.hint == STANDARD
-    changes = ('grid.models=["ridge", "pcbm-lr"]', *TOLERANCES, "data.scale=standard")
-    protocol = quick("honest", *changes)
-    scores = []
-    for store in (small, large):
-        run = run_on(tmp_path, protocol, manifest, {"x": store})
-        scores.append(run.predictions["score"].tolist())
-    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-9, atol=1e-9)

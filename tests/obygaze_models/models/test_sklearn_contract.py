@@ -26,10 +26,7 @@ ESTIMATORS: list[Any] = [
     ),
     FrameProbe("last"),
 ]
-BANKS: list[Any] = [
-    ConceptBank(),
-    ConceptBank(balance="subsample"),
-]
+BANKS: list[Any] = [ConceptBank()]
 
 
 # One test for each of hundreds of checks would take as long as the checks.

@@ -132,15 +132,11 @@ def test_a_tree_by_hand_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("left_", [1.0, -1.0, -1.0]),
         ("right_", [3, -1, -1]),
         ("right_", [0, -1, -1]),
-        ("feature_", [3, -2, -2]),
         ("feature_", [-1, -2, -2]),
-        ("feature_", [2, -2]),
         ("n_rows_", [4, 2]),
         ("threshold_", [0.5, np.nan, -2.0]),
-        ("share_", [0.5, -0.1, 1.0]),
         ("share_", [0.5, 0.0, 1.1]),
     ],
 )

@@ -53,23 +53,6 @@ def chosen_in(run: Run, setting: str) -> list[Any]:
     return [fold["chosen"][setting] for fold in run.folds_of(models(run)[0])]
 
 
-def test_a_perceptron_may_have_a_value_for_each_task(
-    store: Store, tmp_path: Path
-) -> None:
-    """The protocol was accepted, and the fit refused the table."""
-    protocol = choosing(
-        "mlp",
-        "hidden={ by_task = { EN_S = [4], other = [8] } }",
-        "learning_rate.grid=[{ by_task = { EN_S = 0.02, other = 0.03 } }]",
-    )
-    run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
-    assert chosen_in(run, "learning_rate") == [0.02] * 4
-    (of_store,) = store_runs(gather(protocol, MANIFEST, "", {"x": store}))
-    held = next(held for _, _, held in of_store.every_fold).apart()
-    (fitted,) = fit_model(of_store, protocol.models["x"], "EN_S", [held], 0)
-    assert fitted.estimator.hidden == (4,)
-
-
 def test_a_combination_that_diverges_is_not_chosen(
     store: Store, tmp_path: Path
 ) -> None:

@@ -20,10 +20,10 @@ NAMES = [name for name in trainable() if name != CAV]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("thresholds")
-    manifest = films(6, 40, seed=3)
+    manifest = films(4, 30, seed=3)
     store = store_of(folder / "store", manifest, planted(manifest, strength=1.5))
     models = [f"models.{name}.kind={name}" for name in NAMES]
-    models += [f"models.{name}.tolerance=0.05" for name in NAMES if KINDS[name].head]
+    models += [f"models.{name}.tolerance=0.01" for name in NAMES if KINDS[name].head]
     grid = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', f"grid.models={NAMES}")
     changes = (*models, *grid, "report.concepts=false", "models.mlp.max_epochs=8")
     return run_on(folder, quick("honest", *changes), manifest, {"x": store})

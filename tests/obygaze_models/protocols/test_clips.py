@@ -48,19 +48,6 @@ def test_positions_do_not_depend_on_the_selected_clips() -> None:
     assert selected.scenes is None
 
 
-def test_concepts_of_clips_in_the_order_of_their_names() -> None:
-    clips = [Clip("a", "m", concepts=("Look",)), Clip("b", "m")]
-    table = ClipTable("m", clips, ("Body", "Look"))
-    assert table.has_concept.tolist() == [[False, True], [False, False]]
-
-
-def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:
-    clips = (Clip("a", "m", concepts=("Look",)), Clip("b", "m", concepts=("Body",)))
-    manifest = Manifest("m", Header("m"), clips)
-    data = Data(view="raw", where="Look in concepts")
-    assert clip_table(manifest, data).ids == ["a"]
-
-
 def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:
     cells = [("EN", "0"), ("S", "1"), ("S", ""), ("EN", "")]
     clips = [
@@ -69,16 +56,6 @@ def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:
     ]
     task = Task(classes={"EN": 0, "S": 1}, folds="a")
     assert task_labels("t", task, ClipTable("m", clips, ())).tolist() == [0, 1, -1, -1]
-
-
-def test_classes_by_expressions() -> None:
-    levels = ("S", "HN", "EN", "")
-    clips = [Clip(f"c{i}", "m", level=level) for i, level in enumerate(levels)]
-    table = ClipTable("m", clips, ())
-    others = Task(positive="level in {S}")
-    assert task_labels("t", others, table).tolist() == [1, 0, 0, -1]
-    named = Task(positive="level in {S}", negative="level in {EN}")
-    assert task_labels("t", named, table).tolist() == [1, -1, 0, -1]
 
 
 def test_expressions_of_a_task_take_the_concepts_of_the_manifest() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +11,8 @@ from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 from support.joined_stores import joined_stores
 
-from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import trust
-from obygaze_features.manifest.io import manifest_sha256
-from obygaze_models.protocols.clips import labels_sha256
-from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.run import run_protocol
 
@@ -92,36 +85,6 @@ def test_repaired_own_code_is_another_run(form: str, here: Path) -> None:
     assert repaired.identity != broken.identity
     with pytest.raises(AlreadyThere):
         run_protocol(repaired, here / "a", n_jobs=1)
-
-
-def test_the_time_of_a_file_is_not_its_content(here: Path) -> None:
-    write_code(here, 1, "one")
-    before = inputs_of(here).identity
-    os.utime(here / "sided_sign.py", (time.time() + 60, time.time() + 60))
-    assert inputs_of(here).identity == before
-
-
-def test_equal_inputs_are_one_run_and_code_that_is_not_used_is_no_input(
-    tmp_path: Path,
-) -> None:
-    manifest = films(2, 10)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    inputs = gather(quick("honest"), manifest, "", {"x": store})
-    again = gather(quick("honest"), films(2, 10), "elsewhere.toml", {"x": store})
-    assert again.default_name == inputs.default_name
-    models = {**inputs.protocol.models, "unused": Model("sided.py:Sided", {})}
-    grid = replace(inputs.protocol.grid, models=tuple(inputs.protocol.models))
-    protocol = replace(inputs.protocol, models=models, grid=grid)
-    unused = replace(inputs, protocol=protocol)  # such code need not be there
-    parts = {"protocol": protocol.sha256, "manifest": manifest_sha256(manifest)}
-    parts |= {
-        "stores": [["x", inputs.stores[0].origin["sha256"], []]],
-        "obygaze": __version__,
-        "parts": {},
-        "labels": labels_sha256(inputs.table, inputs.labels),
-        "concepts": inputs.table.concept_names,
-    }
-    assert unused.identity == sha256_bytes(canonical_json(parts))
 
 
 def test_stores_in_another_order_and_the_numbers_of_a_joined_one_are_another_run(

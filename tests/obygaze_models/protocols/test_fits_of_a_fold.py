@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import fit_of, models
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.registry import BASELINES
 from obygaze_models.runner.fitting import fit_model, seed_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import StoreRun, store_runs
@@ -38,42 +35,12 @@ def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> Stor
     return run
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", ["random"])
 def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
     """The scores of a model called `random` were replaced by the closed form of that baseline."""
     with pytest.raises(FixInput) as error:
         quick("honest", f"models.{name}.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]
-
-
-def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
-    bank = ConceptBank(concepts=["Body", "Look"])
-    # No row has the second concept.
-    targets = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
-    with pytest.raises(FixTraining) as raised:
-        bank.fit(np.eye(4), targets)
-    assert raised.value.reason == (
-        "concept Look: rows with the concept and rows without it are both required"
-    )
-
-
-def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
-    tmp_path: Path,
-) -> None:
-    film = FILMS.clips[0].movie_id
-    clips = [replace(c, level="NS") if c.movie_id == film else c for c in FILMS]
-    changes = (
-        "data.view=raw",
-        'grid.models=["mlp"]',
-        "models.mlp.max_epochs=1",
-        "models.mlp.min_epochs=1",
-    )
-    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
-    protocol = quick("honest", *ONE_CELL, *changes, "fit.seeds=3", replicates=20)
-    run = run_on(tmp_path, protocol, FILMS.with_clips(clips), {"s": store})
-    (cell,) = models(run)
-    assert fit_of(run, cell)["skipped"] == {"fold 0": "no clip of this task is tested"}
-    assert len(run.folds_of(cell)) == 9
 
 
 DRAWN = """
@@ -101,3 +68,14 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
     seed = seed_of(kind, run.protocol.fit.seed)
     fit_model(run, run.models["d"], pair[0], [held.joined()], seed)
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}
+
+
+def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
+    bank = ConceptBank(concepts=["Body", "Look"])
+    # No row has the second concept.
+    targets = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
+    with pytest.raises(FixTraining) as raised:
+        bank.fit(np.eye(4), targets)
+    assert raised.value.reason == (
+        "concept Look: rows with the concept and rows without it are both required"
+    )

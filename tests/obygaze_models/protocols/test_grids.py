@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.experiments import films, planted, quick, store_of
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.parts import find_part, trust
-from obygaze_models.models.registry import default_settings
+from obygaze_features.core.parts import trust
 from obygaze_models.protocols.kinds import candidates, offered_values
-from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import fit_final, training_protocol
@@ -45,10 +41,6 @@ class Layers(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 """
-PLAIN = {
-    **{"layers": (64, 32), "names": [], "empty": (), "shrink": 0.0, "none": None},
-    "options": {"a": 1},
-}
 
 
 @pytest.fixture
@@ -57,37 +49,6 @@ def layers(tmp_path: Path) -> str:
     (tmp_path / "layers.py").write_text(OWN_CLASS)
     trust([f"{tmp_path / 'layers.py'}:Layers"])
     return "layers.py:Layers"
-
-
-def test_defaults_of_every_form_are_read_and_reach_the_class(
-    layers: str, tmp_path: Path
-) -> None:
-    plain = {**PLAIN, "package": find_part(layers).package}
-    assert default_settings(layers) == plain
-    manifest = films(4, 20)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ["report.replicates=20", "report.compare=false", "model.names=['p','q']"]
-    protocol = training_protocol(layers, "ENHN_S", manifest, changes)
-    assert candidates(protocol.models["Layers"]) == [{**plain, "names": ("p", "q")}]
-    inputs = gather(protocol, manifest, "made-up", {"s": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    module = sys.modules["layers"]
-    seen = module.SEEN[-1]
-    assert (
-        seen["layers"] == (64, 32)
-        and seen["names"] == ["p", "q"]
-        and seen["empty"] == ()
-    )
-    assert np.isnan(seen["missing"]) and seen["base"] is module.Base
-    # In a protocol these words have another meaning.
-    assert (seen["kind"], seen["package"]) == ("rbf", "x")
-    model = load_model(fit_final(inputs, run, tmp_path / "kept"))
-    again = model.estimator.held
-    assert (
-        again.layers == (64, 32)
-        and np.isnan(again.missing)
-        and again.base is module.Base
-    )
 
 
 def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
@@ -141,12 +102,6 @@ def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
     assert "as a grid each item must be one of" in error.value.details[0]
     with pytest.raises(FixInput):
         quick("honest", "leakage.grid=['error']")  # no setting of a model
-
-
-def test_no_shipped_protocol_has_a_choice_that_it_does_not_say() -> None:
-    for name in protocol_names():
-        for model in load_protocol(name).models.values():
-            assert len(candidates(model)) == 1, name
 
 
 def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:

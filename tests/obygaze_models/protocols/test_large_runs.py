@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +11,11 @@ from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
 from support.tables import cell_of
 
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import logistic
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols import schedule
-from obygaze_models.runner import limits
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.store_run import store_runs
 
 
@@ -80,23 +76,6 @@ def test_films_of_many_sizes_are_left_out_as_by_refitting(
             model = Ridge(alpha=alpha).fit(X[~out], targets[~out, 0])
             expected = targets[out, 0] - model.predict(X[out])
             np.testing.assert_allclose(found[number, out, 0], expected, rtol=1e-9)
-
-
-def test_each_of_many_films_left_out_is_said_before_the_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = films(4, 12)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    monkeypatch.setattr(limits, "MANY_FOLDS", 3)
-    changes = ('grid.models=["ridge"]', "report.concepts=false")
-    inputs = gather(quick("honest", *changes), manifest, "", {"x": store})
-    text = "fitted 4 times for a task, because one film at a time is left out"
-    with pytest.warns(ObygazeWarning, match=text):
-        run_protocol(inputs, tmp_path / "each", n_jobs=1)
-    grouped = quick("honest", *changes, "splits.folds=2")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run_protocol(replace(inputs, protocol=grouped), tmp_path / "two", n_jobs=1)
 
 
 def test_so_many_splits_that_fits_never_end_are_refused(

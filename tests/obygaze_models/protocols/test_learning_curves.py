@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import curve, models
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.runner.heldout import HeldOut, with_few_films
@@ -47,39 +46,6 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
             np.testing.assert_array_equal(few.test, held.test)
             drawn.append(tuple(sorted(own[0])))
     assert len(set(drawn)) > 1
-
-
-def test_a_film_that_chooses_when_to_stop_is_one_of_the_number(tmp_path: Path) -> None:
-    manifest = films(7, 30, seed=4)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
-    inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
-    (run,) = store_runs(inputs)
-    for n_films in (1, 2, 4, 6):
-        thinned = with_few_films(run.folds, n_films, 0, HeldOut.apart)
-        for of_pair in thinned.values():
-            for held in of_pair:
-                assert len(set(held.films[held.validation].tolist())) == 1
-                n_training = len(set(held.films[held.train].tolist()))
-                assert n_training + 1 == n_films
-
-
-@pytest.mark.check("two whole runs")
-def test_a_curve_changes_no_cell(tmp_path: Path) -> None:
-    manifest = films(5, 30, seed=1)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
-    runs = []
-    for number, changes in enumerate([(), ("report.learning_films=[2]",)]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        runs.append(
-            run_on(folder, quick("honest", *CHANGES, *changes), manifest, {"x": store})
-        )
-    # The rows of points stand below all others.
-    for name in ("predictions.csv", "results.csv"):
-        plain = (runs[0].folder / name).read_bytes()
-        assert (runs[1].folder / name).read_bytes().startswith(plain)
-    assert curve(runs[0]) == []
-    assert len(curve(runs[1])) == len(models(runs[1]))
 
 
 def test_more_films_than_train_are_refused(tmp_path: Path) -> None:

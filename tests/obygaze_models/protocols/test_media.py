@@ -9,7 +9,7 @@ import pytest
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Recipe
-from obygaze_models.protocols.clips import with_view, without_pictures
+from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.schema import Data
 
 HEADER = Header("Films", {"Body": "visual", "Voice": "audio"})
@@ -45,11 +45,8 @@ IMPORTED: Any = SimpleNamespace(recipe=Recipe.unknown("npz", {}))
 @pytest.mark.parametrize(
     ("stores", "view"),
     [
-        ({}, "visual"),
         ({"seen": PICTURES}, "visual"),
-        ({"imported": IMPORTED}, "visual"),
         ({"heard": SOUND}, "raw"),
-        ({"read": WORDS}, "raw"),
         ({"seen": PICTURES, "heard": SOUND}, "raw"),
     ],
 )
@@ -65,9 +62,3 @@ def test_without_a_view_in_the_protocol_the_stores_decide(
 def test_a_manifest_in_a_view_has_no_other() -> None:
     visual = LABELLED.view("visual")
     assert with_view(Data(), visual, {"heard": SOUND}).view == "visual"
-
-
-def test_what_is_not_of_pictures_is_named() -> None:
-    stores = {"a": PICTURES, "b": SOUND, "c": IMPORTED, "d": WORDS}
-    assert without_pictures(stores) == ["b", "d"]
-    assert without_pictures(None) == []

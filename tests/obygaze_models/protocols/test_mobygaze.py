@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
-from support.data import real_data
 from support.experiments import (
     long_segments,
     quick,
     run_on,
     store_of_windows,
-    without_models,
 )
 from support.tables import the_cell
 
-from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.model import Clip
-from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import Data
-from obygaze_models.runner.inputs import gather
 
 PLAIN = ("report.compare=false", "data.segments=made-up")
 
@@ -76,35 +68,3 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
     assert (cell.n_clips, cell.leaked, cell.n_films) == (len(y), 0, 6)
     low, high = cell.ends("ap")
     assert low < cell.value("ap") < high
-
-
-def test_the_tasks_of_the_released_table() -> None:
-    manifest = read(
-        real_data("mobygaze") / "mobygaze_dataframe.no_subtitles.csv"
-    ).manifest
-    protocol = without_models(load_protocol("mobygaze-visual"))
-    found = {}
-    for where in ("", "annotator == annotator1", "annotator == annotator2"):
-        own = replace(protocol, data=replace(protocol.data, where=where))
-        inputs = gather(own, manifest, "mobygaze", {})
-        for name, labels in inputs.labels.items():
-            found[where[-10:], name] = (
-                int((labels == 0).sum()),
-                int((labels == 1).sum()),
-            )
-    levels = [c.level for c in manifest]
-    en, hn, s = (levels.count(level) for level in ("EN", "HN", "S"))
-    assert len(levels) == 6072 and len(clip_table(manifest, Data()).films) == 6072
-    assert found["", "EN_S"] == (en, s)
-    assert found["", "ENHN_S"] == (en + hn, s)
-    assert found["", "EN_HNS"] == (en, hn + s)
-    words = without_models(load_protocol("mobygaze-words"))
-    labels = gather(words, manifest, "mobygaze", {}).labels
-    positive = {name: int((of_task == 1).sum()) for name, of_task in labels.items()}
-    heard = {"Speech", "Voice"}
-    spoken = sum(c.level == "S" and bool(heard & {*c.concepts}) for c in manifest)
-    assert positive["EN_S"] == s
-    assert positive["EN_S_spoken"] == spoken > 100
-    assert positive["EN_S_unspoken"] == s - spoken
-    assert found["annotator1", "ENHN_S"] == (1525, 589)
-    assert found["annotator2", "ENHN_S"] == (2788, 881)

@@ -25,32 +25,6 @@ def plan(*changes: str, manifest: Manifest = FILMS) -> dict[Pair, list[HeldOut]]
     return folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
 
 
-@pytest.mark.parametrize(
-    "splits",
-    [
-        ("splits.kind=nested",),
-        ("splits.kind=nested", "splits.folds=3"),
-        ("splits.kind=nested", "splits.folds=5", "splits.validation=none"),
-        ("splits.kind=nested", "splits.validation=each"),
-        ("splits.kind=kfold", "splits.folds=4"),
-    ],
-)
-@pytest.mark.parametrize("never", [(A,), (A, B)])
-def test_all_other_films_are_tested_and_these_train_in_every_split(
-    splits: tuple[str, ...], never: tuple[str, ...]
-) -> None:
-    found = plan(*splits, f"splits.never={list(never)}")
-    for own in found.values():
-        films_of_clips = own[0].films
-        tested = films_of_clips[np.concatenate([held.test for held in own])]
-        assert set(tested.tolist()) == set(FILMS.films) - set(never)
-        for held in own:
-            used = films_of_clips[held.joined().train]
-            assert set(never) <= set(used.tolist())
-    if "splits.folds=3" in splits:
-        assert len(own) == 3
-
-
 @pytest.mark.parametrize("splits", [(), ("splits.kind=nested", "splits.folds=3")])
 def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
     with pytest.raises(
@@ -61,9 +35,3 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
         plan(*splits, f"splits.never={list(FILMS.films)}")
     # A film that data.where leaves out is known.
     plan(*splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"')
-
-
-def test_splits_that_do_not_read_it_refuse_it() -> None:
-    with pytest.raises(FixInput) as error:
-        quick("mediaeval2015-valence", f"splits.never=['{A}']")
-    assert "has no meaning in fixed splits" in error.value.details[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -10,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec import structs
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
-from support.tables import baselines, models, predictions_of, rows_of
+from support.tables import baselines, models, rows_of
 
 import obygaze as og
 from obygaze_features.core import parts
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.runner.files import Run
 from obygaze_models.zoo.sharing import show_model
@@ -194,25 +192,6 @@ def test_a_model_of_a_file_is_trained_saved_and_used(
         og.load_model("kept")
 
 
-def test_a_metric_of_a_file(here: Path) -> None:
-    run = og.run(
-        "honest",
-        "sig",
-        "films",
-        changes=[*RIDGE, 'report.metrics=["own.py:specificity"]'],
-        output="a",
-    )
-    (cell,) = models(run)
-    negative = [row for row in predictions_of(run, cell) if not row["y"]]
-    expected = np.mean([not row["decision"] for row in negative])
-    assert cell.value("own.py:specificity") == pytest.approx(expected)
-    sha256 = hashlib.sha256((here / "own.py").read_bytes()).hexdigest()
-    listed = hashlib.sha256(f"own.py {sha256}\n".encode()).hexdigest()
-    package = f"own.py {listed[:16]}"
-    assert run.about["parts"] == {"metrics": {"own.py:specificity": package}}
-    og.report("a")
-
-
 def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     later = 'grid.baselines=["own.py:later"]'
     run = og.run("honest", "sig", "films", changes=[*RIDGE, later], output="a")
@@ -280,17 +259,6 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
     assert settings["package"].startswith("own.py ")
 
 
-def test_a_defect_of_own_code_has_its_line(here: Path) -> None:
-    wrong = FILE.replace("self.classes_ = np.unique(y)", "self.classes_ = np.uniq(y)")
-    (here / "own.py").write_text(wrong, encoding="utf-8")
-    line = 1 + wrong[: wrong.index("np.uniq")].count("\n")
-    words = ("train", "own.py:NearestMean", "sig", "films", "-o", "a")
-    failed = call_obygaze("-C", here, *words)
-    assert failed.code == 1
-    assert f"(own.py, line {line})" in failed.stderr
-    assert "OBYGAZE_DEBUG=1 shows the traceback" in failed.stderr
-
-
 def test_a_data_set_of_a_file(here: Path) -> None:
     Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
     words = ("manifest", "import", "clips.txt", "--as", "own.py:read", "-o", "piers")
@@ -300,21 +268,3 @@ def test_a_data_set_of_a_file(here: Path) -> None:
     assert "own.py" in manifest.header.notes[0]
     (package,) = packages_that_read(manifest.header)
     assert manifest.header.notes == (f"read by {package}",)
-
-
-def test_a_run_has_the_package_that_read_its_manifest(here: Path) -> None:
-    header = structs.replace(FILMS.header, notes=("made up", "read by gaze-lab 0.1"))
-    read_by_own_code = replace(FILMS, header=header)
-    run = og.run("honest", "sig", read_by_own_code, changes=RIDGE, output="a")
-    assert run.about["parts"] == {"datasets": {"films": "gaze-lab 0.1"}}
-    without = og.run("honest", "sig", FILMS, changes=RIDGE, output="b")
-    assert without.about["parts"] == {}
-    settings = og.compare("a", "b").settings
-    assert settings["parts.datasets"] == ["films gaze-lab 0.1", "–"]
-
-
-def test_what_a_file_lacks_is_named(here: Path) -> None:
-    with pytest.raises(NotFound, match=r"own\.py has no Nothing"):
-        og.train("own.py:Nothing", "sig", "films")
-    with pytest.raises(NotFound, match="no such file"):
-        og.train("absent.py:Mine", "sig", "films")

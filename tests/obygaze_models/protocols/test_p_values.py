@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import logit
-from scipy.stats import t
 from support.cells import with_folds
-from support.experiments import films, planted, quick, run_on, store_of, without_models
-from support.tables import baselines, by_film, differences, models, rows_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import by_film, differences, models, rows_of
 
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import (
     Interval,
     draw_weights,
-    estimate,
     interval_of,
     not_narrower_than_clips,
 )
@@ -54,7 +49,6 @@ TABLE_2 = (
     "tasks.HN_S.folds=02_HN_S",
     "tasks.ENHN_S.folds=02_ENHN_S",
 )
-TABLE_4 = ("splits.kind=nested", "splits.validation=each")
 
 
 def compared(
@@ -70,16 +64,6 @@ def compared(
     run = run_on(tmp_path, protocol_of(*changes), manifest, stores)
     (found,) = differences(run)
     return run, found
-
-
-def test_runs_that_share_a_test_fold_have_no_p_over_folds(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    run, found = compared(tmp_path, manifest, *TABLE_2)
-    for cell in models(run):
-        assert cell.is_averaged and len(run.folds_of(cell)) == 8
-    # With four films of both classes, no pattern of signs has a p below .05.
-    assert np.isnan(found["p"])
 
 
 def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
@@ -169,127 +153,6 @@ def test_one_run_is_treated_as_several_runs_on_its_test_set(
     assert all(cell.has_interval("auc") for cell in models(whole))
 
 
-@pytest.mark.parametrize("changes", [TABLE_2, TABLE_4, ()])
-def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
-    manifest: Manifest, tmp_path: Path, changes: tuple[str, ...]
-) -> None:
-    run, found = compared(tmp_path, manifest, *changes, "report.primary=f1_weighted")
-    first, second = (cell.value("ap") for cell in models(run))
-    assert found["metric"] == "ap"
-    assert found["value"] == pytest.approx(first - second)
-
-
-@pytest.mark.parametrize("is_uneven", [False, True])
-def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
-    tmp_path: Path, is_uneven: bool
-) -> None:
-    """The AP of calling all clips positive is near their share: the test set has that of all."""
-    manifest = films(12, 200, seed=4, runs_on=0)
-    if is_uneven:
-        manifest = with_shares(manifest, np.linspace(0.1, 0.8, 12))
-    manifest = with_folds(manifest)
-    one = [
-        "grid.train=['EN_S']",
-        "grid.test=['EN_S']",
-        "grid.baselines=['all_positive']",
-    ]
-    protocol = without_models(quick("paper-table2", *one, replicates=2000))
-    run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = baselines(run), set(run.predictions["clip_id"])
-    assert sum(
-        clip.clip_id in ids and clip.level == "S" for clip in manifest
-    ) == pytest.approx(cell.value("prevalence") * cell.n_clips)
-    of_task = width_of_share([clip for clip in manifest if clip.level in ("EN", "S")])
-    of_test = width_of_share([clip for clip in manifest if clip.clip_id in ids])
-    width = np.ptp(logit(np.array(cell.ends("ap"))))
-    # Twelve films of which some have most of the positive clips count as fewer films.
-    n_positive = Counter(
-        clip.movie_id for clip in manifest if clip.clip_id in ids and clip.level == "S"
-    )
-    counts = np.array(list(n_positive.values()))
-    k = counts.sum() ** 2 / (counts**2).sum()
-    wider = student_width(k) / student_width(12)
-    assert (wider > 1.05) == is_uneven
-    # One score for all has the AP of a random order: the share, and more where clips are few.
-    assert width == pytest.approx(of_task * wider, rel=0.08)
-    # Where films differ, a tenth of their clips shows nearly all of the variance.
-    assert (of_test < 1.3 * of_task) == is_uneven
-
-
-def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
-    tmp_path: Path,
-) -> None:
-    """Columns of the user may test all clips of some films: no clips of these films are left."""
-    manifest = films(22, 60, seed=4, runs_on=0)
-    names = sorted({clip.movie_id for clip in manifest})
-    # 13 in the last one.
-    fold_of = {name: str(min(place, 9)) for place, name in enumerate(names)}
-    folds = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}
-    manifest = with_folds(manifest).with_column(FOLD_PREFIX + "02_EN_S", folds)
-    one = [
-        "grid.train=['EN_S']",
-        "grid.test=['EN_S']",
-        "grid.baselines=['all_positive']",
-    ]
-    protocol = without_models(quick("paper-table2", *one, replicates=2000))
-    run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = baselines(run), set(run.predictions["clip_id"])
-    tested = [clip for clip in manifest if clip.clip_id in ids]
-    assert cell.n_films == len({clip.movie_id for clip in tested}) == 13
-    width = np.ptp(logit(np.array(cell.ends("ap"))))
-    assert width == pytest.approx(width_of_share(tested), rel=0.05)
-
-
-def with_shares(manifest: Manifest, shares: np.ndarray) -> Manifest:
-    """The manifest with EN and S clips at random, in the share of their film."""
-    rng = np.random.default_rng(0)
-    names = sorted({clip.movie_id for clip in manifest})
-    share_of = dict(zip(names, shares, strict=True))
-    clips = []
-    for clip in manifest:
-        level = "S" if rng.random() < share_of[clip.movie_id] else "EN"
-        clips.append(
-            replace(clip, level=level, concepts=() if level == "EN" else ("Body",))
-        )
-    return replace(manifest, clips=tuple(clips))
-
-
-def student_width(k: float) -> float:
-    """The width of an interval of k films, in standard deviations of their draws."""
-    return float(t.ppf(0.975, k - 1) * (k / (k - 1)) ** 0.5)
-
-
-def width_of_share(clips: list[Clip]) -> float:
-    """The width of the interval over films of the share of S clips, on the logit scale."""
-    y = np.array([clip.level == "S" for clip in clips])
-    predictions = Predictions.of(y, np.ones(len(y)))
-    names = [clip.movie_id for clip in clips]
-    interval = estimate(predictions, names, ["prevalence"])["prevalence"].by_film
-    return float(logit(interval.high) - logit(interval.low))
-
-
-def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(
-    tmp_path: Path,
-) -> None:
-    """It was of the share of training clips too, so tables had the same baseline twice."""
-    manifest = with_folds(films(12, 40, seed=2))
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    tasks = (
-        'grid.train=["EN_S", "HN_S"]',
-        'grid.test=["EN_S"]',
-        'grid.baselines=["random"]',
-    )
-    run = run_on(
-        tmp_path, protocol_of(*TABLE_2, *tasks, "leakage=warn"), manifest, {"x": store}
-    )
-    first, second = baselines(run)
-    assert first.train != second.train
-    assert (first.value("ap"), first.ends("ap")) == (
-        second.value("ap"),
-        second.ends("ap"),
-    )
-
-
 @pytest.mark.parametrize(
     ("p", "ends"),
     [(0.2, (0.0, 0.3)), (0.05, (0.1, 0.3)), (np.nan, (0.1, 0.3))],
@@ -302,9 +165,3 @@ def test_an_interval_of_a_difference_reaches_to_0_if_the_p_says_so(
     below = as_sure_as(p, Interval(-0.3, -0.1))
     assert (below.low, below.high) == (-ends[1], -ends[0])
     assert as_sure_as(p, Interval(np.nan, np.nan)).ends == (None, None)
-
-
-def test_an_interval_of_a_difference_ends_at_one() -> None:
-    wide = Interval(-1.4, 2.0).of_difference()
-    assert (wide.low, wide.high) == (-1, 1)
-    assert Interval(np.nan, np.nan).of_difference().ends == (None, None)

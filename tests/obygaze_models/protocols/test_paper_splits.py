@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support.leaks import count_leak
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
@@ -72,13 +71,6 @@ class TestAuthors:
         with pytest.raises(FixInput, match="ten training rows"):
             code_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
 
-    def test_one_file_does_not_leak_into_itself(self) -> None:
-        table = split_file("02_ENHN_S.csv")
-        ids = np.array(table.ids)
-        for split in authors(table):
-            parts = (split.train, split.validation, split.test)
-            assert not count_leak(*(ids[part] for part in parts)).is_leaked.any()
-
 
 class TestText:
     def test_eight_runs_that_validate_on_the_last_fold_but_one(self) -> None:
@@ -91,12 +83,6 @@ class TestText:
             assert set(table.folds[split.test].tolist()) == {9}
             positives = split.train[table.y[split.train]]
             assert set(table.folds[positives].tolist()) == set(range(8))
-
-    def test_few_rows_are_enough(self) -> None:
-        splits = text_splits(
-            np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20)
-        )
-        assert all(np.sum(s.train % 4 == 3) == 3 for s in splits)
 
 
 @pytest.mark.parametrize(

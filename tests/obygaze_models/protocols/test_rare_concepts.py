@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
-from support.tables import models
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import training_protocol
 
@@ -80,24 +78,6 @@ def test_concepts_that_leave_a_bottleneck_are_counted_by_fold(
     }
 
 
-def test_a_run_says_it(tmp_path: Path, manifest: Manifest, store: Store) -> None:
-    run = run_on(
-        tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
-    )
-    (said,) = [w.text for w in limits_of(run) if w.name == "rare concepts"]
-    assert "Look (down to 1 clip, in 5 of 5 folds)" in said
-    assert "Body (down to 1 clip, in 1 of 5 folds)" in said
-
-
-def test_without_a_bottleneck_or_a_rare_concept_there_is_no_word(
-    tmp_path: Path, manifest: Manifest, store: Store
-) -> None:
-    assert rare_on(store, manifest, 'grid.models=["ridge"]') == {}
-    common = films(5, 40)
-    other = store_of(tmp_path / "o", common, planted(common))
-    assert rare_on(other, common, ONLY) == {}
-
-
 def test_training_concept_vectors_names_those_without_a_task(
     manifest: Manifest,
 ) -> None:
@@ -115,41 +95,6 @@ def test_training_concept_vectors_names_those_without_a_task(
         assert "of other levels" in note
 
 
-@pytest.mark.parametrize("asked", [("data.view=raw",), ("data.view=visual",)])
-def test_a_run_names_concepts_of_which_no_vector_is_found(
-    asked: tuple[str, ...], manifest: Manifest, tmp_path: Path
-) -> None:
-    """Voice had no row in concepts.csv, and no line said why."""
-    clips = []
-    for number, clip in enumerate(manifest):
-        names = (*clip.concepts, "Voice") if number < 5 else clip.concepts
-        clips.append(replace(clip, concepts=names))
-    own = manifest.with_clips(clips)
-    n_clips = sum("Voice" in clip.concepts for clip in own)
-    stores = {"s": store_of(tmp_path / "s", own, planted(own))}
-    for models_asked in ('["pcbm-lr"]', '["ridge"]'):
-        protocol = quick("honest", *asked, f"grid.models={models_asked}")
-        remarks = gather(protocol, own, "made-up", stores).table.remarks
-        is_named = asked == ("data.view=raw",) and "pcbm-lr" in models_asked
-        assert ("no vector" in remarks) is is_named
-        if is_named:
-            assert f"not visual: Voice ({n_clips} clips)." in remarks["no vector"]
-
-
-def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
-    """A vector is found from HN and S clips: those of NS do not count."""
-    clips = []
-    for clip in manifest:
-        names = tuple(name for name in clip.concepts if name != "Look")
-        if clip.level == "NS":
-            names = (*names, "Look")
-        clips.append(replace(clip, concepts=names))
-    assert sum(clip.level == "NS" for clip in clips) > 3
-    with pytest.warns(ObygazeWarning, match=r"Look \(0 clips of 0 films\)"):
-        protocol = training_protocol("cav", "EN_S", manifest.with_clips(clips))
-    assert "Look" not in protocol.tasks
-
-
 def test_a_run_of_rare_concepts_says_which_models_need_none(tmp_path: Path) -> None:
     """Without any concept such models are left out; too few clips of all of them are said."""
     bare = [replace(clip, concepts=()) for clip in films(5, 40)]
@@ -160,9 +105,4 @@ def test_a_run_of_rare_concepts_says_which_models_need_none(tmp_path: Path) -> N
     raw = quick("honest", "data.view=raw", *FAST)
     with pytest.raises(FixInput, match="no concept has 3 training clips") as caught:
         run_on(tmp_path, raw, manifest, stores)
-    setting = 'grid.models=["ridge", "mlp"]'
     assert "or other models (grid.models)" in (caught.value.hint or "")
-    run = run_on(
-        tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
-    )
-    assert {cell.model for cell in models(run)} == {"ridge", "mlp"}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from msgspec import structs
-from support.experiments import films, planted, quick, store_of
+from support.experiments import films, quick
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
@@ -19,8 +18,7 @@ from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
-from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.store_run import StoreRun
 
 Folds = dict[Pair, Sequence[HeldOut]]
@@ -73,22 +71,6 @@ class TestOneFoldAClip:
             for split in splits:
                 seen = np.concatenate([split.train, split.validation])
                 assert not set(table.films[seen]) & set(table.films[split.test])
-
-    def test_random_folds_count_test_clips_of_training_films(self) -> None:
-        protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
-        found, table = plan(protocol, films())
-        for held in found["ENHN_S", "ENHN_S"]:
-            assert set(seen_of(held, table.group_numbers).tolist()) == {"film"}
-
-    def test_the_same_seed_deals_the_same_and_another_does_not(self) -> None:
-        protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
-        other = replace(protocol, splits=replace(protocol.splits, seed=1))
-        tested = []
-        for chosen in (protocol, protocol, other):
-            found, _ = plan(chosen, films())
-            folds = found["EN_S", "EN_S"]
-            tested.append([held.test.tolist() for held in folds])
-        assert tested[0] == tested[1] != tested[2]
 
 
 class TestFixed:
@@ -194,17 +176,6 @@ class TestTasks:
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
 
-    def test_the_tasks_that_can_be_run_are_named(self, tmp_path: Path) -> None:
-        manifest = films().with_clips(c for c in films() if c.level != "HN")
-        stores = {"s": store_of(tmp_path / "s", manifest, planted(manifest))}
-        with pytest.raises(FixInput, match="the task HN_S has no clip") as caught:
-            gather(quick("honest"), manifest, "", stores)
-        hint = caught.value.hint or ""
-        assert hint.startswith("--task EN_S --task ENHN_S for the tasks")
-        tasks = '["EN_S", "ENHN_S"]'
-        settings = (f"grid.train={tasks}", f"grid.test={tasks}")
-        gather(quick("honest", *settings), manifest, "", stores)
-
 
 def without_ns(manifest: Manifest) -> Manifest:
     return manifest.with_clips([clip for clip in manifest if clip.level != "NS"])
@@ -246,14 +217,3 @@ def test_folds_without_levels_have_equal_parts_of_each_class() -> None:
     for split in found["ENHN_S", "ENHN_S"]:
         n_positive = int(labels["ENHN_S"][split.test].sum())
         assert n_positive == len(table) // 20
-
-
-def test_the_folds_of_published_splits_take_turns_only_if_rotated() -> None:
-    """The released code has eight runs of balanced classes, and nine of all clips."""
-    manifest = released_manifest()
-    n_splits = []
-    for balancing in ("rotated", "none"):
-        protocol = quick("paper-table2", f"balancing={balancing}")
-        found, _ = plan(protocol, manifest)
-        n_splits.append(len(found["EN_S", "EN_S"]))
-    assert n_splits == [8, 9]

@@ -8,7 +8,6 @@ import pytest
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.splits import (
     Split,
-    film_pairs,
     n_folds_of,
     rotated,
 )
@@ -19,12 +18,6 @@ class TestSplit:
         assert Split("s", [3, 1], [], [2]).train.tolist() == [1, 3]
         with pytest.raises(FixInput, match="train has a row twice"):
             Split("s", [1, 1], [], [])
-
-
-def test_number_of_folds() -> None:
-    assert n_folds_of(np.array([-1, 0, 4])) == 5
-    with pytest.raises(FixInput, match="no clip"):
-        n_folds_of(np.array([-1]))
 
 
 # Rows 0 to 5 are three folds with both classes, row 6 a fold of one class, row 7 is in no fold.
@@ -57,10 +50,7 @@ def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
     ]
 
 
-def test_each_pair_of_films_tests_and_validates() -> None:
-    has_video = np.arange(8) != 1
-    splits = list(film_pairs(FOLDS, has_video, never=[2, 3]))
-    assert rows_of(splits) == [
-        [[4, 5, 6], [2, 3], [0]],
-        [[4, 5, 6], [0], [2, 3]],
-    ]
+def test_number_of_folds() -> None:
+    assert n_folds_of(np.array([-1, 0, 4])) == 5
+    with pytest.raises(FixInput, match="no clip"):
+        n_folds_of(np.array([-1]))

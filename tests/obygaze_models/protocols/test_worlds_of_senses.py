@@ -125,12 +125,11 @@ def world(kind: str, seed: int) -> Gain:
     film_of = np.repeat(np.arange(N_FILMS), CLIPS_OF_A_FILM)
     share = rng.beta(4, 8, N_FILMS)
     is_sure = rng.random(len(film_of)) < share[film_of]
-    speaking = {"nothing": (), "shuffled": ("seen", "heard"), "two": ("seen", "heard")}
     values = {}
     for name, (width, scale) in SENSES.items():
         X = rng.normal(size=(len(film_of), width))
         X += LOOK * rng.normal(size=(N_FILMS, width))[film_of]
-        if name in speaking[kind]:
+        if name != "read":
             X[:, :3] += SIGNAL * is_sure[:, None]
         if kind == "shuffled" and name == "heard":
             for film in range(N_FILMS):
@@ -153,9 +152,8 @@ def gains(kind: str) -> Sequence[Gain]:
     return [world(kind, seed) for seed in range(N_WORLDS)]
 
 
-@pytest.mark.parametrize("kind", ["nothing", "shuffled"])
-def test_where_no_sense_adds_anything_no_gain_is_claimed(kind: str) -> None:
-    n_claimed = sum(gain.is_claimed for gain in gains(kind))
+def test_where_no_sense_adds_anything_no_gain_is_claimed() -> None:
+    n_claimed = sum(gain.is_claimed for gain in gains("shuffled"))
     assert n_claimed <= MOST_CLAIMS
 
 
@@ -166,31 +164,9 @@ def test_two_senses_say_more_than_one() -> None:
     assert of_joined > of_plain + 0.01
 
 
-@pytest.mark.parametrize("kind", ["nothing", "shuffled", "two"])
+@pytest.mark.parametrize("kind", ["shuffled", "two"])
 def test_the_interval_of_a_gain_has_the_mean_gain_in_it(kind: str) -> None:
-    """Of 120 worlds each, 4, 2 and 5 intervals leave out the mean gain of all worlds."""
+    """Of 120 worlds each, 2 and 5 intervals leave out the mean gain of all worlds."""
     truth = np.mean([gain.value for gain in gains(kind)])
     n_missed = sum(not gain.low <= truth <= gain.high for gain in gains(kind))
     assert n_missed <= MOST_MISSED
-
-
-def test_only_a_joined_perceptron_reads_one_sense_by_another() -> None:
-    rng = np.random.default_rng(5)
-    # Each pair of numbers is equally often in each film, so that no number alone says anything.
-    pairs = [rng.permutation(np.repeat(np.arange(16), 3)) for _ in range(N_FILMS)]
-    first, second = np.divmod(np.concatenate(pairs), 4)
-    film_of = np.repeat(np.arange(N_FILMS), 48)
-    is_sure = (first + second) % 4 == 0
-    values = {}
-    for name, numbers in {"seen": first, "heard": second}.items():
-        X = 0.2 * rng.normal(size=(len(film_of), 8))
-        X[np.arange(len(X)), numbers] += 2
-        values[name] = (SENSES[name][1] * X).astype(np.float32)
-    manifest = clips_of(is_sure, film_of)
-    perceptrons = cells_on_stores(manifest, values, "mlp")
-    ridges = cells_on_stores(manifest, values, "ridge")
-    assert perceptrons["joined"].value("ap") > 0.9
-    for name in (*values, CHOSEN):
-        assert perceptrons[name].value("ap") < 0.35
-    for cell in ridges.values():
-        assert cell.value("ap") < 0.35

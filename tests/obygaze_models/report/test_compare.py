@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -115,117 +114,6 @@ def test_a_difference_is_that_of_plain_loops_over_films(
     assert side["difference_low"] == pytest.approx(low, abs=0.01)
     assert side["difference_high"] == pytest.approx(high, abs=0.01)
     assert (side["difference_low"] > 0) == is_shown
-
-
-@pytest.mark.parametrize(("strength", "verdict"), [(4.0, "yes"), (1.0, "not shown")])
-def test_the_table_says_in_words_whether_a_run_is_better(
-    tmp_path: Path, strength: float, verdict: str
-) -> None:
-    first = cell(strength=0.5, seed=1)
-    other = cell(strength=strength, seed=2)
-    guess = cell("neighbour", 0.2, 7, is_model=False, store="")
-    runs = [
-        made_run(tmp_path / "a", [first, guess]),
-        made_run(tmp_path / "b", [other, guess]),
-    ]
-    compared = compare_runs(runs)
-    (row,) = rows_of_table(compared)
-    assert row[:5] == ("EN_S", "ridge", "b", len(CLIPS.ids), len(FILMS))
-    values = [number.value for number in row[5:8]]
-    difference = by_film(other, first).mean()
-    assert values == pytest.approx([first.ap, other.ap, difference])
-    assert row[-1] == verdict
-    assert verdict in str(compared) and "neighbour" not in str(compared)
-
-
-def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
-    tmp_path: Path,
-) -> None:
-    first = cell("ridge", seed=1)
-    other = cell("logistic", seed=2, store="y")
-    neighbour = cell("neighbour", 0.2, 7, is_model=False, store="")
-    store = {"y": {**STORE, "location": "stores/y"}}
-    runs = [
-        made_run(tmp_path / "a", [first, neighbour]),
-        made_run(tmp_path / "b", [other, neighbour], stores=store),
-    ]
-    compared = compare_runs(runs)
-    assert [item.name for item in compared.cells] == ["ridge / logistic", "neighbour"]
-    difference = by_film(other, first).mean()
-    assert the_row(compared)["difference"] == pytest.approx(difference)
-    rows = compared.table()
-    assert rows["model"][:2] == ["ridge", "logistic"]
-    assert rows["store"][:2] == ["x", "y"]
-
-
-def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
-    stores = {}
-    for name in "xy":
-        stores[name] = {**STORE, "location": f"stores/{name}"}
-    two = [cell(seed=1), cell(seed=2, store="y")]
-    runs = [
-        made_run(tmp_path / "two", two, stores=stores),
-        made_run(tmp_path / "b", [cell("forest", seed=3)]),
-    ]
-    compared = compare_runs(runs)
-    names = [item.name for item in compared.cells]
-    assert names == ["ridge / forest (x)", "ridge (y)"]
-    text = str(compared)
-    assert "EN_S  ridge / forest (x)" in text
-    assert "Without a difference to two: ridge (y) for EN_S (two)." in text
-
-
-def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
-    names = ("ridge", "mlp")
-    cells = [cell(name, seed=seed) for seed, name in enumerate(names)]
-    runs = [
-        made_run(tmp_path / "a", cells),
-        made_run(tmp_path / "b", [cell("mlp", seed=5)]),
-    ]
-    ridge, *of_mlp = rows_of_runs(compare_runs(runs))
-    assert (ridge["model"], ridge["run"]) == ("ridge", "a")
-    assert [(row["model"], row["run"]) for row in of_mlp] == [
-        ("mlp", "a"),
-        ("mlp", "b"),
-    ]
-    difference = by_film(cell("mlp", seed=5), cells[1]).mean()
-    assert of_mlp[1]["difference"] == pytest.approx(difference)
-
-
-def test_differences_are_on_the_clips_that_both_tested_with_one_class(
-    tmp_path: Path,
-) -> None:
-    first = cell(seed=1)
-    kept = np.array([number % 4 != 0 for number in range(len(CLIPS.ids))])
-    y = CLIPS.y.copy()
-    changed = int(np.flatnonzero(kept)[0])
-    y[changed] = not y[changed]
-    part = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[kept].tolist()),
-        films=tuple(np.array(CLIPS.films)[kept].tolist()),
-        y=y[kept],
-    )
-    other = MadeCell("ridge", part, scores_for(CLIPS, 1.0, 2)[kept])
-    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
-    compared = compare_runs(runs)
-    both = kept.copy()
-    both[changed] = False
-    shared = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[both].tolist()),
-        films=tuple(np.array(CLIPS.films)[both].tolist()),
-        y=CLIPS.y[both],
-    )
-    ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
-    theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
-    side = the_row(compared)
-    assert side["difference_n_clips"] == int(both.sum())
-    assert side["difference"] == pytest.approx(by_film(ours, theirs).mean())
-    (warning,) = compared.warnings
-    assert (
-        "b tests other clips than a, or has other classes of them, in 1 of 1" in warning
-    )
 
 
 def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
@@ -344,29 +232,6 @@ def test_one_fold_of_all_films_and_a_fold_of_each_are_one_quantity_within_films(
         assert side["difference"] == 0
 
 
-def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
-    first, other = cell(seed=1), cell(seed=2)
-    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
-    side = the_row(compare_runs(runs, "accuracy"))
-    right = [np.mean((made.scores > 0) == CLIPS.y) for made in (first, other)]
-    assert side["difference"] == pytest.approx(right[1] - right[0])
-    assert side["difference_low"] is None
-    assert side["difference_p"] is None
-    note = "In brackets: intervals over films, of other films of the same kind"
-    assert note in compare_runs(runs).tables()[-1].note
-    assert "In brackets" not in compare_runs(runs, "f1_weighted").tables()[-1].note
-
-
-def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
-    run = made_run(tmp_path / "a", [cell()])
-    compared = compare_runs([run, run])
-    assert compared.settings == {}
-    assert compared.warnings == []
-    assert the_row(compared)["difference"] == 0
-    (row,) = rows_of_table(compared)
-    assert row[-1] == "the same"
-
-
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
     changes = ["fit.seed=3", "models.logistic.kind=logistic"]
@@ -377,144 +242,6 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     assert settings["protocol.models.logistic"] == ["–", "logistic"]
     assert settings["manifest.sha256"] == ["000000000000...", "555555555555..."]
     assert not [key for key in settings if key.startswith(("fits", "files", "created"))]
-
-
-@pytest.mark.parametrize("trained", [[], ["ridge"], ["ridge", "pcbm-lr"]])
-def test_models_that_no_run_trains_do_not_differ(
-    tmp_path: Path, trained: list[str]
-) -> None:
-    """A run of an own label has no bottlenecks, which a run of levels may have without use."""
-    changes = [f"grid.models={json.dumps(trained)}"]
-    first = made_run(tmp_path / "a", [cell()], changes=changes)
-    other = made_run(tmp_path / "b", [cell()], changes=['grid.models=["ridge"]'])
-    protocol = dict(other.about["protocol"])
-    protocol["models"] = {"ridge": protocol["models"]["ridge"]}
-    other = replace(other, about={**other.about, "protocol": protocol})
-    settings = compare_runs([first, other]).settings
-    used = {f"protocol.models.{name}" for name in trained or first.protocol["models"]}
-    used.remove("protocol.models.ridge")
-    assert {name for name in settings if name.startswith("protocol.models.")} == used
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_lists_of_a_grid_that_mean_all_are_shown_in_full(
-    tmp_path: Path, seed: int
-) -> None:
-    """A run of all models had none of them, beside a run of one."""
-    rng = np.random.default_rng([seed, 71])
-    tasks = ["EN_S", "HN_S", "ENHN_S"]
-    all_of_key = {
-        "models": ["ridge", "mlp", "pcbm-lr", "pcbm-dt"],
-        "train": tasks,
-        "test": tasks,
-    }
-    runs = []
-    in_full: dict[str, list[str]] = {key: [] for key in all_of_key}
-    for name in "ab":
-        changes = []
-        for key, names in all_of_key.items():
-            asked = names[: rng.integers(len(names) + 1)]
-            changes.append(f"grid.{key}={json.dumps(asked)}")
-            in_full[key].append(", ".join(asked or names))
-        runs.append(made_run(tmp_path / name, [cell()], changes=changes))
-    settings = compare_runs(runs).settings
-    for key, values in in_full.items():
-        expected = None if values[0] == values[1] else values
-        assert settings.get(f"protocol.grid.{key}") == expected
-
-
-def test_a_value_beside_a_grid_or_a_list_is_shown_in_full(tmp_path: Path) -> None:
-    logistic = "models.logistic={kind='logistic', C=%s}"
-    changes = [logistic % "1.0", "report.questions=[]"]
-    first = made_run(tmp_path / "a", [cell()], changes=changes)
-    asked = "report.questions=[{first='logistic', second='random'}]"
-    changes = [logistic % "{grid=[1.0, 2.0]}", asked]
-    other = made_run(tmp_path / "b", [cell()], changes=changes)
-    settings = compare_runs([first, other]).settings
-    of_c = settings["protocol.models.logistic.settings.C"]
-    assert of_c == ["1.0", "grid 1.0, 2.0"]
-    of_question = settings["protocol.report.questions.1"]
-    assert of_question == ["–", "first logistic, second random"]
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_what_one_run_does_not_have_is_one_line(tmp_path: Path, is_first: bool) -> None:
-    """A task, a question and a store were up to 14 lines each, half of them without a value."""
-    asked = "report.questions=[{text='Is it better?', first='ridge', second='random'}]"
-    none_asked = "report.questions=[]"
-    heard = {**STORE, "location": "stores/heard"}
-    stores = {"x": STORE, "heard": heard}
-    more = made_run(tmp_path / "a", [cell()], changes=[asked], stores=stores)
-    loud = {"title": "Loud scenes", "positive": "Look in concept", "column": ""}
-    more.protocol["tasks"]["loud"] = loud
-    fewer = made_run(tmp_path / "b", [cell()], changes=[none_asked])
-    runs = [more, fewer] if is_first else [fewer, more]
-    settings = compare_runs(runs).settings
-    values_of_more = {
-        "protocol.tasks.loud": "Loud scenes",
-        "protocol.report.questions.1": "Is it better?",
-        "stores.heard": "stores/heard",
-    }
-    expected = {}
-    for key, value in values_of_more.items():
-        expected[key] = [value, "–"] if is_first else ["–", value]
-    assert settings == expected
-
-
-@pytest.mark.parametrize("order", [*permutations(range(3))])
-def test_what_differs_where_a_third_run_has_nothing_is_listed(
-    tmp_path: Path, order: tuple[int, ...]
-) -> None:
-    """Two runs with other classes of a task were "Loud scenes" in one line, and so alike."""
-    runs = []
-    for number, positive in enumerate(("Look in concept", "Body in concept", "")):
-        run = made_run(tmp_path / str(number), [cell()])
-        if positive:
-            loud = {"title": "Loud scenes", "positive": positive, "column": ""}
-            run.protocol["tasks"]["loud"] = loud
-        runs.append(run)
-    expected = {
-        "protocol.tasks.loud": ("Loud scenes", "Loud scenes", "–"),
-        "protocol.tasks.loud.positive": ("Look in concept", "Body in concept", "–"),
-    }
-    settings = compare_runs([runs[number] for number in order]).settings
-    assert settings == {
-        key: [values[number] for number in order] for key, values in expected.items()
-    }
-
-
-def test_questions_about_models_that_neither_run_trains_do_not_differ(
-    tmp_path: Path,
-) -> None:
-    asked = "report.questions=[%s{first='ridge', second='random'}]"
-    runs = []
-    for name, of_mlp in (("a", "{first='mlp', second='pcbm-lr'}, "), ("b", "")):
-        changes = ['grid.models=["ridge"]', asked % of_mlp]
-        runs.append(made_run(tmp_path / name, [cell()], changes=changes))
-    assert compare_runs(runs).settings == {}
-
-
-def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -> None:
-    def settings_of(*seals: str) -> set[str]:
-        folder = tmp_path / f"-{'-'.join(seals)}"
-        runs = []
-        for number, seal in enumerate(seals):
-            run = made_run(folder / str(number), [cell()])
-            ((name, store),) = run.about["stores"].items()
-            labels = {"clips": f"clips-{number}", "levels": f"levels-{number}"}
-            about = {
-                **run.about,
-                "stores": {name: {**store, "seal": seal, "sha256": str(number) * 64}},
-                "manifest": {**run.about["manifest"], "labels": labels},
-            }
-            runs.append(replace(run, about=about))
-        return set(compare_runs(runs).settings)
-
-    labels = {"manifest.labels.clips", "manifest.labels.levels"}
-    assert settings_of("one", "one") == labels
-    assert settings_of("one", "other") == {*labels, "store.seal"}
-    # A store without a seal is known by its features alone.
-    assert settings_of("", "") == {*labels, "store.sha256"}
 
 
 def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
@@ -531,10 +258,7 @@ def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
     "theirs",
     [
         [("HN_S", "ridge", "x"), ("HN_S", "mlp", "y")],
-        [("EN_S", "lda", "x"), ("EN_S", "lda", "y")],
         [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")],
-        [("HN_S", "lda", "x")],
-        [("EN_S", "ridge", "y"), ("EN_S", "mlp", "x")],
     ],
 )
 def test_runs_without_a_cell_in_common_say_so(
@@ -585,17 +309,6 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
 
 
-def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:
-    """Margins have no Brier score, and the table would be empty without a word."""
-    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [cell()])]
-    compared = compare_runs(runs, "brier")
-    assert rows_of_table(compared) == []
-    assert compared.warnings == [
-        "EN_S: nothing is compared, as not all of them have a value of Brier."
-    ]
-    assert compare_runs(runs, "auc").warnings == []
-
-
 def test_own_metrics_are_not_compared_and_no_code_is_run(tmp_path: Path) -> None:
     name = "own.py:metric"
     runs: list[Run] = []
@@ -639,19 +352,3 @@ def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     text = str(compared)
     assert "1: a" in text and "3: c" in text
     assert [row[2] for row in rows_of_table(compare_runs(runs))] == ["b", "c"]
-
-
-def test_clips_that_a_run_lacks_are_counted_and_some_are_named(tmp_path: Path) -> None:
-    missing = {f"film-{number:02d}": "no-video" for number in range(30)}
-    runs = []
-    for name, lacking in (("a", {}), ("b", missing)):
-        stores = {"x": {**STORE, "missing": lacking}}
-        runs.append(made_run(tmp_path / name, [cell()], stores=stores))
-    settings = compare_runs(runs).settings
-    of_missing = [values for key, values in settings.items() if "missing" in key]
-    assert of_missing == [
-        [
-            "none",
-            "film-00, film-01, film-02, film-03, film-04, film-05, film-06, film-07 and 22 more",
-        ]
-    ]

@@ -6,18 +6,14 @@ import csv
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, store_of
 from support.run_tables import (
     FILMS,
-    MANIFEST,
-    STORE,
     MadeCell,
     clips_of,
     difference_row,
@@ -26,9 +22,9 @@ from support.run_tables import (
     write_run_json,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.figures import COLORS
-from obygaze_models.report.page import ReportFiles, write_report
+from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
 
 VOID = {"meta", "link", "img", "br", "hr"}
@@ -132,16 +128,6 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     assert "Clips in random order have AP" in words
 
 
-def test_an_answer_says_first_that_nothing_is_shown(tmp_path: Path) -> None:
-    row = difference_row(WEAK, GUESS, -0.2, 0.1, 0.8)
-    made = made_run(tmp_path / "run", [WEAK, GUESS], [row])
-    words = page_of(write_report([made.folder])[0]).words
-    assert (
-        "This run does not show that mlp is better than guessing: on films it has not seen, mlp "
-        f"ranks clips (EN_S) with AP {short(WEAK.ap)} ["
-    ) in words
-
-
 def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(
     written: list[Path],
 ) -> None:
@@ -215,27 +201,6 @@ def test_tables_have_each_model_beside_the_best_guess(
     assert set(written) >= set(folder.iterdir())
 
 
-def test_several_tasks_have_a_table_of_models_by_tasks(tmp_path: Path) -> None:
-    def without_video(model: str, strength: float, train: str = "EN_S") -> MadeCell:
-        scores = scores_for(CLIPS, strength, 6)
-        return MadeCell(model, CLIPS, scores, is_model=False, store="", train=train)
-
-    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 5), train="HN_S")
-    guess = without_video("film_prior", 0.1, "HN_S")
-    oracle = without_video("oracle", 9.0)
-    made = made_run(tmp_path / "run", [RIDGE, WEAK, other, GUESS, guess, oracle])
-    write_report([made.folder])
-    rows = table_of(made.folder / "tables" / "results.csv")
-    assert [row["task"] for row in rows] == ["EN_S", "HN_S → EN_S"]
-    own, other_task = rows
-    assert float(own["ridge"]) == pytest.approx(RIDGE.ap)
-    assert float(other_task["ridge"]) == pytest.approx(other.ap)
-    assert other_task["mlp"] == ""
-    assert float(own["best guess"]) == pytest.approx(GUESS.ap)
-    assert float(other_task["best guess"]) == pytest.approx(guess.ap)
-    assert float(own["oracle (true concepts)"]) == pytest.approx(oracle.ap)
-
-
 def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     page = page_of(written[0])
     assert not {"script", "iframe", "object", "form", "img"} & set(page.tags)
@@ -266,59 +231,6 @@ def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None
     assert begins == {"films-EN-S.png": b"\x89PNG", "films-EN-S.pdf": b"%PDF"}
     with pytest.raises(FixUsage, match="unknown format 'md'"):
         write_report([made.folder], formats=["md"])
-
-
-def test_what_a_report_names_as_its_page_is_one(tmp_path: Path) -> None:
-    """`report A B --format pdf` named a figure of the first run."""
-    made = made_run(tmp_path / "run", [RIDGE, GUESS])
-    figures = ReportFiles(write_report([made.folder], formats=["pdf"]))
-    assert str(figures) == str(made.folder / "figures" / "films-EN-S.pdf")
-    assert figures.notes == ["no page: html was not asked for"]
-    assert ReportFiles().notes == figures.notes
-    whole = ReportFiles(write_report([made.folder], formats=["html", "pdf"]))
-    assert str(whole) == str(made.folder / "report.html")
-    assert whole.notes == [f"and 1 tables and figures in {made.folder / 'figures'}"]
-
-
-def test_leaks_stand_on_the_first_screen_and_in_the_table(tmp_path: Path) -> None:
-    leaky = MadeCell("ridge", CLIPS, RIDGE.scores, leaked=7)
-    made = made_run(tmp_path / "run", [leaky, GUESS])
-    path = write_report([made.folder])[0]
-    first_screen = Page(first_screen_of(path)).words
-    assert "7 of the 96 test clips" in first_screen
-    assert "with leaked clips" in first_screen
-    (row,) = table_of(made.folder / "tables" / "summary.csv")
-    assert row["leaked"] == "7"
-
-
-def test_several_runs_begin_with_their_comparison_and_are_folded(
-    tmp_path: Path,
-) -> None:
-    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.5, 9))
-    runs = [
-        made_run(tmp_path / "a", [RIDGE, GUESS]),
-        made_run(tmp_path / "b", [other, GUESS]),
-    ]
-    path = write_report([run.folder for run in runs], tmp_path / "page.html")[0]
-    page = page_of(path)
-    assert "The runs side by side" in page.words
-    assert f"{other.ap - RIDGE.ap:.2f}" in page.words
-    assert page.ids.count("run-1") == page.ids.count("run-2") == 1
-    assert len(page.ids) == len(set(page.ids))
-    assert (tmp_path / "b" / "tables" / "summary.csv").is_file()
-
-
-def test_a_run_of_baselines_alone_has_a_page(tmp_path: Path) -> None:
-    made = made_run(tmp_path / "run", [GUESS])
-    path = write_report([made.folder])[0]
-    assert f"{GUESS.ap:.2f}" in page_of(path).words
-
-
-def test_a_run_without_a_baseline_has_a_page(tmp_path: Path) -> None:
-    made = made_run(tmp_path / "run", [RIDGE])
-    page = page_of(write_report([made.folder])[0])
-    assert f"AP {short(RIDGE.ap)} [" in page.words
-    assert "guessing without video has" not in page.words
 
 
 def hostile_run(folder: Path) -> Run:
@@ -415,7 +327,7 @@ def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
         write_report([made.folder])
 
 
-@pytest.mark.parametrize("name", ["page.pdf", "page.md", "page"])
+@pytest.mark.parametrize("name", ["page.pdf"])
 def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path, name: str) -> None:
     with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
         write_report([run.folder], tmp_path / name)
@@ -434,52 +346,3 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="leaves out"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
-
-
-def test_a_page_says_that_the_manifest_was_changed_after_the_run(
-    tmp_path: Path,
-) -> None:
-    """Levels and titles of clips were gone without a word."""
-    run = made_run(tmp_path / "run", [RIDGE])
-    with pytest.warns(ObygazeWarning, match="moved or changed after the run run"):
-        page = write_report([run.folder])[0]
-    assert "has no levels and concepts of clips" in page_of(page).words
-
-
-@pytest.mark.parametrize("knows_films", [False, True])
-def test_a_page_of_known_films_has_no_title_of_unseen_ones(
-    tmp_path: Path, knows_films: bool
-) -> None:
-    cell = replace(RIDGE, facts={"seen": "film" if knows_films else "unseen"})
-    run = made_run(tmp_path / "run", [cell], changes=["report.questions=[]"])
-    words = page_of(write_report([run.folder])[0]).words
-    assert ("Unseen films, settings chosen" in words) == (not knows_films)
-    assert ("On further clips of films that trained" in words) == knows_films
-
-
-def test_a_page_without_films_says_nothing_of_films(tmp_path: Path) -> None:
-    without = replace(CLIPS, films=("",) * len(CLIPS.ids))
-    facts = {"seen": "unknown"}
-    model = replace(RIDGE, clips=without, facts=facts)
-    guess = replace(GUESS, clips=without, model="random", facts=facts)
-    manifest = {**MANIFEST, "n_films": 0}
-    run = made_run(tmp_path / "run", [model, guess], manifest=manifest)
-    words = page_of(write_report([run.folder])[0]).words
-    assert "On clips it has not seen" in words
-    assert "The manifest has no films, over which a difference" in words
-    for said in ("small dot", "unseen film", "its interval over", "The column films"):
-        assert said not in words
-
-
-def test_a_page_says_that_the_store_was_changed_after_the_run(tmp_path: Path) -> None:
-    manifest = films(2, 10)
-    store = store_of(tmp_path / "films", manifest, planted(manifest))
-    as_read = {**STORE, "location": store.location, "seal": store.seal}
-    same = made_run(tmp_path / "same", [RIDGE], stores={"x": as_read})
-    page = write_report([same.folder])[0]
-    assert "was changed after the run" not in page.read_text("utf-8")
-    before = {**as_read, "seal": "0" * 64}
-    changed = made_run(tmp_path / "changed", [RIDGE], stores={"x": before})
-    with pytest.warns(ObygazeWarning, match="store x was changed after the run"):
-        page = write_report([changed.folder])[0]
-    assert "was changed after the run changed" in page_of(page).words

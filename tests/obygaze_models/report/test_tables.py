@@ -8,7 +8,6 @@ import math
 
 from obygaze_models.report.page import render_template
 from obygaze_models.report.tables import (
-    DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -43,14 +42,6 @@ def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
     ]
 
 
-def test_a_difference_that_is_not_0_does_not_look_like_it() -> None:
-    assert str(DifferenceCell(-0.0014, -0.02, 0.01)) == "-0.001 [-0.02, 0.01]"
-    assert str(DifferenceCell(0.00006)) == "0.0001"
-    assert str(DifferenceCell(0.25)) == "0.25"
-    assert str(DifferenceCell(0.0)) == "0.00"
-    assert str(DifferenceCell(math.nan)) == "–"
-
-
 def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
     """An interval that has 0 in it seemed to begin at 0, beside the words "not shown"."""
     assert str(NumberCell(0.31, -0.001, 0.6)) == "0.31 [-0.00, 0.60]"
@@ -66,11 +57,6 @@ def test_columns_of_one_name_are_all_in_the_csv() -> None:
         ["group", "group", "AP", "AP low", "AP high", "group", "AP"],
         ["A", "ridge", "0.5", "0.25", "0.75", "3", "0.125"],
     ]
-
-
-def test_a_number_of_other_rows_names_them() -> None:
-    assert str(NumberCell(0.5, n_clips=3)) == "0.50 on 3 clips"
-    assert str(NumberCell(0.5, n_clips=1)) == "0.50 on 1 clip"
 
 
 def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:
@@ -134,8 +120,3 @@ def test_quotes_in_latex_are_text_in_every_language() -> None:
     written = render_template("table.tex", table=table)
     assert '"' not in written
     assert written.count("level == ''S''") == 6
-
-
-def test_rows_before_a_heading_have_none_and_a_heading_without_rows_is_kept() -> None:
-    table = ResultTable("x", "x", ("a",), (("1",), "h", ("2",), "i"))
-    assert list(table.blocks()) == [("", [("1",)]), ("h", [("2",)]), ("i", [])]

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on
 from support.stores import made_store
 
-import obygaze as og
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
-from obygaze_features.store.changing import join
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.text import result_text
@@ -34,7 +32,7 @@ def two_arrays(path: Path, manifest: Manifest, first: str, second: str) -> Store
     return made_store(path, rows, {first: signal, second: noise})
 
 
-@pytest.mark.parametrize("names", [("clip", "pooled"), ("pooled", "clip"), ("a", "b")])
+@pytest.mark.parametrize("names", [("pooled", "clip")])
 def test_the_first_array_answers_and_is_named(
     tmp_path: Path, manifest: Manifest, names: tuple[str, str]
 ) -> None:
@@ -52,44 +50,6 @@ def test_the_first_array_answers_and_is_named(
     assert f", array {second}" in result_text(other).splitlines()[1]
 
 
-def test_each_of_several_stores_is_read_by_its_own(
-    tmp_path: Path, manifest: Manifest
-) -> None:
-    stores = {
-        "seen": two_arrays(tmp_path / "seen", manifest, "clip", "pooled"),
-        "heard": two_arrays(tmp_path / "heard", manifest, "pooled", "clip"),
-        "said": store_of(tmp_path / "said", manifest, planted(manifest)),
-    }
-    run = run_on(tmp_path, quick("honest", *RIDGE), manifest, stores)
-    # What has one array need not be named.
-    clips = result_text(run).splitlines()[1]
-    assert clips.endswith(", array clip of seen, array pooled of heard")
-    changes = (*RIDGE, "features.heard.array=clip")
-    run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
-    assert result_text(run).splitlines()[1].endswith(", array clip of seen and heard")
-
-
-def test_a_join_and_a_data_set_have_the_same_array(
-    tmp_path: Path, manifest: Manifest
-) -> None:
-    seen = two_arrays(tmp_path / "seen", manifest, "clip", "pooled")
-    (X, *_) = og.dataset(seen, manifest, task="EN_S")
-    rows = [clip.level in ("EN", "S") for clip in manifest.view("visual")]
-    np.testing.assert_array_equal(X, planted(manifest, strength=2.0)[rows])
-    other = store_of(tmp_path / "said", manifest, planted(manifest), array="words")
-    join([seen, other], tmp_path / "both")
-    joined = og.open_store(tmp_path / "both").matrix("clip").values
-    assert any(
-        np.array_equal(joined[:, place : place + 24], seen.matrix("clip").values)
-        for place in (0, 24)
-    )
-
-
-def test_no_shipped_protocol_names_an_array_of_vectors() -> None:
-    for name in ("honest", "honest-fusion", "paper-table2", "mobygaze-visual"):
-        assert load_protocol(name).data.array == ()
-
-
 def test_a_store_without_an_array_of_features_says_so(
     tmp_path: Path, manifest: Manifest
 ) -> None:
@@ -98,13 +58,6 @@ def test_a_store_without_an_array_of_features_says_so(
     store = made_store(tmp_path / "times", rows, times)
     with pytest.raises(NotFound, match="no array of features"):
         run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-
-
-def test_metrics_of_the_house_may_be_named(tmp_path: Path, manifest: Manifest) -> None:
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    protocol = quick("honest", *RIDGE, 'report.metrics=["auc", "brier"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    assert "AUC" in write_report([run.folder])[0].read_text()
 
 
 def test_models_are_added_and_not_replaced() -> None:

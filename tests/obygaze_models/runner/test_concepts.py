@@ -17,7 +17,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.lessons import Lessons
-from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.store_run import store_runs
@@ -51,19 +50,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 @pytest.fixture(scope="module")
 def tables(inputs: Inputs) -> tuple[Rows, Rows]:
     return tables_of(inputs)
-
-
-def test_a_row_for_each_concept_of_each_bottleneck(tables: tuple[Rows, Rows]) -> None:
-    concepts, trees = tables
-    names = [(row["model"], row["concept"]) for row in concepts]
-    expected = [(m, c) for m in ("pcbm-lr", "pcbm-dt") for c in VISUAL]
-    assert names == expected
-    assert {row["model"] for row in trees} == {"pcbm-dt"}
-    # Both heads read the same vectors.
-    for first, second in zip(concepts[:8], concepts[8:], strict=True):
-        assert (first["ap"], first["p"]) == (second["ap"], second["p"])
-    assert all(np.isfinite(row["weight"]) for row in concepts[:8])
-    assert all(np.isnan(row["weight"]) for row in concepts[8:])
 
 
 def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
@@ -148,22 +134,6 @@ def test_trees_are_whole(inputs: Inputs, tables: tuple[Rows, Rows]) -> None:
     assert n_inner > 0
 
 
-def test_a_concept_without_clips_enough_is_left_out(tmp_path: Path) -> None:
-    manifest = films(4, 30, seed=3)
-    n_kept = 0
-    clips = []
-    for clip in manifest:
-        own = list(clip.concepts)
-        if "Look" in own:
-            n_kept += 1
-            if n_kept > 2:
-                own.remove("Look")
-        clips.append(replace(clip, concepts=tuple(own)))
-    concepts, _ = tables_of(inputs_of(tmp_path, manifest.with_clips(clips), 1.0))
-    names = [row["concept"] for row in concepts if row["model"] == "pcbm-lr"]
-    assert names == [name for name in VISUAL if name != "Look"]
-
-
 def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     tmp_path: Path,
 ) -> None:
@@ -177,38 +147,6 @@ def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     sentence = "pcbm-lr is left out: no clip has a visual concept."
     assert inputs.table.remarks["models of concepts"] == sentence
     assert tables_of(inputs) == ([], [])
-
-
-@pytest.mark.parametrize("levels", [("", "", "", ""), ("EN", "EN", "NS", "NS")])
-def test_where_no_clip_is_an_example_of_a_concept_models_of_concepts_are_left_out(
-    tmp_path: Path, levels: tuple[str, ...]
-) -> None:
-    """A table of one's own has concepts and no levels: no vector can be found in any fold."""
-    level_of = dict(zip(("EN", "HN", "NS", "S"), levels, strict=True))
-    clips = [
-        replace(c, level=level_of[c.level], extra={"x": c.level})
-        for c in films(3, 20, seed=3)
-    ]
-    made = films(3, 20, seed=3)
-    own = Manifest(made.name, made.header, tuple(clips), ("x",))
-    task = ("tasks.x.positive=x == S", 'grid.train=["x"]', 'grid.test=["x"]')
-    task = (*task, "report.contrast=[]", "data.view=raw")
-    why = "no clip with a visual concept has the level HN or S"
-    with pytest.raises(FixInput, match=why):
-        inputs_of(tmp_path / "alone", own, 1.0, *task)
-    models = 'grid.models=["ridge", "pcbm-lr"]'
-    inputs = inputs_of(tmp_path / "others", own, 1.0, models, *task)
-    assert inputs.protocol.model_names == ["ridge"]
-    sentence = inputs.table.remarks["models of concepts"]
-    assert sentence == f"pcbm-lr is left out: {why}."
-
-
-def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
-    report = replace(inputs.protocol.report, concepts=False)
-    quiet = replace(inputs, protocol=replace(inputs.protocol, report=report))
-    assert tables_of(quiet) == ([], [])
-    asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
-    assert asking == {"honest", "honest-fusion", "paper-pcbm", "paper-pcbm-text"}
 
 
 def test_a_concept_that_has_no_vector_without_some_film_is_named(

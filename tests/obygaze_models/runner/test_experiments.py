@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -27,11 +25,6 @@ from obygaze_models.runner.experiments import (
 )
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
-# For tests that are not of the numbers.
-QUICKEST = (
-    *("--set", "report.replicates=20", "--set", 'grid.models=["mlp"]'),
-    *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
-)
 
 
 @pytest.fixture
@@ -60,44 +53,6 @@ def test_json_keeps_the_contract(here: Path) -> None:
     assert document["seconds"] > 0
 
 
-def value_of(document: dict[str, Any], metric: str, model: str) -> float:
-    """The value of a model in what `--json` prints."""
-    (row,) = [
-        row
-        for row in document["results"]
-        if (row["metric"], row["model"]) == (metric, model) and not row["against_model"]
-    ]
-    return float(row["value"])
-
-
-def test_the_text_has_an_answer_a_table_and_what_misleads(here: Path) -> None:
-    done = call_obygaze(
-        *("-C", here, "run", "honest", "--store", "sig", *QUICK, "-o", "mine"),
-        *("--set", "splits.kind=kfold", "--set", "splits.folds=4"),
-    ).ok()
-    lines = done.stdout.splitlines()
-    assert lines[2].startswith("EN_S: easy negatives against sure; HN_S: hard")
-    assert "n further clips of films that trained, ridge ranks" in lines[3]
-    header = next(line for line in lines if line.startswith("AP "))
-    assert header.split()[1:] == ["clips", "positive", "ridge", "mlp", "best", "guess"]
-    warnings = [line for line in lines if line.startswith("! ")]
-    assert any("other films on both sides" in line for line in warnings)
-    assert str(here / "runs" / "mine") in lines[-1]
-
-
-def test_train_says_that_it_keeps_a_run_and_a_model_of_one_name(here: Path) -> None:
-    quick = ("--set", "report.replicates=20")
-    call_obygaze(
-        "-C", here, "run", "honest", "--store", "x=sig", *QUICKEST, "-o", "a"
-    ).ok()
-    refused = call_obygaze(
-        "-C", here, "train", "ridge", "sig", "made-up", *quick, "-o", "a"
-    )
-    assert refused.code == 1
-    assert "another run has this name" in refused.stderr
-    assert "train keeps a run and a model of one name" in refused.stderr
-
-
 def test_the_same_training_again_replaces_its_model_whatever_the_card_says(
     tmp_path: Path,
 ) -> None:
@@ -120,10 +75,16 @@ def test_the_same_training_again_replaces_its_model_whatever_the_card_says(
     assert [model.info.training.licence for model in trained] == ["", "CC0-1.0"]
 
 
-@pytest.mark.parametrize("name", [".", "..", "./", "runs/", "stores/", "../home"])
-@pytest.mark.parametrize("command", ["run", "train"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".",
+        "runs/",
+        "../home",
+    ],
+)
 def test_force_writes_into_no_folder_of_the_workspace(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     here = workspace / "home"
     manifest = films(5, 24)
@@ -131,14 +92,11 @@ def test_force_writes_into_no_folder_of_the_workspace(
     (here / "results.csv").write_text("years")
     monkeypatch.chdir(here)
     before = sorted(here.rglob("*"))
-    words = (
-        ("honest", "--store", "sig")
-        if command == "run"
-        else ("ridge", "sig", "made-up")
-    )
-    done = call_obygaze(command, *words, "-o", name, "--force")
-    assert done.code == 2
-    assert "--force" not in done.stderr
+    for words in (
+        ("run", "honest", "--store", "sig"),
+        ("train", "ridge", "sig", "made-up"),
+    ):
+        assert call_obygaze(*words, "-o", name, "--force").code == 2
     assert sorted(here.rglob("*")) == before
     assert (here / "results.csv").read_text() == "years"
 
@@ -146,34 +104,12 @@ def test_force_writes_into_no_folder_of_the_workspace(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
-        (("honest", "--store", "x=absent"), 1, "no store called 'absent'"),
         (("honest", "--store", "=sig"), 2, "NAME=STORE"),
-        (
-            ("honest", "--store", "a=sig", "--store", "a=sig"),
-            2,
-            "--store names 'a' twice",
-        ),
         (("honest",), 2, "models need features"),
-        (
-            ("honest", "--manifest", "nobody", "--store", "x=sig"),
-            1,
-            "no manifest called 'nobody'",
-        ),
-        (
-            ("honest", "--store", "x=sig", "--set", "fit.sed=1"),
-            1,
-            "did you mean 'seed'",
-        ),
         (
             ("honest", "--store", "x=sig", "--set", "data.where=f(level)"),
             1,
             "expected a column or a value",
-        ),
-        (
-            ("paper-table2", "--store", "x=sig"),
-            1,
-            "published view needs the published split",
         ),
     ],
 )
@@ -187,83 +123,23 @@ def test_bad_input_is_three_lines_at_most(
     assert not (here / "runs").exists()
 
 
-def test_a_protocol_of_ones_own(here: Path) -> None:
-    own = here / "own.toml"
-    own.write_text(
-        'schema = "obygaze-protocol/1"\n'
-        "[tasks.bodies]\n"
-        "positive = 'Body in concept'\n"
-        "negative = 'level == EN'\n"
-        "[splits]\nkind = 'nested'\nfolds = 3\n"
-        "[models.svm]\nkind = 'svm'\nC = 0.1\n"
-        "[report]\nreplicates = 40\n",
-        encoding="utf-8",
-    )
-    done = (
-        call_obygaze("-C", here, "run", own, "--store", "x=sig", "--json").ok().json()
-    )
-    assert {row["task"] for row in done["results"]} == {"bodies"}
-    assert value_of(done, "auc", "svm") > 0.7
-    of_svm = {row["metric"] for row in done["results"] if row["model"] == "svm"}
-    assert "brier" not in of_svm  # a machine has margins, not probabilities
-
-
-@pytest.mark.parametrize("command", ["run", "train"])
 @pytest.mark.parametrize(
     ("key", "first", "second"),
     [
         ("splits.never", '["tt0000001"]', '["tt0000002"]'),
-        ("grid.baselines", '["random"]', '["prevalence"]'),
-        ("fit.seed", "1", "2"),
         ("data.where", "level != NS", "level != HN or scene > 9"),
     ],
 )
-def test_a_key_has_one_value(
-    here: Path, command: str, key: str, first: str, second: str
-) -> None:
+def test_a_key_has_one_value(key: str, first: str, second: str) -> None:
     """The first one was lost without a word: its films were tested, its clips were taken."""
-    words = ["-C", here, command]
-    words += ["ridge", "sig", "made-up"] if command == "train" else ["--store", "x=sig"]
-    changes = ["--set", f"{key}={first}", "--set", f" {key} ={second}"]
-    done = call_obygaze(*words, *changes)
-    assert done.code == 2
-    assert f"--set {key} is given twice, with {first} and with {second}" in done.stderr
-    assert not (here / "runs").exists()
+    twice = f"--set {key} is given twice, with {first} and with {second}"
+    with pytest.raises(FixUsage, match=re.escape(twice)):
+        require_each_once([f"{key}={first}", f" {key} ={second}"])
     require_each_once([f"{key}={first}", f"{key}={first}", "fit.seeds=2"])
-
-
-def test_the_hint_selects_the_clips_of_both_expressions(here: Path) -> None:
-    both = ["data.where=level == S or scene > 20", "data.where=scene != 23"]
-    with pytest.raises(FixUsage) as raised:
-        require_each_once(both)
-    assert raised.value.hint is not None
-    _, change, *_ = shlex.split(raised.value.hint)
-    changes = [change, "grid.models=['ridge']", "report.replicates=2"]
-    found = run("honest", "sig", "made-up", changes=changes, workspace=here)
-    expected = set()
-    for clip in read_manifest("made-up", workspace=here):
-        assert clip.scene is not None
-        if (clip.level == "S" or clip.scene > 20) and clip.scene != 23:
-            expected.add(clip.clip_id)
-    assert found.about["manifest"]["n_clips"] == len(expected)
-    assert set(found.predictions["clip_id"]) <= expected
 
 
 class TestTrain:
     FAST = ("--set", "report.replicates=40")
-
-    def test_a_model_is_judged_kept_and_asked(self, here: Path) -> None:
-        words = ("-C", here, "train", "logistic", "sig", "made-up", "--task", "ENHN_S")
-        words = (*words, "-o", "mine", *self.FAST)
-        document = call_obygaze(*words, "--json").ok().json()
-        auc = value_of(document, "auc", "logistic")
-        assert auc > 0.65
-        assert document["model"].endswith("models/mine")
-        kept = json.loads((here / "models" / "mine" / "model.json").read_text("utf-8"))
-        assert kept["task"] == "ENHN_S"
-        assert kept["metrics"]["auc"]["value"] == pytest.approx(auc)
-        asked = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok()
-        assert len(asked.stdout.splitlines()) == 1 + 120
 
     def test_another_model_is_refused_before_the_training(self, here: Path) -> None:
         words = ("-C", here, "train", "ridge", "sig", "made-up", "-o", "mine")
@@ -281,21 +157,10 @@ class TestTrain:
         assert "Try: -o b for runs/b and models/b" in done.stderr
         assert not (here / "a").exists() and not (here / "models").exists()
 
-    def test_what_cannot_be_trained(self, here: Path) -> None:
-        done = call_obygaze("-C", here, "train", "rigde", "sig", "made-up")
-        assert (done.code, "did you mean 'ridge'" in done.stderr) == (2, True)
-        done = call_obygaze(
-            "-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS"
-        )
-        assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
-
     @pytest.mark.parametrize(
         ("change", "asked"),
         [
             ("model.kind=logistic", "logistic"),
-            ("models.ridge.kind=svm", "svm"),
-            ("models.ridge={kind='svm', C=1.0}", "svm"),
-            ("model.kind=sklearn.svm.LinearSVC", "sklearn.svm.LinearSVC"),
             ('grid.models=["mlp", "ridge"]', "mlp"),
         ],
     )
@@ -315,14 +180,9 @@ class TestTrain:
     ("word", "name", "place"),
     [
         ("films", "films", "films"),
-        ("x=films", "x", "films"),
         ("x=/data/lr=0.1/films", "x", "/data/lr=0.1/films"),
-        ("/data/lr=0.1", "lr-0.1", "/data/lr=0.1"),
         ("./a=b/films/", "films", "./a=b/films/"),
-        ("https://host/films?token=a=b", "films", "https://host/films?token=a=b"),
         ("x=https://host/films?token=a", "x", "https://host/films?token=a"),
-        ("hf://lab/films@refs/pr/1", "films", "hf://lab/films@refs/pr/1"),
-        ("s3://lab/run=3/films", "films", "s3://lab/run=3/films"),
     ],
 )
 def test_the_place_of_a_store_may_have_an_equals_sign(

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import average_precision_score
 from support.experiments import TOLERANCES, films, planted, quick, store_of
 from support.tables import RunRow, rows_of
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import Run, read_folder
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.text import read_run, result_text
+from obygaze_models.runner.text import result_text
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',
@@ -82,46 +76,6 @@ def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
         *("task", "train", "test", "store", "model"),
         *("film", "metric", "value"),
     )
-
-
-def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None:
-    """It had the name alone, which is looked for in the workspace."""
-    (note,) = run.notes
-    again = read_run(shlex.split(note)[-1])
-    assert again.folder == run.folder
-    # Printed, a run says what the terminal says.
-    assert str(again) == str(run) == result_text(run)
-
-
-def test_a_value_is_that_of_the_predictions(run: Run) -> None:
-    """The average precision of each film, by scikit-learn."""
-    by_film: dict[str, list[RunRow]] = {}
-    for row in rows_of(run.predictions, model="ridge"):
-        by_film.setdefault(row["movie_id"], []).append(row)
-    assert len(by_film) == 7
-    values = {
-        row["film"]: row["value"]
-        for film in by_film
-        for row in values_of(run, model="ridge", metric="ap", film=film)
-    }
-    precisions = []
-    for film, rows in by_film.items():
-        y = [row["y"] for row in rows]
-        expected = average_precision_score(y, [row["score"] for row in rows])
-        assert values[film] == pytest.approx(expected)
-        precisions.append(expected)
-    (over_all,) = values_of(run, model="ridge", metric="ap")
-    # Each film is a fold: AP is averaged over folds.
-    assert over_all["value"] == pytest.approx(np.mean(precisions))
-    assert over_all["sd"] == pytest.approx(np.std(precisions, ddof=1))
-    assert over_all["low"] < over_all["value"] < over_all["high"]
-    assert (over_all["fits"], over_all["films"], over_all["leaked"]) == (7, 7, 0)
-
-
-def test_a_decision_metric_of_a_model_has_no_interval(run: Run) -> None:
-    (trained,) = values_of(run, model="ridge", metric="f1_binary")
-    (untrained,) = values_of(run, model="all_positive", metric="f1_binary")
-    assert math.isnan(trained["low"]) and untrained["low"] < untrained["high"]
 
 
 def test_differences_name_the_second_side(run: Run) -> None:
@@ -183,65 +137,6 @@ def test_a_run_is_read_back(run: Run) -> None:
     assert {"epochs", "alpha"}.intersection(chosen)
 
 
-def test_a_learning_curve_has_a_row_for_each_number_of_films(tmp_path: Path) -> None:
-    run = run_on(
-        tmp_path,
-        *ONE_PAIR,
-        'grid.models=["ridge", "pcbm-lr"]',
-        "models.pcbm-lr.tolerance=1.0",
-        "report.learning_films=[2, 6]",
-    )
-    for model in ("ridge", "pcbm-lr"):
-        (whole,) = values_of(run, model=model, metric="ap")
-        (all_films,) = values_of(run, model=model, train_films=6)
-        # Six films train in each fold, of which the validation film is one.
-        assert all_films["value"] == pytest.approx(whole["value"])
-        assert len(values_of(run, model=model, train_films=2)) == 1
-    with pytest.raises(FixUsage, match=r"counts films here: .* more than 6, got 7"):
-        run_on(tmp_path / "more", *ONE_PAIR, "report.learning_films=[7]")
-
-
-def test_concepts_and_trees_are_tables(tmp_path: Path) -> None:
-    manifest = films(6, 40, seed=1, runs_on=0.2)
-    changes = (*ONE_PAIR[:3], 'grid.models=["pcbm-lr", "pcbm-dt"]')
-    vectors = ("models.pcbm-lr.tolerance=1.0", "models.pcbm-dt.tolerance=1.0")
-    run = run_on(tmp_path, *changes, *vectors, manifest=manifest, stores=(2.0,))
-    concepts = rows_of(run.table("concepts.csv"))
-    linear = [row for row in concepts if row["model"] == "pcbm-lr"]
-    assert len(linear) == 8 == len({row["concept"] for row in linear})
-    for row in linear:
-        assert row["ap"] > row["positive"] / row["clips"]
-        assert row["weight"] != 0 and row["p_holm"] >= row["p"]
-    assert all(math.isnan(row["weight"]) for row in concepts if row not in linear)
-    nodes = rows_of(run.table("trees.csv"))
-    assert {row["model"] for row in nodes} == {"pcbm-dt"}
-    root = nodes[0]
-    n_clips = sum(clip.level in ("EN", "S") for clip in manifest)
-    assert root["node"] == 0 and root["clips"] == n_clips
-    inner = [node for node in nodes if node["concept"]]
-    by_number = {node["node"]: node for node in nodes}
-    for node in inner:
-        below = [by_number[node["left"]], by_number[node["right"]]]
-        assert sum(child["clips"] for child in below) == node["clips"]
-    leaves = [node for node in nodes if not node["concept"]]
-    assert len(leaves) == len(inner) + 1
-
-
-def test_concepts_are_tabled_beside_any_other_model(tmp_path: Path) -> None:
-    """A model of scikit-learn beside a bottleneck ended in a bug, after all fits."""
-    run = run_on(
-        tmp_path,
-        *ONE_PAIR[:3],
-        "models.nb.kind=sklearn.naive_bayes.GaussianNB",
-        'grid.models=["nb", "pcbm-lr"]',
-        "models.pcbm-lr.tolerance={by_task={EN_S=1.0, other=0.1}}",
-    )
-    concepts = rows_of(run.table("concepts.csv"))
-    assert {row["model"] for row in concepts} == {"pcbm-lr"}
-    # The tolerance of the training task.
-    assert {row["tolerance"] for row in concepts} == {1.0}
-
-
 def test_success_is_a_table(tmp_path: Path) -> None:
     run = run_on(
         tmp_path, *ONE_PAIR, 'grid.models=["ridge"]', "report.error_analysis=true"
@@ -273,34 +168,3 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
             f"models.mine.kind={code}:Plain",
             'grid.models=["mine"]',
         )
-
-
-def test_an_empty_cell_of_a_table_is_no_number(run: Run) -> None:
-    data = (run.folder / "results.csv").read_text(encoding="utf-8")
-    assert "nan" not in data.casefold().replace("prevalence", "")
-    rows = list(csv.DictReader(io.StringIO(data)))
-    assert any(row["low"] == "" for row in rows)
-
-
-def test_a_run_says_which_concepts_bottlenecks_do_without(tmp_path: Path) -> None:
-    """Two clips of the only film with enough of a concept: no other fold can find it."""
-    manifest = films(4, 30, seed=5)
-    rare = "Look"
-    clips = []
-    n_marked = {"tt0000001": 0, "tt0000002": 0}
-    for clip in manifest:
-        concepts = tuple(name for name in clip.concepts if name != rare)
-        most = {"tt0000001": 4, "tt0000002": 2}.get(clip.movie_id, 0)
-        if clip.level == "S" and n_marked.get(clip.movie_id, 0) < most:
-            n_marked[clip.movie_id] += 1
-            concepts = (*concepts, rare)
-        clips.append(replace(clip, concepts=concepts))
-    assert n_marked == {"tt0000001": 4, "tt0000002": 2}
-    made = replace(manifest, clips=tuple(clips))
-    changes = (*ONE_PAIR, 'grid.models=["pcbm-lr"]', "report.compare=false")
-    run = run_on(tmp_path, *changes, manifest=made)
-    # Without the first film two clips have it, without another one four or more.
-    expected = {"folds": 1, "of": 4, "least": 2}
-    assert run.about["rare_concepts"]["s0"][rare] == expected
-    (warning,) = [w for w in limits_of(run) if w.name == "rare concepts"]
-    assert "Look (down to 2 clips, in 1 of 4 folds)" in warning.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,13 @@ from support.experiments import films, planted, quick, store_of
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.leakage import numbers_of
-from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
     folds_of,
-    nothing_held_out,
     repeats_clips,
     seen_of,
     with_few_films,
@@ -49,10 +47,6 @@ def clips(parts: dict[str, str]) -> Manifest:
 def folds(manifest: Manifest, *changes: str) -> list[HeldOut]:
     protocol = load_protocol("honest", [*ONE_PAIR, "data.view=raw", *changes])
     return list(_folds(protocol, manifest))
-
-
-def folds_in_turn(manifest: Manifest) -> Sequence[HeldOut]:
-    return _folds(load_protocol("honest", [*ONE_PAIR, "data.view=raw"]), manifest)
 
 
 def _folds(protocol: Protocol, manifest: Manifest) -> Sequence[HeldOut]:
@@ -170,14 +164,6 @@ def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
     assert set(fewer.films[fewer.train].tolist()) < drawn
 
 
-def test_nothing_is_held_out_of_a_model_to_keep() -> None:
-    manifest = clips({})
-    protocol = load_protocol("honest", ["data.view=raw"])
-    table = clip_table(manifest, protocol.data)
-    held = nothing_held_out(table, np.array([0, 1]))
-    assert held.may_learn.all() and not len(held.test)
-
-
 def test_clips_that_several_folds_test_are_repeated() -> None:
     manifest = clips({})
     once = folds(manifest, "splits.kind=nested")
@@ -211,34 +197,6 @@ def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
     assert len(films_of_vectors) == 5
     assert not films_of_vectors.intersection(tested)
     assert any(level == "HN" for level in inputs.table.levels[fitted.found_on])
-
-
-def test_equal_rows_are_one_key() -> None:
-    every_row = np.arange(8000)
-    few = np.array([5, 7000])
-    table = ClipTable("m", films(2, 10).clips, ())
-    held = nothing_held_out(table, every_row)
-    again = nothing_held_out(table, every_row.copy())
-    assert again.key_of("train", "test") == held.key_of("train", "test")
-    for rows in (every_row[:-1], every_row[1:], few, few[:0]):
-        assert nothing_held_out(table, rows).key_of("train") != held.key_of("train")
-
-
-def test_folds_of_thousands_of_films_are_made_one_at_a_time() -> None:
-    """Kept as numbers, the training rows of 1,000 folds of 4,000 clips would take 32 MB."""
-    rows = []
-    for film in range(1000):
-        for number, level in enumerate(LEVELS):
-            rows.append(Clip(f"{film}.{number}", str(film), number, level=level))
-    manifest = Manifest("many", Header("many", concepts()), tuple(rows))
-    tracemalloc.start()
-    of_films = folds_in_turn(manifest)
-    tested = np.concatenate([held.test for held in of_films])
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(of_films) == 1000 and len(np.unique(tested)) == 2000
-    assert of_films[3].key_of("train") == of_films[3].key_of("train")
-    assert peak < 10_000_000
 
 
 def test_a_manifest_without_films_has_folds_of_clips_alone() -> None:

@@ -6,8 +6,6 @@ for the original rows, must answer with the same bits.
 
 from __future__ import annotations
 
-import inspect
-import types
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, product
@@ -34,11 +32,11 @@ from support.held_out_fits import (
 from support.seeds import amount
 
 from obygaze_features.core.parts import trust
-from obygaze_models.models import bottleneck, changed, concepts, fitting, lessons
+from obygaze_models.models import fitting, lessons
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner import heldout
-from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
+from obygaze_models.runner.heldout import HeldOut, with_few_films
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -109,7 +107,7 @@ LEARNING: dict[str, tuple[str, ...]] = {
     ),
 }
 LINEAR_VECTORS = tuple(
-    f"models.{name}.tolerance=1.0" for name in ("pcbm-lr", "pcbm-dt", "pcbm-h")
+    f"models.{name}.tolerance=0.01" for name in ("pcbm-lr", "pcbm-dt", "pcbm-h")
 )
 
 
@@ -176,7 +174,7 @@ PAIRS = amount(
 )
 
 
-@pytest.mark.check("takes a minute")
+@pytest.mark.check("many fits")
 @pytest.mark.parametrize(("splits", "learning"), PAIRS)
 def test_no_other_way_of_learning_learns_from_it(
     tmp_path: Path, splits: str, learning: str
@@ -314,7 +312,7 @@ def test_what_fits_share_is_that_of_the_fold(tmp_path: Path, splits: str) -> Non
     assert not of_another_fold(case(tmp_path, splits))
 
 
-@pytest.mark.check("takes a minute")
+@pytest.mark.check("many fits")
 @pytest.mark.parametrize("learning", OTHER_WAYS)
 def test_what_other_ways_of_learning_share_is_that_of_the_fold(
     tmp_path: Path, learning: str
@@ -392,296 +390,3 @@ def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
     leaking = replace(held, hidden=held.hidden[:0], excluded=not_learned)
     for name in ("pcbm-lr", "pcbm-dt", "pcbm-h"):
         assert learns(way, name, leaking, rows), name
-
-
-# Each rule of `heldout.py`: a line, what it is changed to, and the splits that see the change.
-RULES = [
-    (
-        "        hidden=np.unique(units[tested]),\n",
-        "        hidden=NO_ROWS,\n",
-        "nested",
-    ),
-    (
-        "        units = table.group_numbers\n",
-        "        units = np.arange(len(units))\n",
-        "own",
-    ),
-    (
-        "        units = table.group_numbers\n        tested = test_fold\n",
-        "        units = np.arange(len(table))\n",
-        "nested",
-    ),
-    (
-        "    return not np.isin(films[test_fold], films[others]).any()\n",
-        "    return False\n",
-        "fixed, by film",
-    ),
-    (
-        "    if split_kind(splits.kind).by_clip or splits.follow_scheme:\n",
-        "    if split_kind(splits.kind).by_clip or split_kind(splits.kind).by_task:\n",
-        "published, by film",
-    ),
-    (
-        "    tested = test\n",
-        "    tested = test[:0]\n",
-        "by clip",
-    ),
-    (
-        "        may_learn[self.excluded] = False\n",
-        "",
-        "published, by the code",
-    ),
-]
-
-
-def with_other_line(module: types.ModuleType, line: str, other: str) -> Any:
-    """The module with one line of its source changed."""
-    source = inspect.getsource(module)
-    assert source.count(line) == 1
-    other_module = types.ModuleType("other_module")
-    own = {"__name__": module.__name__, "__package__": module.__package__}
-    other_module.__dict__.update(own)
-    code = compile(source.replace(line, other), str(module.__file__), "exec")
-    exec(code, other_module.__dict__)
-    return other_module
-
-
-def with_other_method(
-    monkeypatch: pytest.MonkeyPatch,
-    module: types.ModuleType,
-    name: str,
-    line: str,
-    other: str,
-) -> None:
-    """Change one line of a method of a class, until the test ends."""
-    class_name, method = name.split(".")
-    other_class = getattr(with_other_line(module, line, other), class_name)
-    own_class = getattr(module, class_name)
-    monkeypatch.setattr(own_class, method, vars(other_class)[method])
-
-
-@pytest.mark.parametrize(("line", "other", "splits"), RULES)
-def test_each_rule_that_is_taken_out_is_seen(
-    tmp_path: Path, line: str, other: str, splits: str
-) -> None:
-    other_rules = with_other_line(heldout, line, other)
-    # Clips of the tested fold that are in no class of the test task are held out, too.
-    way = case(tmp_path, splits, "plain", 'grid.test=["EN_S"]')
-    table = way.run.table
-    usable = way.inputs.usable(way.run.features)
-    inputs = (way.inputs.protocol, table, way.inputs.labels, usable)
-
-    def is_seen(whole: HeldOut) -> bool:
-        held = whole.joined()
-        if not len(held.test):
-            return False
-        rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
-        return any(learns(way, name, held, rows) for name in ("ridge", "pcbm-lr"))
-
-    changed_folds = other_rules.folds_of(*inputs)[way.pair]
-    numbers = range(len(changed_folds))
-    first = next(number for number in numbers if is_seen(changed_folds[number]))
-    assert not is_seen(folds_of(*inputs)[way.pair][first])
-
-
-# Each place where a model reads rows that teach: a line, what it is changed to, and the model and
-# the way of learning that see the change.
-LEAKS: list[tuple[types.ModuleType, str, str, str, str, str]] = [
-    (
-        lessons,
-        "Lessons.of_concepts",
-        "        return np.flatnonzero(self.may_learn & self.concepts.is_example)\n",
-        "        return np.flatnonzero(self.concepts.is_example)\n",
-        "pcbm-lr",
-        "plain",
-    ),
-    (
-        lessons,
-        "Lessons.inner_splits",
-        "        for fold in inner_folds(is_positive, self.training_films, INNER_FOLDS):\n",
-        "        self = replace(self, train=np.flatnonzero(self.y >= 0))\n"
-        "        is_positive = self.y[self.train] == 1\n"
-        "        for fold in inner_folds(is_positive, self.training_films, INNER_FOLDS):\n",
-        "logistic",
-        "plain",
-    ),
-    (
-        concepts,
-        "ConceptBank.found_on",
-        "        scaling = Scaling.of(X)\n",
-        "        scaling = Scaling.of(machines.X)\n",
-        "pcbm-lr",
-        "scaled",
-    ),
-    (
-        concepts,
-        "ConceptBank.of_lessons",
-        "            return self.found_on(findable, lessons.of_concepts)\n",
-        "            every = np.flatnonzero(lessons.concepts.is_example)\n"
-        "            return self.found_on(findable, every)\n",
-        "pcbm-dt",
-        "plain",
-    ),
-    (
-        changed,
-        "ChangedFeatures._fit_steps",
-        "Scaling.of(X[teaching]).scaled",
-        "Scaling.of(X).scaled",
-        "own",
-        "scaled",
-    ),
-    (
-        changed,
-        "ChangedFeatures._fit_steps",
-        '            targets = lessons.concepts.only(self.erased).targets["absent"][teaching]\n',
-        "            teaching = np.arange(len(X))\n"
-        '            targets = lessons.concepts.only(self.erased).targets["absent"]\n',
-        "ridge",
-        "erased",
-    ),
-    (
-        changed,
-        "ChangedFeatures._fit_steps",
-        "PartScaling.of(rows.X[teaching], self.parts)",
-        "PartScaling.of(rows.X, self.parts)",
-        "pcbm-lr",
-        "joined",
-    ),
-]
-
-
-@pytest.mark.parametrize(("module", "name", "line", "other", "model", "way"), LEAKS)
-def test_each_model_that_reads_other_rows_is_seen(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    module: types.ModuleType,
-    name: str,
-    line: str,
-    other: str,
-    model: str,
-    way: str,
-) -> None:
-    films = case(tmp_path, "nested", way)
-    held = folds_to_try(films)[0].joined()
-    rows = must_not_be_learned(films, held, by_film=True)
-    assert learns(films, model, held, rows) == []
-    with_other_method(monkeypatch, module, name, line, other)
-    assert learns(films, model, held, rows)
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "line", "other", "way"),
-    [
-        (
-            lessons,
-            "Lessons.key_of_concepts",
-            "        digest = hashlib.sha256(self.of_concepts.tobytes())\n",
-            "        digest = hashlib.sha256()\n",
-            "plain",
-        ),
-        (
-            bottleneck,
-            "Bottleneck._found",
-            '        key = ("margins", self.cross_fit, *unfitted.key(lessons))\n',
-            '        key = ("margins", self.cross_fit, unfitted.key(lessons)[0])\n',
-            "plain",
-        ),
-        (
-            changed,
-            "ChangedFeatures._fitted_steps",
-            "            key, lambda: self",
-            "            key[:-1], lambda: self",
-            "erased",
-        ),
-    ],
-)
-def test_a_key_of_what_fits_share_without_the_rows_is_seen(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    module: types.ModuleType,
-    name: str,
-    line: str,
-    other: str,
-    way: str,
-) -> None:
-    with_other_method(monkeypatch, module, name, line, other)
-    assert of_another_fold(case(tmp_path, "nested", way))
-
-
-@pytest.mark.parametrize(
-    ("line", "other"),
-    [
-        (
-            "may_learn=self.may_learn & ~is_hidden)\n",
-            "may_learn=self.may_learn)\n",
-        ),
-        (
-            "        is_hidden = np.isin(self.units, self.units[hidden])\n",
-            "        is_hidden = np.isin(np.arange(len(self.units)), hidden)\n",
-        ),
-    ],
-)
-def test_each_rule_of_fits_inside_that_is_taken_out_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, other: str
-) -> None:
-    way = case(tmp_path, "nested")
-    table = way.run.table
-    held = way.folds[0].joined()
-    films = np.unique(held.films[held.train])
-    is_first = held.films[held.train] == films[0]
-    inside = held.train[~is_first], held.train[is_first]
-
-    def of_first() -> list[str]:
-        return learns(way, "pcbm-lr", held, table.films == films[0], inside)
-
-    assert "scores" not in of_first()
-    with_other_method(monkeypatch, lessons, "Lessons.inside", line, other)
-    assert "scores" in of_first()
-
-
-@pytest.mark.parametrize(
-    ("line", "other"),
-    [
-        (
-            "        return replace(self, train=train, excluded=excluded)\n",
-            "        return replace(self, train=train)\n",
-        ),
-        (
-            "        train = self.train[stays[self.train]]\n",
-            "        train = self.train\n",
-        ),
-    ],
-)
-def test_each_rule_of_few_films_that_is_taken_out_is_seen(
-    tmp_path: Path, line: str, other: str
-) -> None:
-    way = case(tmp_path, "nested")
-    table = way.run.table
-    usable = way.inputs.usable(way.run.features)
-    found = []
-    for module in (heldout, with_other_line(heldout, line, other)):
-        folds = module.folds_of(way.inputs.protocol, table, way.inputs.labels, usable)
-        held = folds[way.pair][0].joined()
-        films = np.unique(held.films[held.train])
-        joined = module.HeldOut.joined
-        few = module.with_few_films({way.pair: [held]}, 2, 0, joined)[way.pair][0]
-        drawn = np.random.default_rng([0, 0]).permutation(films)[:2]
-        others = ~np.isin(table.films, drawn)
-        found.append(bool(learns(way, "pcbm-lr", few, others)))
-    assert found == [False, True]
-
-
-def test_the_rule_of_validation_clips_that_is_taken_out_is_seen(tmp_path: Path) -> None:
-    """Films that choose find no concept vectors of a model whose validation films choose."""
-    line = "        return replace(self, hidden=hidden)\n"
-    way = case(tmp_path, "nested")
-    table = way.run.table
-    usable = way.inputs.usable(way.run.features)
-    found = []
-    for module in (heldout, with_other_line(heldout, line, "        return self\n")):
-        folds = module.folds_of(way.inputs.protocol, table, way.inputs.labels, usable)
-        held = folds[way.pair][0].apart()
-        choosing = np.isin(table.films, held.films[held.validation])
-        # Inner scores are those of the replaced clips themselves.
-        found.append("scores" in learns(way, "pcbm-lr", held, choosing))
-    assert found == [False, True]

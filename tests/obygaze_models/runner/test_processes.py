@@ -20,9 +20,7 @@ from obygaze_models.runner.processes import mapped
     ("number", "to_all", "code"),
     [
         (signal.SIGINT, True, 130),
-        (signal.SIGINT, False, 130),
         (signal.SIGTERM, False, 75),
-        (signal.SIGHUP, True, 75),
         (signal.SIGKILL, False, -9),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pandas.testing import assert_frame_equal
-from support.cli import environment, without_torch
 from support.experiments import (
     films,
     planted,
@@ -20,31 +17,22 @@ from support.experiments import (
     run_on,
     store_of,
     store_of_windows,
-    write_workspace,
 )
-from support.seeds import SEED, amount
 from support.sentences import recipe_of_words, write_sentences
 from support.tables import contrasts, curve, models, rows_of, the_cell
 
-import obygaze as og
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
     NotFound,
-    ObygazeError,
 )
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.fitting import fit
 from obygaze_models.models.registry import build
-from obygaze_models.report.comparison import compare_runs
-from obygaze_models.report.sections import sections_of
-from obygaze_models.runner.answer import answer, sentence_of
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.labels import labels_since
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import training_protocol
 
@@ -132,19 +120,6 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     assert {("said", "ridge"), ("ridge", "said")} & pairs
     # Decisions at zero depend on no training, so that they have intervals, too.
     assert said.has_interval("f1_weighted") and not ridge.has_interval("f1_weighted")
-
-
-def test_what_is_not_trained_has_seen_no_film(tmp_path: Path, world: World) -> None:
-    """Where folds divide the clips of films, only models that are trained know the films."""
-    splits = ("splits.kind=kfold", "splits.folds=3")
-    changes = zero_shot(world.texts, *ONE_PAIR, *splits)
-    found = run(tmp_path, world.manifest, world.store, *changes)
-    said = the_cell(found, model="said")
-    ridge = the_cell(found, model="ridge")
-    assert (said.knows_films, ridge.knows_films) == (False, True)
-    assert "n films it has not seen, said ranks clips" in answer(found)
-    of_ridge = sentence_of(found, ridge)
-    assert "n further clips of films that trained, ridge ranks" in of_ridge
 
 
 def test_permuted_training_labels_change_thresholds_only(
@@ -254,26 +229,6 @@ def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) 
     assert identity() != first
 
 
-def test_runs_of_other_sentences_in_one_file_are_told_apart(
-    tmp_path: Path, world: World
-) -> None:
-    """`compare` said that the settings and inputs are the same, and showed a difference."""
-    manifest, _, store, vectors, _ = world
-    path = write_sentences(tmp_path / "t.npz", vectors)
-    changes = zero_shot(path, *ONE_PAIR, 'grid.models=["said"]')
-    runs = [run(tmp_path, manifest, store, *changes, n=2)]
-    write_sentences(path, {**vectors, "plain": -vectors["plain"]})
-    runs.append(run(tmp_path, manifest, store, *changes, n=2))
-    compared = compare_runs(runs)
-    assert list(compared.settings) == [f"texts.{path}"]
-    assert "are the same" not in str(compared)
-    assert list(compare_runs([runs[0], runs[0]]).settings) == []
-    for each in runs:
-        sections = sections_of(each, labels_since(each))
-        (table,) = [t for s in sections for t in s.tables if t.key == "inputs"]
-        assert ("texts", str(path), each.about["texts"][str(path)]) in table.rows
-
-
 def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     tmp_path: Path, world: World
 ) -> None:
@@ -317,57 +272,6 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     assert "no vector" not in remarks
 
 
-def test_a_run_imports_neither_torch_nor_transformers(
-    tmp_path: Path, world: World
-) -> None:
-    manifest, _, store, _, texts = world
-    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
-    script = f"""
-import sys
-import obygaze as og
-changes = {[*zero_shot(texts, *ONE_PAIR), "report.replicates=4"]!r}
-og.run("honest", {{"x": {store.location!r}}}, "made-up", changes=changes, n_jobs=1)
-assert not {{"torch", "transformers"}} & set(sys.modules)
-"""
-    env = environment(without_torch(tmp_path / "site"))
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
-    tmp_path: Path, world: World
-) -> None:
-    manifest, X, _, _, texts = world
-    write_workspace(tmp_path, manifest, X)
-    store_of(tmp_path / "stores" / "said", manifest, X, recipe=recipe_of_words())
-    changes = [f"model.texts={texts}", "report.replicates=4"]
-    options: dict[str, Any] = {"workspace": tmp_path, "n_jobs": 1}
-    _, kept = og.train(
-        "pcbm-lr", "said", "made-up", changes=changes, output="kept", **options
-    )
-    assert kept.info.concepts == ("sure", "plain")
-    assert len(og.predict("kept", "said", workspace=tmp_path)) == len(manifest)
-    others = films(2, 8, seed=9)
-    renamed = [
-        replace(clip, clip_id=f"x{clip.clip_id}", movie_id=f"x{clip.movie_id}")
-        for clip in others
-    ]
-    new = replace(others.with_clips(renamed), name="new")
-    write_manifest(new, tmp_path / "manifests" / "new.toml")
-    with pytest.raises(ObygazeError) as caught:
-        og.predict("kept", "new", workspace=tmp_path)
-    # The command of pictures names that of words.
-    assert "obygaze manifest link new FOLDER" in str(caught.value)
-
-
 def test_texts_are_not_compared_with_a_maximum_over_windows(
     tmp_path: Path, world: World
 ) -> None:
@@ -381,70 +285,3 @@ def test_texts_are_not_compared_with_a_maximum_over_windows(
     # Their mean is in the space of the texts, if the store says which space that is.
     with pytest.raises(Mismatch, match="does not name the embedding space"):
         gather(quick("honest", *cut, "data.reduce=mean"), manifest, "", stores)
-
-
-# ---- worlds of films ------------------------------------------------------------------------
-
-N_CLIPS = 24
-TOY_VECTORS = {"sure": [[1.0, 0, 0]], "plain": [[0, 1.0, 0]]}
-
-
-def film(rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Draw the classes of a film and their scores; films differ in both."""
-    share = rng.beta(4, 6)
-    strength = rng.normal(0.8, 0.4)
-    while True:
-        y = rng.random(N_CLIPS) < share
-        if 0 < y.sum() < N_CLIPS:
-            break
-    return y, np.tanh((strength * y + rng.normal(size=N_CLIPS)) / 3)
-
-
-@pytest.mark.check("runs many worlds")
-@pytest.mark.timeout(1500)
-def test_the_interval_of_zero_shot_misses_one_world_in_twenty(tmp_path: Path) -> None:
-    from sklearn.metrics import average_precision_score
-
-    texts = write_sentences(tmp_path / "t.npz", TOY_VECTORS)
-    rng = np.random.default_rng([SEED, 11])
-    n_draws = amount(4_000, 20_000)
-    truth = np.mean([average_precision_score(*film(rng)) for _ in range(n_draws)])
-    n_worlds = amount(20, 400)
-    n_missed = 0
-    changes = [
-        *zero_shot(texts, *ONE_PAIR, 'grid.models=["said"]', "report.compare=false"),
-        "grid.baselines=[]",
-    ]
-    for world in range(n_worlds):
-        clips = []
-        rows = []
-        for number in range(12):
-            y, scores = film(rng)
-            for place, (is_sure, s) in enumerate(zip(y, scores, strict=True)):
-                name = f"f{number:02d}"
-                level = "S" if is_sure else "EN"
-                concepts = ("Body",) if is_sure else ()
-                clips.append(
-                    Clip(
-                        f"{name}-{place:03d}",
-                        name,
-                        place,
-                        level=level,
-                        concepts=concepts,
-                    )
-                )
-                rows.append([s, 0, np.sqrt(1 - s * s)])
-        manifest = Manifest("made-up", Header("w", {"Body": "visual"}), tuple(clips))
-        folder = tmp_path / f"world-{world}"
-        folder.mkdir()
-        store = store_of(
-            folder / "s", manifest, np.array(rows, np.float32), recipe=recipe_of_words()
-        )
-        low, high = the_cell(
-            run(folder, manifest, store, *changes, n=400), model="said"
-        ).ends("ap")
-        n_missed += not low <= truth <= high
-    if n_worlds == 400:
-        assert 12 <= n_missed <= 28, n_missed
-    # Of 20 worlds with .05 missed, fewer than 1 in 1,000 draws have more than 6.
-    assert n_missed <= 0.07 * n_worlds + 5, n_missed

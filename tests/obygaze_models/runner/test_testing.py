@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-from support.cli import call_obygaze
 from support.stores import a_recipe, made_store
 
 import obygaze as og
@@ -20,10 +19,9 @@ from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
-from obygaze_models.models.linear import LogisticProbe, RidgeProbe
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.text import read_run
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -140,7 +138,7 @@ def value(run: Run, metric: str, model: str = "theirs") -> float:
     return float(found)
 
 
-@pytest.mark.parametrize("probe", [LogisticProbe, RidgeProbe])
+@pytest.mark.parametrize("probe", [LogisticProbe])
 def test_values_are_those_of_scikit_learn_for_the_scores_of_predict(
     here: Path, probe: type
 ) -> None:
@@ -212,50 +210,6 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     assert sentence_of(run, cell).startswith("On clips it has not seen, theirs ranks")
 
 
-def test_a_run_of_a_test_is_read_as_any_other(here: Path) -> None:
-    keep(here, chosen={"C": 0.5})
-    run = run_on(here, output=None)
-    again = read_run(run.folder)
-    assert run.folder.name.startswith("test-theirs-seen-")
-    assert again.predictions.equals(run.predictions)
-    of_model, *of_guesses = again.about["fits"]
-    assert of_model["folds"][0] == {
-        "fold": "test",
-        "seed": 0,
-        "n_train": len(TRAINED),
-        "n_validation": 0,
-        "threshold": None,
-        "chosen": {"C": 0.5},
-    }
-    assert [fit["model"] for fit in of_guesses] == ["random", "all_positive"]
-    assert again.about["stores"]["seen"]["location"] == "stores/seen"
-    assert again.about["manifest"]["path"] == "manifests/mine.toml"
-    assert again.protocol["models"]["theirs"]["kind"] == "logistic"
-
-
-def test_a_label_of_ones_own(here: Path) -> None:
-    keep(here)
-    run = run_on(here, task="mood=tense")
-    rows = rows_of(run)
-    mood = {clip.clip_id: clip.extra["mood"] for clip in CLIPS}
-    assert rows["y"].to_dict() == {clip: mood[clip] == "tense" for clip in rows.index}
-    assert "" not in {mood[clip] for clip in rows.index}
-    assert set(rows["test"]) == set(rows["train"]) == {"mood=tense"}
-    remark = "theirs was trained for the task EN_S."
-    assert run.about["remarks"]["other task"] == remark
-
-
-def test_the_condition_on_the_training_clips_is_said_where_it_does_not_hold(
-    here: Path,
-) -> None:
-    keep(here, where="mood != calm")
-    remark = "theirs was trained for the task EN_S with mood != calm."
-    assert run_on(here).about["remarks"]["other task"] == remark
-    changes = [*QUICK, "data.where=mood != calm"]
-    remarks = run_on(here, changes=changes, output="same").about["remarks"]
-    assert "other task" not in remarks
-
-
 def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) -> None:
     keep(here)
     first = run_on(here)
@@ -268,23 +222,6 @@ def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) 
     with pytest.raises(AlreadyThere):
         run_on(here)
     run_on(here, force=True)
-
-
-def test_clips_without_features_are_named(here: Path) -> None:
-    keep(here)
-    store_in(here / "few", CLIPS[:-3])
-    run = run_on(here, output="few", changes=QUICK)
-    assert not run.about["stores"]["seen"]["missing"]
-    run = og.models.test(
-        "theirs",
-        here / "few" / "stores" / "seen",
-        manifest="mine",
-        changes=QUICK,
-        workspace=here,
-    )
-    missing = run.about["stores"]["seen"]["missing"]
-    assert [*missing] == [clip.clip_id for clip in CLIPS[-3:]]
-    assert not set(missing) & set(rows_of(run).index)
 
 
 def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
@@ -407,13 +344,3 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here, name="random")
     with pytest.raises(FixUsage, match="as a baseline"):
         og.models.test("random", "seen", manifest="mine", workspace=here)
-
-
-def test_the_command_prints_the_run(here: Path) -> None:
-    keep(here)
-    words = ("models", "test", "theirs", "seen", "--manifest", "mine", "-o", "typed")
-    done = call_obygaze(*words, "--set", QUICK[0], cwd=here).ok()
-    assert "theirs ranks clips (EN_S) with AP" in done.stdout
-    assert "next: obygaze report runs/typed" in done.stderr
-    again = call_obygaze(*words, "--set", QUICK[0], "--json", cwd=here).ok().json()
-    assert again["run"] == str(Path("runs") / "typed")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from support.experiments import films, planted, quick, run_on, store_of
 from support.sentences import recipe_of_words
 from support.stores import made_store
-from support.tables import models, the_cell
+from support.tables import models
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
@@ -61,53 +60,6 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     found = run_on(tmp_path, protocol, manifest, {"said": plain})
     assert models(found)[0].copies > 10
     assert "without words" not in {w.name for w in limits_of(found)}
-
-
-def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
-    tmp_path: Path,
-) -> None:
-    """Copies of training clips were not counted, and said to have no words."""
-    manifest = films(5, 20, seed=2)
-    X = planted(manifest)
-    X[::3] = X[0]
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
-    # An import has it as numbers of a person's own.
-    values = {"clip": X, "n_words": np.zeros(len(manifest), np.float32)}
-    store = made_store(tmp_path / "own", rows, values)
-    plain = store_of(tmp_path / "plain", manifest, X)
-    protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
-    copies = []
-    for name, each in (("own", store), ("plain", plain)):
-        found = run_on(tmp_path / f"run-{name}", protocol, manifest, {name: each})
-        copies.append(models(found)[0].copies)
-        about = {limit.name for limit in limits_of(found)}
-        assert "without words" not in about
-    assert copies[0] == copies[1] > 10
-
-
-def test_a_concept_that_only_words_carry_is_found_by_words_alone(
-    tmp_path: Path,
-) -> None:
-    manifest = films(6, 30, seed=4)
-    rng = np.random.default_rng(0)
-    is_said = rng.random(len(manifest)) < 0.4
-    clips = [
-        replace(clip, level="S" if said else "EN", concepts=("Speech",) if said else ())
-        for clip, said in zip(manifest, is_said, strict=True)
-    ]
-    manifest = manifest.with_clips(clips)
-    pictures = rng.normal(size=(len(clips), 12)).astype(np.float32)
-    said = rng.normal(size=(len(clips), 12)).astype(np.float32)
-    said[is_said, :3] += 3
-    stores = {
-        "seen": store_of(tmp_path / "seen", manifest, pictures),
-        "said": words_store(tmp_path / "said", manifest, said, np.full(len(clips), 5)),
-    }
-    protocol = quick("mobygaze-words", 'grid.models=["ridge"]', 'grid.train=["EN_S_spoken"]',
-        'grid.test=["EN_S_spoken"]', replicates=2)  # fmt: skip
-    found = run_on(tmp_path, protocol, manifest, stores)
-    assert the_cell(found, model="ridge", store="said").value("ap") > 0.9
-    assert abs(the_cell(found, model="ridge", store="seen").value("auc") - 0.5) < 0.15
 
 
 def copies_in_a_join(folder: Path, manifest: Manifest, *parts: Store) -> int:

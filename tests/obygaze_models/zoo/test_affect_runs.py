@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.audits.mediaeval_runs import read_affect_run
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.adapters import liris_accede
 from obygaze_models.zoo import predict
 from obygaze_models.zoo.mediaeval_file import affect_class
 
@@ -59,24 +57,6 @@ def test_scores_of_a_table(tmp_path: Path) -> None:
         "clip_id,basis,score:valence,score:arousal",
         "ACCEDE00003.mp4,given,1.0,-1.0",
     ]
-
-
-def test_the_run_is_scored_by_the_audit(tmp_path: Path) -> None:
-    annotations = tmp_path / "annotations"
-    annotations.mkdir()
-    write(
-        annotations / "ACCEDEaffect.txt",
-        "id\tname\tvalenceClass\tarousalClass\n"
-        "1\tACCEDE00001.mp4\t-1\t1\n2\tACCEDE00002.mp4\t0\t1\n3\tACCEDE00003.mp4\t1\t1\n",
-    )
-    table = write(tmp_path / "s.csv", SCORES)
-    run = tmp_path / "affect.txt"
-    predict(affect=table).write(mediaeval=run, no_external_data=True)
-    manifest = liris_accede.read(annotations).manifest
-    (score,) = audit_mediaeval([run], manifest=manifest)["runs"]
-    assert score["valence"]["accuracy"] == 1.0
-    assert score["arousal"]["accuracy"] == 1 / 3
-    assert score["external_data"] is False
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shlex
 import subprocess
 import sys
 import zipfile
@@ -24,17 +23,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import all_estimators
-from support.cli import ROOT, call_obygaze, environment
+from support.cli import ROOT, environment
 from support.experiments import films, planted, write_workspace
 from support.saved_models import write_model_json
-from support.stores import sealed_store, some_ids
+from support.seeds import amount
 
 import obygaze as og
 from obygaze_features.core import parts
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
-from obygaze_features.store import open_store
-from obygaze_models.models import common
-from obygaze_models.models.frames import FrameProbe, StoreRows
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.own import pack, unpack
 from obygaze_models.zoo import (
@@ -117,45 +113,21 @@ def with_schema(packed: Any, schema: bytes, compression: int) -> Any:
     return np.frombuffer(written.getvalue(), dtype=np.uint8)
 
 
-READ = """
-import sys
-from pathlib import Path
-
-import numpy as np
-
-import skops.io
-
-from obygaze_features.core.errors import Corrupt
-from obygaze_models.models.own import unpack
-
-def most():
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
-
-# What skops imports takes 500 MB where torch is installed.
-before = most()
-try:
-    unpack(np.frombuffer(Path(sys.argv[1]).read_bytes(), dtype=np.uint8))
-except Corrupt as error:
-    print(error.message)
-print(most() - before)
-"""
-
-
 HOSTILE = {
-    "compressed padding": "it unpacks to 300,",
+    "compressed padding": "it unpacks to 3,0",
     "padding": "schema.json has 9,0",
     "parts": "schema.json has 2,0",
 }
 
 
 def hostile_file(kind: str, rows: tuple[Any, Any]) -> Any:
-    """A file of skops that takes much memory. Parsed, the first takes 600 MB, the last 150."""
+    """A file of skops that takes much more memory than its bytes."""
     packed = pack(LogisticRegression().fit(*rows))
     with zipfile.ZipFile(io.BytesIO(packed.tobytes())) as archive:
         schema = archive.read("schema.json")
     compression = zipfile.ZIP_STORED
     if kind == "compressed padding":
-        schema += b" " * 300_000_000
+        schema += b" " * 3_000_000
         compression = zipfile.ZIP_DEFLATED
     elif kind == "padding":
         schema += b" " * 9_000_000
@@ -164,33 +136,12 @@ def hostile_file(kind: str, rows: tuple[Any, Any]) -> Any:
     return with_schema(packed, schema, compression)
 
 
-@pytest.mark.parametrize("kind", ["padding", "parts"])
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_a_file_of_skops_that_is_too_large_is_refused(
     rows: tuple[Any, Any], kind: str
 ) -> None:
     with pytest.raises(Corrupt, match=HOSTILE[kind]):
         unpack(hostile_file(kind, rows))
-
-
-@pytest.mark.check("writes 300 MB, and starts a process for each file")
-@pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux counts it")
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_file_of_skops_is_measured_before_it_is_parsed(
-    tmp_path: Path, rows: tuple[Any, Any], kind: str
-) -> None:
-    path = tmp_path / "hostile.skops"
-    path.write_bytes(hostile_file(kind, rows).tobytes())
-    read = subprocess.run(
-        [sys.executable, "-c", READ, str(path)],
-        env=environment({}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=True,
-    )
-    said, kilobytes = read.stdout.splitlines()
-    assert HOSTILE[kind] in said
-    assert int(kilobytes) < 100_000
 
 
 def test_a_function_that_runs_code_is_never_called(
@@ -221,27 +172,6 @@ def test_what_is_no_fitted_classifier_is_named(
         save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m", rows[0])
 
 
-def test_without_skops_the_extra_is_named(
-    tmp_path: Path, rows: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "skops"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [_NoSkops(), *sys.meta_path])
-    with pytest.raises(InstallExtra, match="skops") as missing:
-        save_model(
-            LogisticRegression().fit(*rows), info_of("m"), tmp_path / "m", rows[0]
-        )
-    assert "obygaze[skops]" in str(missing.value.hint)
-
-
-class _NoSkops:
-    """A finder that finds no skops, whatever is installed."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.split(".")[0] == "skops":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
 FILE = """
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
@@ -261,61 +191,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     untrusting(monkeypatch)
     return tmp_path
-
-
-def test_a_class_of_scikit_learn_is_trained_by_its_name(here: Path) -> None:
-    words = ("train", "sklearn.ensemble.RandomForestClassifier", "sig", "films")
-    changes = ["model.n_estimators=9", "model.random_state=3", *QUICK]
-    options = [word for change in changes for word in ("--set", change)]
-    done = call_obygaze("-C", here, *words, *options, "-o", "forest", "--json").ok()
-    (row,) = [
-        row
-        for row in done.json()["results"]
-        if row["metric"] == "auc"
-        and row["model"] == "RandomForestClassifier"
-        and not row["against_model"]
-    ]
-    assert row["value"] > 0.6
-    X, y, _, ids = og.dataset("sig", "films")
-    forest = RandomForestClassifier(9, random_state=3).fit(X.astype(np.float64), y)
-    predicted = og.predict(
-        "forest", "sig", clips=list(ids), in_sample=True, trust=[TREE]
-    )
-    np.testing.assert_array_equal(
-        predicted.scores, forest.predict_proba(X.astype(np.float64))
-    )
-
-
-def test_a_pipeline_of_a_file_is_trained_saved_and_used(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = og.train(
-        "own.py:reduced_forest",
-        "sig",
-        "films",
-        changes=["model.n_components=3", *QUICK],
-        output="own",
-    )
-    untrusting(monkeypatch)
-    words = ("-C", here, "models", "predict", "own", "sig", "--in-sample")
-    assert "own.py:reduced_forest" in call_obygaze(*words).stderr
-    refused = call_obygaze(*words, "--trust", "own.py:reduced_forest")
-    assert (refused.code, TREE in refused.stderr) == (2, True)
-    # It was said after training, and the command on the card has these options, too.
-    needed = ["--trust", "own.py:reduced_forest", "--trust", TREE]
-    assert str(trained).endswith(f"\nto use it: {shlex.join(needed)}")
-    card = (here / "models" / "own" / "README.md").read_text("utf-8")
-    (line,) = [line for line in card.splitlines() if "models predict" in line]
-    command, _, _ = line.partition(" > ")
-    _, *typed = shlex.split(command.replace("STORE", "sig"))
-    assert typed[-4:] == needed
-    assert "a file is named as FILE.py:NAME" in card
-    call_obygaze("-C", here, *typed, "--in-sample").ok()
-    untrusting(monkeypatch)
-    trusted = ("--trust", "own.py:reduced_forest", "--trust", TREE)
-    table = call_obygaze(*words, *trusted).ok().stdout.splitlines()
-    assert len(table) == 1 + len(FILMS)
-    call_obygaze("-C", here, "models", "show", "own").ok()
 
 
 def in_words(y: Any) -> Any:
@@ -339,35 +214,6 @@ def test_words_in_another_order_are_refused(
     write_model_json(folder, {**document, "classes": ["S", "EN"]})
     with pytest.raises(Corrupt, match="the classes are S, EN, but EN, S in the"):
         og.load_model(folder)
-
-
-def test_frames_that_stay_in_a_store_are_compared_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    frames = sealed_store(tmp_path / "store")["frames"]
-    chosen = [20, 3, 8, 11, 0, 17, 5]
-    names = [some_ids(23)[0][row] for row in chosen]
-    X = StoreRows(open_store(tmp_path / "store"), "frames", names)
-    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
-    probe = FrameProbe().fit(X, np.arange(7) % 2)
-    features = structs.replace(info_of("m").features, width=probe.n_features_in_)
-    info = structs.replace(info_of("m"), features=features)
-    model = og.load_model(save_model(probe, info, tmp_path / "m", X))
-    np.testing.assert_array_equal(
-        model.estimator.predict_proba(frames[chosen]), probe.predict_proba(X)
-    )
-
-
-@pytest.mark.parametrize("kind", [int, float])
-def test_numbers_in_another_order_are_refused(
-    tmp_path: Path, rows: tuple[Any, Any], kind: Any
-) -> None:
-    X, y = rows
-    fitted = LogisticProbe().fit(X, y.astype(kind))
-    swapped = structs.replace(info_of("m"), classes=("1", "0"))
-    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1 in the"):
-        save_model(fitted, swapped, tmp_path / "m", X)
-    save_model(fitted, structs.replace(swapped, classes=("0", "1")), tmp_path / "m", X)
 
 
 class Forgetful(LogisticRegression):
@@ -422,26 +268,6 @@ class Borders(ClassifierMixin, BaseEstimator):
 """
 
 
-def test_an_own_class_comes_back_as_it_was(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Lists, tuples, dataclasses, and what is learnt under the name of a parameter."""
-    (here / "own.py").write_text(OWN, encoding="utf-8")
-    og.train("own.py:Borders", "sig", "films", changes=QUICK, output="own")
-    untrusting(monkeypatch)
-    with pytest.raises(FixUsage, match=r"own\.py:Borders"):
-        og.load_model("own")
-    model = og.load_model("own", trust=["own.py:Borders"])
-    assert model.info.trust == ("own.py:Borders",)
-    held = model.estimator.held
-    assert held.shift == 0.25
-    assert held.pair_ == (1, [2.0, "x"], {"a": (3,)})
-    X = og.dataset("sig", "films").X.astype(np.float64)
-    first, second = held.borders_
-    assert type(first).__name__ == "Border"
-    assert (first.at, second.at) == (X[:, 0].mean(), X[:, 1].mean())
-
-
 def test_a_trusted_file_is_no_way_to_what_it_imports(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,7 +318,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
-@pytest.mark.check("every classifier of scikit-learn")
+@pytest.mark.check("fits many classifiers of scikit-learn")
 @pytest.mark.filterwarnings("ignore")
 def test_every_classifier_that_fits_is_saved_or_refused_by_name(
     tmp_path: Path, rows: tuple[Any, Any]
@@ -502,7 +328,9 @@ def test_every_classifier_that_fits_is_saved_or_refused_by_name(
     np.save(tmp_path / "rows.npy", X)
     expected = {}
     refused = {}
-    for name, kind in all_estimators(type_filter="classifier"):
+    classifiers = all_estimators(type_filter="classifier")
+    # `make torture` tries all of them.
+    for name, kind in amount(classifiers[::4], classifiers):
         try:
             fitted = kind().fit(X, y)
             fitted.predict(X)
@@ -532,5 +360,4 @@ def test_every_classifier_that_fits_is_saved_or_refused_by_name(
             np.testing.assert_allclose(
                 found[method], getattr(fitted, method)(X), rtol=1e-9, atol=1e-12
             )
-    print(len(expected), "saved;", refused)
-    assert len(expected) >= 25
+    assert len(expected) >= amount(6, 25)

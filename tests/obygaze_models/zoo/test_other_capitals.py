@@ -66,11 +66,3 @@ def test_other_capitals_are_refused(
     with pytest.raises(FixInput, match=said) as refusal:
         predict(model, store)
     assert "--manifest" in refusal.value.hint
-
-
-@pytest.mark.parametrize(("film", "basis"), [("Alba", "film-seen"), ("Brug", "unseen")])
-def test_the_same_and_other_letters_are_what_they_were(
-    model: SavedModel, tmp_path: Path, film: str, basis: str
-) -> None:
-    store = open_store(_store(tmp_path / "new", ["new-1"], film))
-    assert predict(model, store).basis == [basis]

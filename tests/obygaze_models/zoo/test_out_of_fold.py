@@ -5,28 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shutil
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 from support.experiments import VISUAL, films, planted, store_of
 from support.run_tables import table_of
 from support.saved_models import write_model_json
-from support.stores import made_store
-from support.tables import rows_of, the_cell
+from support.tables import rows_of
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Row, Store
-from obygaze_models.models.common import NOT_FINITE
+from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner.files import Run, write_run
 from obygaze_models.runner.inputs import gather
@@ -37,10 +31,8 @@ from obygaze_models.zoo import (
     TrainingClips,
     load_model,
     predict,
-    save_model,
 )
 from obygaze_models.zoo.info import read_training_clips
-from obygaze_models.zoo.sharing import pull_model, push_model
 
 MANIFEST = films(7, 24)
 X = planted(MANIFEST, 60, 0.5)
@@ -90,38 +82,12 @@ def ridge(trained: Path, tmp_path: Path) -> SavedModel:
     return load_model(tmp_path / "ridge")
 
 
-def test_a_task_of_a_file_has_its_own_classes_whatever_its_name_is(
-    tmp_path: Path, store: Store
-) -> None:
-    """`FILE.toml:EN_S` had the classes of the `EN_S` of honest, "negative" and "positive"."""
-    own = tmp_path / "own.toml"
-    own.write_text(
-        "schema = 'obygaze-protocol/1'\n[tasks.EN_S]\npositive = 'level == S'"
-    )
-    model, _ = kept(tmp_path, store, "ridge", task=f"{own}:EN_S")
-    assert model.info.classes == ("not EN_S", "EN_S")
-
-
 def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     """The scores of each clip in predictions.csv, one for each fit that tested it."""
     found = defaultdict(list)
     for row in rows_of(run.predictions, **wanted):
         found[row["clip_id"]].append(row["score"])
     return found
-
-
-def auc_within_films(score: dict[str, float]) -> float:
-    """The chance that a sure clip scores above another of its film; ties count half."""
-    won = pairs = 0.0
-    for film in {FILM[clip] for clip in score}:
-        own = [clip for clip in score if FILM[clip] == film]
-        y = np.array([LEVEL[clip] == "S" for clip in own])
-        if 0 < y.sum() < len(y):
-            # A film counts by its pairs divided by its clips, as in `auc_over_folds`.
-            weight = y.sum() * (~y).sum() / len(y)
-            won += weight * roc_auc_score(y, [score[clip] for clip in own])
-            pairs += weight
-    return won / pairs
 
 
 def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is(
@@ -145,48 +111,6 @@ def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is
     rows = [found.clip_ids.index(clip) for clip in new]
     own = model.estimator.decision_function(X[rows].astype(np.float64))
     np.testing.assert_allclose([score[clip] for clip in new], own, atol=1e-9)
-
-
-def test_out_of_fold_scores_are_as_good_as_the_report_says_and_in_sample_ones_better(
-    tmp_path: Path, store: Store
-) -> None:
-    model, run = kept(tmp_path, store, "logistic")
-    told = the_cell(run, model="logistic").value("auc")
-    auc = {}
-    for in_sample, basis in ((False, "out-of-fold"), (True, "in-sample")):
-        found = predict(model, store, in_sample=in_sample)
-        rows = zip(
-            found.clip_ids, found.basis, found.scores[:, 1].tolist(), strict=True
-        )
-        auc[basis] = auc_within_films(
-            {clip: p for clip, kind, p in rows if kind == basis}
-        )
-    assert auc["out-of-fold"] == pytest.approx(told, abs=1e-12)
-    assert told < 0.8
-    assert auc["in-sample"] > 0.97
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("mlp", ("fit.seeds=2", "model.hidden=[4]", "model.max_epochs=6")),
-        ("ridge", ("splits.validation='each'",)),
-    ],
-)
-def test_several_scores_of_a_clip_are_averaged(
-    tmp_path: Path, store: Store, kind: str, changes: tuple[str, ...]
-) -> None:
-    model, run = kept(tmp_path, store, kind, *changes)
-    found = predict(model, store)
-    tested = scores_in(run, model=kind)
-    assert max(map(len, tested.values())) > 1
-    for clip, scores in tested.items():
-        row = found.clip_ids.index(clip)
-        mean = sum(scores) / len(scores)
-        assert found.scores[row, -1] == pytest.approx(mean, abs=1e-12)
-        if kind == "mlp":
-            assert found.scores[row].sum() == pytest.approx(1, abs=1e-12)
-            assert found.decisions[row] == ("positive" if mean > 0.5 else "negative")
 
 
 def test_training_clips_that_no_fold_tested_are_refused_unless_asked(
@@ -262,27 +186,6 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
         )
 
 
-@pytest.mark.filterwarnings("ignore:No vector is found")
-@pytest.mark.parametrize("n_films", [1, 2])
-def test_a_concept_that_no_film_can_test_has_no_vector(
-    tmp_path: Path, store: Store, n_films: int
-) -> None:
-    """It was said to have none, and the model had one: of a single film, with no metric."""
-    with_look = sorted({clip.movie_id for clip in TRAINED if "Look" in clip.concepts})
-    clips = []
-    for clip in TRAINED:
-        names = clip.concepts
-        if clip.movie_id not in with_look[:n_films]:
-            names = tuple(name for name in names if name != "Look")
-        clips.append(replace(clip, concepts=names))
-    manifest = TRAINED.with_clips(clips)
-    model, _ = kept(tmp_path, store, "cav", task="EN_S", manifest=manifest)
-    tested = [name for name in VISUAL if name != "Look" or n_films > 1]
-    assert model.info.concepts == tuple(tested)
-    assert model.clips is not None
-    assert [*model.clips.scores] == [f"margin:{name}" for name in tested]
-
-
 def test_a_model_without_a_list_counts_every_clip_of_its_films(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
@@ -310,66 +213,14 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
     assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
 
 
-def test_numbers_are_predicted_as_they_were_trained(tmp_path: Path) -> None:
-    """A store of doubles: what single precision cannot hold is not read in either place."""
-    doubles = X.astype(np.float64) + 1e-9 * np.arange(len(X))[:, None]
-    doubles[3, 0] = 1e300
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
-    store = made_store(tmp_path / "doubles", rows, {"clip": doubles})
-    model, _ = kept(tmp_path, store, "ridge")
-    found = predict(model, store, in_sample=True)
-    assert found.absent == {MANIFEST.clips[3].clip_id: NOT_FINITE}
-    rows_of = {clip.clip_id: row for row, clip in enumerate(MANIFEST)}
-    single = doubles[[rows_of[clip] for clip in found.clip_ids]].astype(np.float32)
-    expected = model.estimator.decision_function(single)
-    np.testing.assert_array_equal(found.scores[:, 0], expected)
-
-
-def test_a_shared_model_still_has_its_out_of_fold_scores(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    push_model(ridge.folder, str(tmp_path / "shared"))
-    theirs = pull_model(str(tmp_path / "shared"), tmp_path / "theirs")
-    assert predict(theirs, store).to_csv() == predict(ridge, store).to_csv()
-    data = (tmp_path / "shared" / "training-clips.csv").read_bytes()
-    (tmp_path / "shared" / "training-clips.csv").write_bytes(
-        data.replace(b"1", b"2", 1)
-    )
-    with pytest.raises(Corrupt, match="sha256"):
-        pull_model(str(tmp_path / "shared"), tmp_path / "broken")
-    assert not (tmp_path / "broken").exists()
-
-
-def test_saving_again_without_a_list_leaves_none(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    save_model(ridge.estimator, ridge.info, ridge.folder, X, force=True)
-    assert sorted(p.name for p in ridge.folder.iterdir()) == [
-        *("README.md", "model.json", "model.safetensors")
-    ]
-    assert "does not list its training clips" in (ridge.folder / "README.md").read_text(
-        "utf-8"
-    )
-    wrong = TrainingClips(ClipFacts.of(["a"]), {"p:positive": np.array([0.5])})
-    with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
-        save_model(
-            ridge.estimator, ridge.info, ridge.folder, X, clips=wrong, force=True
-        )
-
-
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
         b"clip_id,score:positive\na,1\n",
-        b"clip,movie_id,start_s,end_s,score:positive\na,f,0,1,1\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,1\na,f,0,1,2\n",
-        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,much\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,nan\n",
-        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,inf,1,1\n",
         b"clip_id,movie_id,start_s,end_s,score:positive,score:positive\na,f,0,1,1,1\n",
-        b'clip_id,movie_id,start_s,end_s,score:positive\n"a,f,0,1,1\n',
         b"\xff\xfe",
         b"clip_id,movie_id,start_s,end_s,score:negative\na,f,0,1,1\n",
     ],
@@ -430,101 +281,3 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     found = training_clips(run, clips, {"T": "p:positive"})
     expected = [0.375, np.nan, 0.0, np.nan]
     np.testing.assert_array_equal(found.scores["p:positive"], expected)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ((), "on films it has not seen"),
-        (
-            ("splits.kind='kfold'", "splits.folds=4"),
-            "on further clips of films that trained",
-        ),
-    ],
-)
-def test_the_card_says_what_the_folds_left_out(
-    tmp_path: Path, store: Store, changes: tuple[str, ...], said: str
-) -> None:
-    model, _ = kept(tmp_path, store, "ridge", *changes)
-    notes: Any = model.info.notes
-    assert said in notes[0]
-
-
-@pytest.mark.parametrize("strength", [0.0, 0.1, 2.0])
-@pytest.mark.parametrize("kind", ["ridge", "cav"])
-def test_the_card_says_what_guessing_has_and_whether_the_model_is_better(
-    tmp_path: Path, kind: str, strength: float
-) -> None:
-    """It had the value alone, and who received the model took it for good."""
-    features = planted(MANIFEST, 20, strength, seed=3)
-    store = store_of(tmp_path / "made", MANIFEST, features)
-    changes = ("report.compare=true", "report.replicates=100")
-    model, run = kept(tmp_path, store, kind, *changes, task="EN_S")
-    card = (model.folder / "README.md").read_text("utf-8").replace("\\", "")
-    guesses: dict[str, dict[str, float]] = defaultdict(dict)
-    better = {}
-    for row in rows_of(run.results, metric="ap", film=""):
-        if row["against_model"]:
-            is_sure = row["low"] > 0 and row["p_all"] <= 0.05
-            better[row["test"], row["against_model"]] = is_sure
-        elif row["model"] not in (kind, "oracle"):
-            guesses[row["test"]][row["model"]] = row["value"]
-    values = {}
-    for name, metric in model.info.metrics.items():
-        if name.endswith("ap"):
-            values[name.removesuffix("ap").removesuffix(": ")] = metric["value"]
-    assert len(values) == len(guesses) > 0
-    for test, of_test in guesses.items():
-        value = values.get(test, values.get(""))
-        (line,) = [line for line in card.splitlines() if f"({test}) with AP" in line]
-        found = re.search(
-            r"with AP (\.?\d[\d.]*).*; guessing without video has (\S+) \((\w+)\)", line
-        )
-        assert found is not None
-        guess = max(of_test.values())
-        assert abs(of_test[found[3]] - guess) < 1e-9
-        assert float(found[1]) == pytest.approx(value, abs=0.0051)
-        assert float(found[2]) == pytest.approx(guess, abs=0.0051)
-        assert line.startswith("- On films it has not seen, ") == better[test, found[3]]
-
-
-@pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])
-def test_a_kept_model_is_fitted_as_the_evaluated_one(
-    kind: str, store: Store, tmp_path: Path
-) -> None:
-    """Fitted without the film that a run tested, the kept model has the scores of that run."""
-    changes = [
-        "splits.kind=fixed",
-        "splits.column=movie_id",
-        'splits.choose=["tt0000001"]',
-    ]
-    changes += ["report.replicates=20", "report.compare=false"]
-    if kind.startswith("pcbm"):
-        changes += ["model.tolerance=0.1", "model.cross_fit=2"]
-    tested = training_protocol(
-        kind, "ENHN_S", MANIFEST, [*changes, f'splits.test=["{LAST}"]']
-    )
-    run = run_protocol(
-        gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run"
-    )
-    evaluated = {
-        row["clip_id"]: row["score"] for row in rows_of(run.predictions, model=kind)
-    }
-    assert {FILM[clip] for clip in evaluated} == {LAST}
-
-    without = training_protocol(
-        kind, "ENHN_S", TRAINED, [*changes, 'splits.test=["tt0000006"]']
-    )
-    inputs = gather(without, TRAINED, "made-up", {"sig": store})
-    model = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
-    unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
-    is_machine = not hasattr(model, "predict_proba")
-    scores = (
-        model.decision_function(unseen)
-        if is_machine
-        else model.predict_proba(unseen)[:, 1]
-    )
-    in_order = [
-        evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated
-    ]
-    np.testing.assert_allclose(scores, in_order, rtol=1e-9)

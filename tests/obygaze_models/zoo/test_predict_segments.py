@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,28 +134,6 @@ def test_a_model_of_segments_predicts_segments(trained: Path) -> None:
         "HN",
         "NS",
     }
-
-
-def test_a_manifest_of_segments_stands_for_the_windows_of_its_films(
-    trained: Path,
-) -> None:
-    """The windows of all its films were there, and were not found."""
-    by_store = predict("kept", "whole", manifest="all", workspace=trained)
-    by_manifest = predict("kept", "all", workspace=trained)
-    assert by_manifest.clip_ids == by_store.clip_ids
-    np.testing.assert_array_equal(by_manifest.scores, by_store.scores)
-    of_new_film = []
-    for number, clip in enumerate(CLIPS.clips[:3]):
-        of_new_film.append(replace(clip, clip_id=f"n{number}", movie_id="new"))
-    segments = [*CLIPS, *(replace(clip, video="new.mp4") for clip in of_new_film)]
-    more = replace(CLIPS.with_clips(segments), name="more")
-    write_manifest(more, trained / "manifests" / "more.toml")
-    with pytest.raises(FixInput, match="no store has features of more") as raised:
-        predict("kept", "more", workspace=trained)
-    command = (
-        "obygaze manifest windows more -o more-cut --window 16, then obygaze extract"
-    )
-    assert str(raised.value.hint).startswith(command)
 
 
 def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:

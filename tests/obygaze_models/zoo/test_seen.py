@@ -99,28 +99,6 @@ def own_scores(model: SavedModel, values: NDArray[np.float32]) -> NDArray[np.flo
     return scores
 
 
-def test_a_lab_with_the_same_ids_for_other_films_is_refused(
-    model: SavedModel, tmp_path: Path
-) -> None:
-    rows = [Row(name, f"other-{film}") for name, film in zip(IDS, FILMS, strict=True)]
-    store = store_with(tmp_path, rows)
-    with pytest.raises(Mismatch) as refused:
-        predict(model, store)
-    assert refused.value.message == (
-        "8 clips of this store are not what the training of kept has under the same ids:"
-        " '1' is of the film 'other-alba' and of 'alba';"
-        " '2' is of the film 'other-alba' and of 'alba';"
-        " '3' is of the film 'other-alba' and of 'alba'"
-    )
-    assert refused.value.where == store.location
-    assert "other ids for the clips of this data set" in str(refused.value.hint)
-    typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs")
-    assert (typed.code, typed.stdout) == (5, "")
-    # Another film of this lab has ids that no training clip has.
-    more = store_with(tmp_path / "more", [*rows, Row("9", "cirk")])
-    assert predict(model, more, ["9"]).basis == ["unseen"]
-
-
 @pytest.mark.parametrize("by_manifest", [True, False])
 def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
     model: SavedModel, tmp_path: Path, by_manifest: bool
@@ -135,23 +113,6 @@ def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
     store = store_with(tmp_path, rows)
     with pytest.raises(Mismatch, match=r"'1' is 2\.5 s to 7\.5 s and 0 s to 5 s;"):
         predict(model, store, manifest=manifest if by_manifest else None)
-
-
-@pytest.mark.parametrize("have_times", [True, False])
-def test_a_training_clip_has_its_film_and_its_id(
-    model: SavedModel, tmp_path: Path, have_times: bool
-) -> None:
-    """A store that does not state the times is not asked for them."""
-    rows = []
-    for name, film, start_s, end_s in zip(IDS, FILMS, STARTS, ENDS, strict=True):
-        # A time that was written with three decimals is the same.
-        times = (start_s, end_s + 0.0004) if have_times else (None, None)
-        rows.append(Row(name, film, *times))
-    found = predict(model, store_with(tmp_path, rows))
-    assert found.basis == ["out-of-fold"] * 7
-    assert found.scores[:, 1].tolist() == [0.25] * 7
-    assert list(found.refused) == ["8"]
-    assert found.n_by_id == 0
 
 
 def test_a_renamed_copy_of_a_training_film_cut_into_windows_is_seen(
@@ -224,36 +185,6 @@ def test_a_model_that_was_trained_without_films_never_says_unseen(
     assert "unseen" not in typed.stdout + typed.stderr
     # In the store of the training, ids are enough.
     assert predict(with_features(model, seal=store.seal), store).n_by_id == 0
-
-
-def test_equal_features_of_black_clips_are_no_fact(
-    model: SavedModel, tmp_path: Path
-) -> None:
-    """The opening of each film is black: no clip has the score of another."""
-    black = np.zeros((3, 3), np.float32)
-    rows = [Row("1", "alba"), Row("alba-black", "alba"), Row("cirk-black", "cirk")]
-    found = predict(model, store_with(tmp_path, rows, black))
-    assert found.basis == ["out-of-fold", "film-seen", "unseen"]
-    own = own_scores(model, black)[0, 1]
-    assert found.scores[:, 1].tolist() == [0.25, own, own]
-    assert own != 0.25
-
-
-def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> None:
-    (tmp_path / "videos").mkdir()
-    clips = []
-    rows = []
-    for film, n_bytes in (("alba", 5), ("brug", 6)):
-        (tmp_path / "videos" / f"{film}.mp4").write_bytes(5 * b"x")
-        clips.append(Clip(f"{film}-9", film, video=f"{film}.mp4"))
-        row = Row(f"{film}-9", film, video_bytes=n_bytes, video_hash=HASH[film])
-        rows.append(row)
-    header = Header("Theirs", video_root=str(tmp_path / "videos"))
-    manifest = Manifest("theirs", header, tuple(clips))
-    found = predict(model, store_with(tmp_path, rows), manifest=manifest)
-    assert found.replaced == ["brug.mp4"]
-    said = "these videos have other files than those whose features were scored: brug"
-    assert said in str(found.write().warnings)
 
 
 DRAWN_CLIPS = st.lists(

@@ -69,17 +69,6 @@ def test_boxes_of_another_film_are_refused(
         read_boxes(path, store)
 
 
-def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
-    store = open_store(made[0])
-    clip, path = store.clip_ids[0], tmp_path / "b.csv"
-    path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\n")
-    (mask,) = read_boxes(path, store).values()
-    assert mask.shape == GRID
-    # The box ends at .35: three quarters of the second row.
-    rows = [[0, 1, 1, 1, 1], [0, 0.75, 0.75, 0.75, 0.75], *[[0] * 5] * 3]
-    assert mask[0] == pytest.approx(np.array(rows), abs=1e-12)
-
-
 @pytest.mark.parametrize("joined", [1, 2, 4])
 def test_a_box_is_on_the_step_that_its_frame_is_part_of(
     tmp_path: Path, joined: int
@@ -124,14 +113,3 @@ def test_a_box_that_is_none_is_named_with_its_line(
     with pytest.raises(FixInput) as error:
         read_boxes(path, store)
     assert error.value.message == f"line 2: {reason}"
-
-
-def test_a_box_of_an_unknown_clip_is_an_error(
-    made: tuple[Path, Path], tmp_path: Path
-) -> None:
-    path = tmp_path / "b.csv"
-    path.write_text("clip_id,x0,y0,x1,y1\nnobody,0,0,1,1\n")
-    with pytest.raises(
-        FixInput, match="line 2: the store of maps has no clip 'nobody'"
-    ):
-        read_boxes(path, open_store(made[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 from PIL import Image
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import call_obygaze
-from support.experiments import VISUAL, films
 from support.extraction import film_folder, keep_manifest
-from support.maps import token_store
 from support.videos import write_video
 
 import obygaze as og
@@ -23,7 +20,6 @@ from obygaze.audits.maps.saliency import grad_cam
 from obygaze.audits.maps.stores import MAPS, map_names
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.recipe import space_of_array
 from obygaze_features.video.decode import decode_clip
@@ -127,76 +123,3 @@ def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
         *("--text", place / "t.npz", "--weights", place / "other"),
     )
     assert (done.code, "not those of the store" in done.stderr) == (5, True)
-
-
-def test_another_configuration_is_refused(world: tuple[Path, list[Any]]) -> None:
-    """The tensors are the same, and the maps would be of another model."""
-    place, _ = world
-    save_tiny("clip", place / "same")
-    path = place / "same" / "config.json"
-    config = json.loads(path.read_text("utf-8"))
-    config["vision_config"]["hidden_act"] = "gelu"
-    path.write_text(json.dumps(config), "utf-8")
-    done = call_obygaze(
-        *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
-        *("--text", place / "t.npz", "--weights", place / "same"),
-    )
-    assert (done.code, "not those of the store" in done.stderr) == (5, True)
-
-
-def test_concepts(tmp_path: Path) -> None:
-    manifest = films(4, 30)
-    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
-    token_store(tmp_path / "stores" / "tokens", manifest, VISUAL[:10])
-    words = ("-C", tmp_path, "explain", "concepts", "tokens", "made-up", "-o", "maps")
-    assert "maps of 120 of 120 clips" in call_obygaze(*words).ok().stdout
-
-
-def test_a_clip_without_maps_is_an_error_that_names_it(
-    world: tuple[Path, list[Any]],
-) -> None:
-    place, _ = world
-    for words, what in (
-        (("draw", "joy", "nobody"), "nobody: missing"),
-        (("draw", "films.tiny-clip", "tt0-000"), "this is not a store of maps"),
-        (
-            (
-                *("model", "films.tiny-clip", "nobody"),
-                *("--text", "t.npz", "--weights", "weights"),
-            ),
-            "no clip 'nobody'",
-        ),
-    ):
-        result = call_obygaze("explain", *words, "-o", "new", cwd=place)
-        assert result.code == 1
-        assert what in result.stderr
-        assert "  Try: " in result.stderr
-    assert not (place / "stores" / "new").exists()
-
-
-def test_python_makes_what_the_commands_make(
-    world: tuple[Path, list[Any]], tmp_path: Path
-) -> None:
-    place, _ = world
-    written = og.write_saliency(
-        tmp_path / "joy",
-        "films.tiny-clip",
-        ["tt0-002"],
-        text=place / "t.npz",
-        weights=str(place / "weights"),
-        workspace=place,
-    )
-    assert (written.path, written.n_clips) == (tmp_path / "joy", 1)
-    ours, theirs = (
-        og.open_store(tmp_path / "joy"),
-        og.open_store(place / "stores" / "joy"),
-    )
-    both = [one.matrix(MAPS, clips=["tt0-002"]).values[0, :2] for one in (ours, theirs)]
-    np.testing.assert_array_equal(*both)
-    drawn = og.draw_maps(ours, "tt0-002", tmp_path / "sheets", workspace=place)
-    assert [one.name for one in drawn[:2]] == ["tt0-002.joy.png", "tt0-002.fear.png"]
-
-    manifest = films(4, 20)
-    tokens = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
-    og.write_concept_maps(tmp_path / "maps", tokens, manifest)
-    assert map_names(og.open_store(tmp_path / "maps"))[0] == VISUAL[0]

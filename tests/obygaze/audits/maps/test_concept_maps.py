@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
 from obygaze.audits.maps.concept_maps import (
-    common_names,
-    directions_by_film,
     maps_of_tokens,
     write_concept_maps,
 )
@@ -20,9 +17,6 @@ from obygaze.audits.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_models.models.registry import DEFAULT_TASK
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.training import training_protocol
 
 CONCEPTS = VISUAL[:3]
 
@@ -93,23 +87,6 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     assert not same[~own].any()
 
 
-def test_a_concept_is_higher_where_it_is_annotated(
-    made: tuple[Manifest, Store, Store],
-) -> None:
-    manifest, _, maps = made
-    name, k = CONCEPTS[0], map_names(maps).index(CONCEPTS[0])
-    means = {
-        has: maps.matrix(
-            MAPS, clips=[c.clip_id for c in manifest if (name in c.concepts) == has]
-        )
-        .values[:, k]
-        .astype(np.float64)
-        .mean()
-        for has in (True, False)
-    }
-    assert means[True] > means[False]
-
-
 def test_the_recipe_of_maps_names_their_source(
     made: tuple[Manifest, Store, Store],
 ) -> None:
@@ -121,41 +98,3 @@ def test_the_recipe_of_maps_names_their_source(
     )
     with pytest.raises(FixInput, match="not a store of maps"):
         map_names(store)
-
-
-def test_maps_are_of_the_directions_that_were_found_without_each_film() -> None:
-    a, b, c = np.eye(3)
-    of_film = {"f": {"A": a, "B": b}, "g": {"A": a, "C": c}, "h": {"C": c, "A": a}}
-    assert common_names(of_film) == ["A"]
-    assert common_names({"f": {"A": a, "B": b}, "g": {"B": b, "A": a}}) == ["A", "B"]
-    assert common_names({}) == []
-
-
-@pytest.mark.filterwarnings("ignore:No vector is found")
-def test_a_concept_of_one_film_alone_has_no_maps(tmp_path: Path) -> None:
-    manifest = films(3, 24, seed=4)
-    alone = {f"tt{film + 1:07d}": (concept,) for film, concept in enumerate(VISUAL[:3])}
-    clips = []
-    for number, clip in enumerate(manifest):
-        level = ("EN", "HN", "S")[number % 3]
-        concepts = (VISUAL[5], *alone.get(clip.movie_id, ())) if level != "EN" else ()
-        clips.append(replace(clip, level=level, concepts=concepts))
-    of_one_film = Manifest(manifest.name, manifest.header, tuple(clips))
-    store = token_store(tmp_path / "tokens", of_one_film, VISUAL[:10])
-    write_concept_maps(tmp_path / "maps", store, of_one_film)
-    maps = open_store(tmp_path / "maps")
-    protocol = training_protocol("cav", DEFAULT_TASK, of_one_film)
-    by_film = directions_by_film(gather(protocol, of_one_film, "m", {"s": store}))
-    assert [list(own) for own in by_film.values()] == [[VISUAL[5]]] * 3
-    features = gather(protocol, of_one_film, "m", {"s": store}).stores[0]
-    origin = features.X.mean(axis=0, dtype=np.float64)
-    found = maps.matrix(MAPS, missing="drop")
-    tokens = store.matrix("tokens", clips=found.clip_ids.tolist()).values
-    names = [name for name in map_names(maps) if not name.startswith("random")]
-    assert names == [VISUAL[5]] and len(found) == len(manifest)
-    for clip, own, values in zip(found.clip_ids, tokens, found.values, strict=True):
-        of_film = by_film[str(clip).partition("-")[0]]
-        wanted = maps_of_tokens(
-            own, {name: of_film[name] for name in names}, origin, GRID
-        )
-        np.testing.assert_allclose(values[: len(names)], wanted, atol=0.05, rtol=0.01)

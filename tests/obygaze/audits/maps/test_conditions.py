@@ -95,38 +95,6 @@ def test_the_paired_test_is_that_of_all_exchanges(maps: Path, tmp_path: Path) ->
     assert abs(at_random["difference"]) < 0.05 < of_text["difference"]
 
 
-def test_mean_maps_are_over_clips_and_frames(maps: Path, tmp_path: Path) -> None:
-    conditions, _ = tables(tmp_path, maps)
-    audit = compare_conditions(maps, conditions)
-    stored = [of_clip.astype(np.float16).astype(float) for of_clip in values()]
-    for condition, grid in enumerate(audit["directions"][0]["mean_maps"]):
-        by_hand = np.mean([m[0].mean(axis=0) for m in stored[condition::2]], axis=0)
-        assert np.array(grid) == pytest.approx(by_hand)
-    assert audit["directions"][0]["shares"] is None and "no test" in str(audit)
-
-
-def test_a_pair_without_a_box_or_without_maps_is_left_out_and_said(
-    maps: Path, tmp_path: Path
-) -> None:
-    conditions, boxes = tables(tmp_path, maps)
-    ids = open_store(maps).clip_ids.tolist()
-    lines = conditions.read_text().split("\n")
-    lines += [f"{ids[20]},objectified,10", f"{ids[21]},not objectified,10"]
-    conditions.write_text("\n".join(lines))
-    lines = [line for line in boxes.read_text().split("\n") if ids[0] not in line]
-    lines += [f"{ids[21]},0,0,1,1"]
-    boxes.write_text("\n".join(lines))
-    audit = compare_conditions(maps, conditions, boxes=boxes)
-    assert audit["n_pairs"] == N_PAIRS - 1
-    assert audit["left_out"] == {
-        ids[20]: "without maps in the store",
-        ids[0]: "without a box",
-        ids[1]: "without the other clip of its pair",
-        ids[21]: "without the other clip of its pair",
-    }
-    assert audit.notes[-1].startswith("2 clips left out, without the other clip")
-
-
 def test_small_boxes_count_by_the_area_that_they_cover(
     maps: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import zarr
 from support.experiments import VISUAL, films
 from support.maps import GRID, token_store
@@ -69,11 +68,3 @@ def test_maps_know_what_was_withdrawn_from_the_store_of_their_clips(
     made = merge(stores, tmp_path / "both", workspace=tmp_path)
     rows = {row.clip_id: row.status for row in open_store(made.path).rows}
     assert rows == {clip_ids[0]: "withdrawn", clip_ids[1]: "ok"}
-
-
-def test_without_a_result_for_each_clip_there_is_no_store(tmp_path: Path) -> None:
-    source = token_store(tmp_path / "tokens", films(2, 3), VISUAL[:1])
-    results = [np.zeros((len(NAMES), *GRID))]
-    with pytest.raises(ValueError, match="shorter"):
-        write_maps(tmp_path / "maps", source, [*source][:2], NAMES, {}, results)
-    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.film_pages import Answer, ask, change, film_clips, mark, save, served, site
+from support.film_pages import Answer, ask, change, film_clips, mark, served, site
 
 from obygaze.films.page import server as server_module
 from obygaze.films.page.routes import server_of
-from obygaze.films.page.server import PageServer, byte_range
+from obygaze.films.page.server import PageServer
 from obygaze.films.page.view import usual_port
 
 VIDEO = bytes(range(256)) * 40
@@ -82,20 +81,6 @@ def test_a_part_of_a_file_that_changed_is_not_sent(server: PageServer) -> None:
     assert media(server, "bytes=0-9", **{"If-Range": '"another"'}).status == 200
 
 
-def test_head_has_the_headers_of_get_without_a_body(server: PageServer) -> None:
-    for path in ("/media/0", "/main.js", "/api/overview"):
-        get, head = ask(server, path), ask(server, path, method="HEAD")
-        assert (head.status, head.body) == (200, b"")
-        assert head.headers["Content-Length"] == str(len(get.body))
-    part = ask(server, "/media/0", {"Range": "bytes=5-9"}, method="HEAD")
-    assert (part.status, part.body, part.headers["Content-Length"]) == (206, b"", "5")
-
-
-def test_byte_ranges_of_an_empty_file() -> None:
-    assert byte_range("bytes=0-", 0) == range(0)
-    assert byte_range("bytes=-5", 0) == range(0)
-
-
 @pytest.mark.parametrize(
     "path", ["/", "/main.js", "/api/overview", "/media/0", "/nothing"]
 )
@@ -109,30 +94,6 @@ def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> No
         ask(server, f"/api/overview?token={token_of(server)}", {"Cookie": None}).status
         == 403
     )
-
-
-def test_an_address_that_is_used_up_is_a_text_with_what_to_do(
-    server: PageServer,
-) -> None:
-    """A browser showed the JSON that is meant for scripts."""
-    used = f"/?token={token_of(server)}"
-    browser = {"Cookie": None, "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    assert ask(server, used, browser).headers["Content-Type"].startswith("text/html")
-    again = ask(server, used, browser)
-    assert again.status == 403
-    assert again.headers["Content-Type"] == "text/plain; charset=utf-8"
-    page = again.body.decode("utf-8")
-    assert page.startswith("open the whole address that obygaze view printed; each")
-    assert f"http://{server.host}/ opens the page again" in page
-    assert "stop obygaze view and start it again" in page
-    missing = ask(server, "/<b>", {"Accept": "text/html"})
-    assert (missing.status, missing.body) == (404, b"no such page.\n")
-    # Scripts of the page ask for any type, and get JSON.
-    for_scripts = ask(server, used, {"Cookie": None, "Accept": "*/*"})
-    assert for_scripts.headers["Content-Type"] == "application/json"
-    document = json.loads(for_scripts.body)
-    assert document["error"].startswith("open the whole address")
-    assert "start it again" in document["hint"]
 
 
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
@@ -240,11 +201,6 @@ def test_bad_requests_are_answered_and_the_server_goes_on(
         line.sendall(b"\x16\x03\x01\x00\xff" * 20 + b"\r\n\r\n")
         line.recv(100)
     assert ask(server, "/api/overview").status == 200
-
-
-def test_a_page_without_annotator_changes_nothing(folder: Path, tmp_path: Path) -> None:
-    with served(site(folder, film_clips("lake", "lake.mp4"))) as running:
-        assert save(running, change("", mark())).status == 404
 
 
 def test_answers_forbid_scripts_of_others(server: PageServer) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from fractions import Fraction
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from support.annotated import annotated
-from support.damage import change_packets, flip_bits
 from support.film_pages import (
     ask,
     change,
@@ -32,23 +26,18 @@ from support.run_tables import (
     Clips,
     MadeCell,
     clips_of,
-    labels_of,
     made_run,
     scores_for,
-    table_of,
 )
-from support.videos import read_number, write_video
+from support.videos import write_video
 
-from obygaze.films import page as page_package
 from obygaze.films.decisions import (
     cell_facts,
     models_to_show,
     named_cell,
-    scores_of,
 )
-from obygaze.films.marks import WATCHED, Mark, read_marks
+from obygaze.films.marks import Mark
 from obygaze.films.page.export import export_page
-from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import (
@@ -60,23 +49,8 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.files import Run
-
-
-def test_every_module_of_the_page_is_imported_by_another_one() -> None:
-    """Nothing loaded `watched.js`, and what was watched was not counted."""
-    static = files(page_package).joinpath("static")
-    written = {path.name for path in static.iterdir() if path.name.endswith(".js")}
-    reached = {"main.js"}
-    waiting = ["main.js"]
-    while waiting:
-        script = static.joinpath(waiting.pop()).read_text("utf-8")
-        imported = set(re.findall(r'^import .*"\./(\w+\.js)";$', script, re.MULTILINE))
-        waiting += sorted(imported - reached)
-        reached |= imported
-    assert reached == written == {f"{name}.js" for name in SCRIPTS}
 
 
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
@@ -108,48 +82,6 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert annotators == [["ben", "eva", "ada"], ["ben"], []]
 
 
-def test_a_table_is_shown_once_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Named by a path from here, the own marks were those of somebody else, too."""
-    write_video(tmp_path / "lake.mp4", numbers=range(75))
-    films = site(tmp_path, film_clips("lake", "lake.mp4", 3)).manifest
-    write_manifest(films, tmp_path / "manifests" / "films.toml")
-    for name in ("ada", "ben"):
-        path = tmp_path / "segments" / f"films.{name}.csv"
-        write_marks(path, segment(0, 0.4, name))
-    monkeypatch.chdir(tmp_path)
-    for name in ("ada", "ben"):
-        named = f"segments/films.{name}.csv"
-        page = open_site(segments=named, annotate="ada", workspace=tmp_path)
-        found = page.film("lake")
-        assert [one["annotator"] for one in found["marks"]] == ["ada"]
-        assert [one["annotator"] for one in found["segments"]] == ["ben"]
-        assert found["notes"] == []
-
-
-def test_times_of_a_table_that_are_beside_those_of_pictures_can_be_changed(
-    tmp_path: Path,
-) -> None:
-    """Other programs have whole milliseconds."""
-    rate = Fraction(24000, 1001)
-    write_video(tmp_path / "lake.mp4", numbers=range(75), tick=1 / rate, rate=rate)
-    path = tmp_path / "segments" / "films.ada.csv"
-    write_marks(path, segment(round(float(10 / rate), 3), round(float(21 / rate), 3)))
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
-    (shown,) = page.film("lake")["marks"]
-    assert (shown["first"], shown["last"]) == (10, 20)
-    turn = page.take_turn({})["turn"]
-    sent = change(turn, {**shown, "level": "HN"}, gone=[shown])
-    for _ in range(2):
-        page.save_marks(sent)
-        rows = [row for row in read_marks([path]) if row.column != WATCHED]
-        assert [row.value for row in rows] == ["Look", "HN"]
-        assert {(row.start_s, row.end_s) for row in rows} == {
-            (float(10 / rate), float(21 / rate))
-        }
-
-
 def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None:
     clips = []
     for number in (1, 2):
@@ -173,25 +105,6 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
         with pytest.raises(FixUsage, match="can be looked at, not marked"):
             page.save_watched({"turn": turn, "movie_id": film, "stretches": [[0, 5]]})
     assert site(tmp_path, clips).film("lake")["notes"] == row["notes"][1:]
-
-
-@pytest.mark.parametrize("annotator", ["eva", "ben"])
-def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None:
-    write_video(tmp_path / "lake.mp4", numbers=range(100))
-    of_eva = segment(0, 0.4, "eva")
-    elsewhere = [row._replace(movie_id="laek") for row in of_eva]
-    path = tmp_path / "segments" / "films.eva.csv"
-    write_marks(path, of_eva, elsewhere)
-    page = site(tmp_path, film_clips("lake", "lake.mp4"), annotator)
-    assert page.film("lake")["notes"] == [
-        "films.eva.csv has marks in films that are not here: laek"
-    ]
-    # One ends more than a second behind the last picture: the film is another copy.
-    write_marks(path, of_eva, segment(3.6, 5.2, "eva"))
-    document = page.film("lake")
-    assert document["marks"] == document["segments"] == []
-    said = document["problem"] if annotator == "eva" else document["notes"][0]
-    assert said.endswith("4.000 s: it was made on another copy")
 
 
 @pytest.mark.parametrize(
@@ -224,45 +137,6 @@ def test_invalid_marks_change_nothing(
     assert page.marks is not None and not page.marks.path.exists()
 
 
-def test_a_comment_is_one_line_of_text(tmp_path: Path) -> None:
-    write_video(tmp_path / "lake.mp4", numbers=range(75))
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
-    text = 'a "quote", a\r\nbreak\x00 and <script>alert(1)</script> é\u202e'
-    turn = page.take_turn({})["turn"]
-    (saved,) = page.save_marks(change(turn, mark(comment=text)))
-    assert saved["comment"] == 'a "quote", a break and <script>alert(1)</script> é'
-    assert page.film("lake")["marks"] == [saved]
-
-
-def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
-    """A clip that is S for what is heard was shown as S, and the score "agrees" was that of EN."""
-    header = Header("a test", {"Look": "visual", "Voice": "audio"})
-    heard = Clip("lake-0", "lake", 0, "", 0.0, 1.0, "S", ("Voice",))
-    seen = Clip("lake-1", "lake", 1, "", 1.0, 2.0, "S", ("Look", "Voice"))
-    films = Manifest("films", header, [heard, seen])
-    clips = clips_of()
-    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
-    for changed in ("", "were changed"):
-        about = {**MANIFEST, "view": "visual"}
-        if not changed:
-            about["labels"] = labels_of(films)
-        run = made_run(tmp_path / f"run-{len(changed)}", [ridge], manifest=about)
-        page = Site(Workspace(tmp_path), films, run=run)
-        overview = page.overview()
-        assert overview["view"] == "visual"
-        levels = [(one["level"], one["concepts"]) for one in overview["clips"]]
-        assert levels == [("EN", ()), ("S", ("Look",))]
-        assert page.clip("lake-0")["level"] == "EN"
-        assert changed in overview["changed"]
-        assert bool(overview["changed"]) == bool(changed)
-        export_page(page, tmp_path / "page")
-        data = (tmp_path / "page" / "data.js").read_text("utf-8")
-        assert (changed or '"changed": ""') in data
-    overview = Site(Workspace(tmp_path), films).overview()
-    assert (overview["view"], overview["changed"]) == ("", "")
-    assert [one["level"] for one in overview["clips"]] == ["S", "S"]
-
-
 def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -> None:
     clips = clips_of()
     ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
@@ -279,18 +153,6 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         problem = f"is of the film 'brug' and of '{row['movie_id']}'"
         with pytest.raises(Mismatch, match=problem):
             open_site(run="first", workspace=tmp_path)
-
-
-def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
-    """Other pictures of the film stood in their place; only the sheet says so."""
-    options = {"preset": "veryfast", "g": "25", "sc_threshold": "0", "bf": "0"}
-    whole = write_video(tmp_path / "whole.mp4", options=options)
-    change_packets(whole, tmp_path / "lake.mp4", {50}, flip_bits)
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 4))
-    clips = list(page.shown.values())
-    with pytest.raises(ObygazeError, match="damaged"):
-        page.media.thumbnail(clips[2])
-    assert page.media.thumbnail(clips[1]) and page.media.sheet(clips[2])
 
 
 def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
@@ -327,42 +189,6 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
         assert b'"ben"' not in text and b'"level": "S"' not in text
 
 
-def cells_with(*fits: Mapping[str, Any]) -> list[Cell]:
-    """The cells of some tests, each by a fit of its own."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    key |= {"is_model": True, "is_trained": True, "is_probability": False}
-    key |= {"n_seen": 10, "leaked": False, "decision": 0}
-    rows = [{**key, "seed": seed, **fit} for seed, fit in enumerate(fits)]
-    return cells_of(table_of("predictions.csv", rows))
-
-
-def test_scores_are_the_mean_of_fits_with_their_band() -> None:
-    of_a = [{"clip_id": "a", "y": 1, "score": score} for score in (0.25, 0.75, 0.875)]
-    of_b = {"clip_id": "b", "y": 0, "score": 0.75}
-    cell, other = cells_with(*of_a, of_b, {**of_b, "model": "mlp", "score": 0.0})
-    assert scores_of(other)["b"]["score"] == 0
-    found = scores_of(cell)
-    assert found["a"] == {
-        **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
-        **{"positive": True, "correct": True},
-    }
-    assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
-
-
-@pytest.mark.parametrize("score", [0.4, 0.6])
-def test_a_decision_of_fits_is_what_the_mean_score_says(score: float) -> None:
-    """What most fits decide may be the opposite: the table of errors has the mean score."""
-    (cell,) = cells_with(
-        *(
-            {"clip_id": "a", "y": 1, "score": score + more, "is_probability": True}
-            for more in (-0.3, 0.15, 0.15)
-        )
-    )
-    found = scores_of(cell)["a"]
-    is_above = score > 0.5
-    assert (found["positive"], found["correct"]) == (is_above, is_above)
-
-
 def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:
     """A cell of 96 clips of eight films."""
     clips = clips_of()
@@ -375,26 +201,6 @@ def run_with(folder: Path, *cells: MadeCell, questions: Sequence[Any] = ()) -> R
     report: Any = run.protocol["report"]
     report["questions"] = list(questions)
     return run
-
-
-def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
-    tmp_path: Path,
-) -> None:
-    """Ridge called no clip positive, and 124 of 159 cards said that it agreed."""
-    clips = Clips(tuple(f"c{n}" for n in range(12)), ("lake",) * 12, np.arange(12) < 3)
-    guess = MadeCell("random", clips, np.zeros(12), is_model=False, store="")
-    ridge = MadeCell("ridge", clips, np.full(12, -0.5))
-    facts = cell_facts(run_with(tmp_path, ridge, guess), 0)
-    value = f"{ridge.ap:.2f}".removeprefix("0")
-    begin = "It ranks the 12 test clips of 1 film with AP"
-    assert facts["text"].startswith(f"{begin} {value} [")
-    assert facts["text"].endswith(
-        "It calls 0 of 12 clips positive. 9 of its decisions agree with the annotation in "
-        "the visual view; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
-    )
-    assert facts["scale"] == [-0.5, 0.5]
-    assert facts["unit"] == "distance from the boundary of the positive class"
-    assert set(facts["scores"]) == {f"c{n}" for n in range(12)}
 
 
 @pytest.mark.parametrize("is_margin", [False, True])
@@ -434,47 +240,6 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
         tmp_path / "e", good, bad, questions=[{**asked, "first": "", "second": ""}]
     )
     assert named_cell(nobody) is None
-
-
-@pytest.fixture(scope="module")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("films")
-    write_video(folder / "lake.mp4", numbers=range(100))
-    write_video(folder / "pond.avi", "mpeg4", numbers=range(100))
-    return folder
-
-
-def picture(data: bytes) -> int:
-
-    return read_number(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
-
-
-def test_pictures_and_times(films: Path) -> None:
-    clips = [*film_clips("lake", "lake.mp4", 4), *film_clips("pond", "pond.avi", 4)]
-    with served(site(films, clips)) as server:
-        lake, pond = (
-            ask(server, f"/api/film?film={film}").json() for film in ("lake", "pond")
-        )
-        assert lake["pieces"][0]["refused"] == ""
-        assert pond["pieces"][0]["refused"] == "avi files, mpeg4 video (yuv420p)"
-        times = np.frombuffer(ask(server, "/times/0").body)
-        np.testing.assert_allclose(times[1:], np.arange(101) / 25, atol=1e-6)
-        # Of a clip of pictures 25 to 49, the second of two that are evenly spread.
-        assert picture(ask(server, "/thumb/lake-001").body) in (37, 38)
-        assert ask(server, "/sheet/lake-001").body.startswith(b"\x89PNG")
-
-
-def test_unknown_names_are_said(tmp_path: Path) -> None:
-    page = site(tmp_path, film_clips("lake", "", 2))
-    with served(page) as server:
-        for path in (
-            "film?film=pond",
-            "clip?clip_id=nothing",
-            "clip?clip_id=%3Cscript%3E",
-        ):
-            answer = ask(server, f"/api/{path}")
-            assert answer.status == 404
-            assert answer.headers["Content-Type"] == "application/json"
 
 
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
@@ -582,20 +347,6 @@ def test_a_table_of_other_scores_or_clips_is_refused(
         open_site("films", run="r", scores=table, workspace=tmp_path)
     with pytest.raises(FixInput, match="the marks cannot be read"):
         open_site("films", segments=table, workspace=tmp_path)
-
-
-def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
-    """A manifest of one's own labels had a page that showed none of them."""
-    extra = {"mood": "tense", "shots": "", "fold:mine": "1"}
-    clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
-    manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
-    page = Site(Workspace(tmp_path), manifest)
-    overview = page.overview()
-    assert overview["clips"][0]["own"] == {"mood": "tense"}
-    assert page.clip("lake-1")["own"] == {"mood": "tense"}
-    blind = replace(page, blind=True, manifest=site(tmp_path, [clip]).manifest)
-    assert blind.clip("lake-1")["own"] == {}
-    assert overview["units"] == "clips"
 
 
 def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(

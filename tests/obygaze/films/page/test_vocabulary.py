@@ -8,15 +8,10 @@ import pytest
 from support.film_pages import film_clips, site
 
 from obygaze.films.page.site import Site
-from obygaze.films.page.view import open_site
 from obygaze.films.vocabulary import (
-    Concept,
-    read_vocabulary,
-    unknown_concepts,
     vocabulary_path,
 )
-from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.core.errors import FixInput
 
 MIRROR = """\
 schema = "obygaze-vocabulary/1"
@@ -73,24 +68,6 @@ def test_what_is_wrong_in_the_file_is_said_on_the_page(
     assert list(shown["concepts"]) == ["Look", "Body"]
 
 
-def test_another_schema_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "films.vocabulary.toml"
-    path.write_text('schema = "obygaze-vocabulary/9"\n', "utf-8")
-    with pytest.raises(Mismatch):
-        read_vocabulary(path)
-
-
-def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> None:
-    path = vocabulary_path(tmp_path, "films")
-    path.write_text(MIRROR, "utf-8")
-    assert read_vocabulary(path)["Mirror"] == Concept(
-        "Mirror", "She is seen in a mirror.", "visual"
-    )
-    words = ["Look", "Mirror", "Window"]
-    assert unknown_concepts(words, [tmp_path / "films.ada.csv"]) == ["Window"]
-    assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]
-
-
 def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
     tmp_path: Path,
 ) -> None:
@@ -114,14 +91,3 @@ def test_the_modality_of_a_vocabulary_is_that_of_projected_clips(
     )
     with pytest.raises(FixInput, match="'Mirror' is visual in another"):
         project_marks([marks, others], every="1", workspace=tmp_path)
-
-
-def test_a_page_with_a_wrong_vocabulary_is_not_opened_to_annotate(
-    tmp_path: Path,
-) -> None:
-    page = page_with(tmp_path, MIRROR.replace('"Silence"', '"Look"'))
-    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
-    with pytest.raises(FixInput) as caught:
-        open_site("films", annotate="ada", workspace=tmp_path)
-    assert "'Look' is there twice" in caught.value.details[0]
-    assert open_site("films", workspace=tmp_path).marks is None

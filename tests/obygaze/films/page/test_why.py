@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
 from support.experiments import films, planted, write_workspace
 
-from obygaze.films.decisions import training_text
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.model import Clip
 from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
 
@@ -63,34 +59,6 @@ def test_what_concepts_add_sums_up_to_the_probability(page: Site, model: str) ->
         else:
             assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
         assert why["probability"] == pytest.approx(told.scores[row, -1])
-
-
-def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
-    """Nothing was said of clips of a film that the model knows, nor if nobody knows its clips."""
-    assert page.explainer is not None
-    model = page.explainer.model
-    store = page.explainer.store
-    assert model.clips is not None
-    seen = MANIFEST[model.clips.clip_ids[0]]
-    said = {
-        training_text(of_model, clip, store).partition(":")[0]
-        for of_model in (model, replace(model, clips=None))
-        for clip in (seen, Clip("new", seen.movie_id), Clip("new", "brug"))
-    }
-    assert said == {
-        "The model was trained on this clip",
-        "The model was trained on other clips of this film.",
-        "The model was trained on this film, perhaps on this clip.",
-        "",
-    }
-    facts = structs.replace(model.info.training, films=())
-    lacking = replace(model, info=structs.replace(model.info, training=facts))
-    assert training_text(lacking, Clip("new", ""), store) == (
-        "It is not known whether the model was trained on clips of this film."
-    )
-    assert page.clip(seen.clip_id)["explanation"]["training"] == training_text(
-        model, seen, store
-    )
 
 
 def test_other_models_cannot_be_explained(page: Site) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import ROOT, call_obygaze
+from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
     FixUsage,
-    NotFound,
 )
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.table_mapping import (
@@ -25,11 +22,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 from obygaze_features.manifest.io import (
     read_manifest,
     rows_to_csv,
-    update_manifest,
 )
-from obygaze_features.manifest.link import link
-from obygaze_features.manifest.model import CLIP_COLUMNS
-from obygaze_features.manifest.vocabulary import concepts
 
 MAPPING = """
 dataset = "film-club"
@@ -112,24 +105,6 @@ def test_a_mapping_has_the_sheet_the_header_and_the_form_of_ids(tmp_path: Path) 
     assert read(path, mapping=written).manifest == first.manifest
 
 
-def test_a_form_of_ids_may_name_what_is_mapped(tmp_path: Path) -> None:
-    table, _ = write(tmp_path, "Film;n\nlake;1\nalba;2\n")
-    mapped = {"movie_id": "Film"}
-    for form in ("{movie_id}-{n:03d}", "{Film}-{n:03d}"):
-        manifest = read(table, mapped, form=form).manifest
-        assert manifest.clip_ids == ("lake-001", "alba-002")
-
-
-def test_a_page_describes_every_key_of_a_mapping() -> None:
-    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
-    described = " ".join(row.split(" | ")[0] for row in rows)
-    for key in fields(TableMapping):
-        assert re.search(rf"`\[?{key.name}\]?`", described), key.name
-    for column in CLIP_COLUMNS:
-        assert f"`{column}`" in described
-
-
 def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
     table, mapping = write(tmp_path)
     manifest = read(table, mapping=read_mapping(mapping), name="club").manifest
@@ -150,15 +125,6 @@ def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
     assert [clip.fold("club") for clip in manifest] == [0, 1, None]
     assert manifest.columns == ("fold:club", "remark")
     assert [clip.extra["remark"] for clip in manifest] == ["x;y", "", "z"]
-
-
-def test_columns_on_the_command_line_come_before_the_file(tmp_path: Path) -> None:
-    table, mapping = write(tmp_path)
-    given = {"movie_id": "=tt01", "scene": "group"}
-    manifest = read(table, given, mapping=read_mapping(mapping)).manifest
-    assert manifest.films == ("tt01",)
-    assert [clip.scene for clip in manifest] == [0, 1, None]
-    assert manifest.name == "table"
 
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
@@ -275,14 +241,6 @@ def test_a_decimal_comma_between_commas_may_mark_thousands(tmp_path: Path) -> No
     assert "'1,5' is not a time in seconds" in caught.value.details[0]
 
 
-def test_names_of_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
-    table, _ = write(tmp_path)
-    with pytest.raises(FixUsage):
-        read(table, {" clip_id": "shot"})
-    with pytest.raises(NotFound):
-        read(tmp_path / "none.csv")
-
-
 def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     _, path = write(
         tmp_path, mapping='colums = {}\nid = 3\nlevels = "x"\n[columns]\na = 1\n'
@@ -304,29 +262,6 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in caught.value.details] == [
         *("sheet", "levels.yes", "modalities.a|b")
     ]
-
-
-def test_the_concepts_of_the_vocabulary_are_on_the_page_and_in_the_error(
-    tmp_path: Path,
-) -> None:
-    """Who translated `Gaze` to itself was only asked for its modality."""
-    page = (ROOT / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
-    _, path = write(tmp_path, mapping='[concepts]\nGaze = "Gaze"\n')
-    with pytest.raises(FixInput) as caught:
-        read_mapping(path)
-    for concept in concepts():
-        assert f"`{concept}`" in " ".join(page.split())
-        assert concept in caught.value.details[0]
-
-
-def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
-    _, path = write(tmp_path, mapping="[columns\n")
-    with pytest.raises(FixInput, match=r"not valid TOML(?s:.*)text is in quotes"):
-        read_mapping(path)
-    with pytest.raises(NotFound):
-        read_mapping(tmp_path / "none.toml")
-    path.write_text("", encoding="utf-8")
-    assert read_mapping(path) == TableMapping()
 
 
 def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
@@ -380,15 +315,6 @@ def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(
     assert caught.value.details == (f"{table}:4: column 'clip_id': {what}",)
 
 
-def test_names_without_ascii_letters_become_ids(tmp_path: Path) -> None:
-    table = tmp_path / "films.csv"
-    table.write_text("clip_id,movie_id\n東京物語-001,東京物語\n花样年华-001,花样年华\n")
-    clips = read(table).manifest
-    assert len({clip.movie_id for clip in clips}) == 2
-    assert len(set(clips.clip_ids)) == 2
-    assert {clip.extra["movie_title"] for clip in clips} == {"東京物語", "花样年华"}
-
-
 @pytest.mark.parametrize("named", ["lake.mp4", "films/lake.mp4"])
 def test_videos_that_are_paths_are_linked(tmp_path: Path, named: str) -> None:
     video = tmp_path / named
@@ -399,27 +325,6 @@ def test_videos_that_are_paths_are_linked(tmp_path: Path, named: str) -> None:
     manifest = read(table).manifest
     assert manifest.header.video_root == tmp_path.resolve().as_posix()
     assert {clip.video for clip in manifest} == {named}
-
-
-def test_names_that_are_no_paths_wait_for_link(tmp_path: Path) -> None:
-    table = tmp_path / "mine.csv"
-    table.write_text("clip_id,movie_id,video\na,lake,lake_scene_1.avi\n")
-    imported = read(table)
-    assert imported.manifest.header.video_root == "" and not imported.warnings
-
-
-def test_an_import_again_replaces_the_videos(tmp_path: Path) -> None:
-    (tmp_path / "lake.mp4").touch()
-    table = tmp_path / "mine.csv"
-    table.write_text("clip_id,movie_id,start_s,end_s\na,lake,1,2\n")
-    path = tmp_path / "lakes.toml"
-    read(table).save(path)
-    before = read_manifest(path)
-    update_manifest(before, link(before, tmp_path).manifest, path)
-    table.write_text("clip_id,movie_id,video,start_s,end_s\na,lake,lake.mp4,1,2\n")
-    read(table).save(path, force=True)
-    (clip,) = read_manifest(path)
-    assert clip.video == "lake.mp4"
 
 
 def test_a_mapping_of_a_text_file_reads_the_spreadsheet_of_the_same_table(
@@ -467,28 +372,6 @@ def test_an_exported_table_is_read_as_the_same_manifest(
     assert first.clips == second.clips
     assert first.columns == second.columns
     assert first.clips[0].extra["movie_title"] == "Taxi noir"
-
-
-def test_a_table_without_levels_says_so(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("clip_id,movie_id\na-1,lake\n")
-    words = ("-C", tmp_path, "manifest", "import", tmp_path / "t.csv")
-    said = call_obygaze(*words).ok().stderr
-    assert "no clip has a level; obygaze run --task COLUMN takes a label" in said
-
-
-def test_a_mapping_beside_the_table_is_not_taken_for_the_manifest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """freunde.toml was the mapping of freunde.csv, and the hint asked for a schema in it."""
-    monkeypatch.chdir(tmp_path)
-    Path("films.csv").write_text("clip_id,movie_id,level\na-1,lake,S\n", "utf-8")
-    Path("films.toml").write_text('[levels]\nja = "S"\n', "utf-8")
-    before = call_obygaze("manifest", "show", "films.csv")
-    assert before.code == 1
-    assert "Try: obygaze manifest import films.csv" in before.stderr
-    call_obygaze("manifest", "import", "films.csv", "-o", "films").ok()
-    after = call_obygaze("manifest", "show", "films.csv")
-    assert "Try: films, the manifest of this name in the workspace" in after.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
-from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
@@ -54,22 +53,6 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
 
 
-def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -> None:
-    path = table(tmp_path, "Scene;mood\ntt1 002;calm\n")
-    with pytest.raises(FixInput, match="the table cannot be joined") as caught:
-        join(MANIFEST, path)
-    assert caught.value.hint == (
-        "--map clip_id=COLUMN, or --id FORM; the columns of the table: Scene, mood"
-    )
-    path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
-    given = {"clip_id": "Scene", "tone": "mood"}
-    before = MANIFEST.with_column("tone", {})
-    with pytest.raises(AlreadyThere, match="these columns already: tone"):
-        join(before, path, given)
-    joined = join(before, path, given, force=True).manifest
-    assert [clip.extra["tone"] for clip in joined] == ["", "calm", ""]
-
-
 def test_a_table_of_other_clips(tmp_path: Path) -> None:
     with pytest.raises(
         NotFound, match="no clip has an id of this table, such as 'x'"
@@ -93,23 +76,6 @@ def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     again = call_obygaze(*words, cwd=tmp_path)
     assert again.code == 1 and "already: emotions, relation" in again.stderr
     call_obygaze(*words, "--force", cwd=tmp_path).ok()
-
-
-def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
-    folds = "clip_id,fold:blocks\ntt1-001,0\ntt1-002,\ntt2-001,1\n"
-    joined = join(MANIFEST, table(tmp_path, folds)).manifest
-    assert joined.folds == ("blocks",)
-    assert [clip.fold("blocks") for clip in joined] == [0, None, 1]
-
-
-def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(
-    tmp_path: Path,
-) -> None:
-    labels = "clip_id,movie_id,level\nAmélie 1,a,S\nAmélie 2,a,EN\n"
-    manifest = read(table(tmp_path, labels)).manifest
-    assert manifest.clip_ids == ("Amelie_1", "Amelie_2")
-    joined = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 2,calm\n")).manifest
-    assert [clip.extra["mood"] for clip in joined] == ["", "calm"]
 
 
 def test_a_mapped_column_replaces_the_tables_column_of_that_name(
@@ -204,14 +170,6 @@ def test_a_row_without_an_id_is_a_row_of_no_clip(tmp_path: Path, blank: str) -> 
     assert warnings[-1].endswith("left out, without a movie_id: 1 row")
     with pytest.raises(NotFound, match="no clip has an id of this table"):
         join(MANIFEST, table(tmp_path, f"clip_id,mood\n{blank},TOTAL\n"))
-
-
-def test_a_table_of_films_with_an_error_is_still_one_of_films(tmp_path: Path) -> None:
-    """The error was that it has no column clip_id."""
-    rows = "movie_id,decade\ntt1,1990s,more\n"
-    with pytest.raises(FixInput) as caught:
-        join(MANIFEST, table(tmp_path, rows))
-    assert "expected 2 cells as in the header, got 3" in str(caught.value.details)
 
 
 def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:

@@ -118,14 +118,6 @@ def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) ->
     assert ids == ["lake-001", "lake-002", "alba-001", "alba-012"]
 
 
-def test_repeated_clip_numbers_are_told_how_to_become_ids(tmp_path: Path) -> None:
-    mapped = ("--map", "movie_id=film", "--map", "clip_id=n")
-    lines = imported(tmp_path, RESTARTED.encode(), *mapped)
-    assert lines[0].endswith(
-        "'1' is a clip of 'lake' and of 'alba'; --id '{film}-{n}' makes unique ids"
-    )
-
-
 @pytest.mark.parametrize(
     ("form", "rows", "told"),
     [
@@ -196,67 +188,6 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
 
-def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
-    tmp_path: Path,
-) -> None:
-    """Whoever follows the hint, word for word, reads the table with the second command."""
-    data = b"Film;Nr;Urteil\nalba;1;ja\nalba;2;vielleicht\n"
-    (tmp_path / "t-mapping.toml").write_text(
-        'id = "{Film}-{Nr}"\n[columns]\nmovie_id = "Film"\nlevel = "Urteil"\n'
-        '[levels]\nja = "S"\n'
-    )
-    given = ("--mapping", "t-mapping.toml")
-    lines = imported(tmp_path, data, *given)
-    assert lines[-1].startswith(
-        "  Try: correct the table, as the lines above say; or correct t-mapping.toml; or"
-        " --write-mapping t-mapping-2.toml writes one to fill in"
-    )
-    lines = imported(tmp_path, data, *given, "--write-mapping", "t-mapping.toml")
-    assert lines[-1].startswith("  Try: t-mapping.toml is there: correct it")
-    draft = tmp_path / "t-mapping-2.toml"
-    imported(tmp_path, data, *given, "--write-mapping", draft.name)
-    filled = draft.read_text("utf-8").replace('"vielleicht" = "?"', 'vielleicht = "NS"')
-    draft.write_text(filled, "utf-8")
-    lines = imported(tmp_path, data, "--mapping", draft.name)
-    assert lines[0] == "manifests/t.toml: 2 clips of 1 film (NS 1, S 1)"
-
-
-def test_a_wrong_cell_is_to_be_corrected_in_the_table_or_in_the_mapping_that_was_given(
-    tmp_path: Path,
-) -> None:
-    data = b"Film;Nr;start_s;end_s\nalba;1;0;2\nalba;2;2;\n"
-    text = 'id = "{Film}-{Nr}"\n[columns]\nmovie_id = "Film"\n'
-    (tmp_path / "mine.toml").write_text(text)
-    lines = imported(tmp_path, data, "--mapping", "mine.toml")
-    assert lines[-1].startswith(
-        "  Try: correct the table, as the lines above say; or correct mine.toml; or"
-        " --write-mapping mine-2.toml"
-    )
-
-
-def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").write_text(
-        '[levels]\nja = "S"\nnein = "EN"\n"weiß nicht" = "EN"\n', "utf-8"
-    )
-    path = tmp_path / "t.csv"
-    path.write_text("clip_id,movie_id,level\na,m,ja\nb,m,nein\nc,m,weiß nicht\n")
-    command = ("manifest", "import", "t.csv", "--mapping", "m.toml")
-    done = call_obygaze(*command, cwd=tmp_path)
-    assert "levels: EN nein or weiß nicht, S ja" in done.stderr.splitlines()
-    assert "easy negative" not in done.stderr
-
-
-def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
-    rows = [["Nr", "Film", "Blick"], [1, "lake", "S"]]
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    form = ("--map", "movie_id=Film", "--id", "{Film}-{nr:03d}")
-    lines = imported_workbook(tmp_path, path, *form)
-    assert lines[0] == (
-        "t.xlsx:1: column 'nr': required column is missing (did you mean 'Nr'?)"
-    )
-    assert "the columns of the table: Nr, Film, Blick" in lines[-1]
-
-
 @pytest.mark.parametrize(
     ("words", "hidden"),
     [
@@ -277,14 +208,6 @@ def test_a_column_whose_name_another_one_takes_is_said_to_be_left_out(
     assert all(line.startswith(expected) for line in said)
 
 
-def test_a_constant_is_a_column_like_any_other(tmp_path: Path) -> None:
-    form = ("--map", "movie_id==Juno", "--id", "{movie_id}-{n:03d}")
-    imported(tmp_path, b"n,level\n1,S\n2,EN\n", *form)
-    manifest = read_manifest(tmp_path / "manifests" / "t.toml")
-    assert manifest.clip_ids == ("Juno-001", "Juno-002")
-    assert manifest.films == ("Juno",)
-
-
 TOTALS = (
     "clip_id,movie_id,start_s,end_s,level\nl-1,lake,0,4,S\nl-2,lake,4,6,\nTotal,2,,,\n"
 )
@@ -297,21 +220,6 @@ def test_a_row_of_totals_is_refused_by_its_line(tmp_path: Path) -> None:
     rows = [",".join(row.split(",")[:2]) for row in TOTALS.splitlines()]
     lines = imported(tmp_path, "\n".join(rows).replace("Total", "l-3").encode())
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films"
-
-
-def test_several_concepts_in_a_cell_are_told_the_key_that_divides_them(
-    tmp_path: Path,
-) -> None:
-    rows = b'clip_id,movie_id,concepts\na1,lake,"Look, Body"\n'
-    key = 'separator = ","'
-    lines = imported(tmp_path, rows, *mapping(tmp_path, 'separator = ";"'))
-    assert lines[0] == (
-        "t.csv:2: column 'concepts': unknown concept 'Look, Body'; several concepts need"
-        f" {key} in a mapping"
-    )
-    lines = imported(tmp_path, rows, *mapping(tmp_path, key))
-    assert lines[0] == "manifests/t.toml: 1 clip of 1 film"
-    assert read_manifest("t", workspace=tmp_path).clips[0].concepts == ("Look", "Body")
 
 
 def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
@@ -339,13 +247,6 @@ def test_the_line_that_names_the_separator_is_no_header(
     data = f"{line}\r\n{text}".encode()
     lines = imported(tmp_path, data)
     assert lines[0].startswith("t.csv:4: column 'level': unknown level 'oops'")
-
-
-def test_many_kinds_of_problems_fill_no_screen(tmp_path: Path) -> None:
-    words = [f"L'homme {chr(97 + n % 26)}{n} seul" for n in range(300)]
-    rows = "".join(f"c{n},m,{word}\n" for n, word in enumerate(words))
-    lines = imported(tmp_path, f"clip_id,movie_id,concepts\n{rows}".encode())
-    assert len(lines) < 30
 
 
 def imported_workbook(
@@ -509,68 +410,6 @@ def test_ids_that_differ_by_capitals_alone_are_refused(
     data = f"clip_id,movie_id,level\n{rows}".encode()
     lines = imported(tmp_path, data)
     assert lines[0] == f"t.csv:3: column {problem} by capitals alone"
-
-
-def test_a_wrong_constant_is_named_by_its_column(tmp_path: Path) -> None:
-    lines = imported(tmp_path, b"clip_id,movie_id\na,lake\n", "--map", "level==Hard")
-    assert lines[0].startswith("t.csv:2: column 'level': unknown level 'Hard'")
-
-
-def test_a_table_without_ids_is_answered_with_the_option_that_makes_them(
-    tmp_path: Path,
-) -> None:
-    lines = imported(tmp_path, b"film,n\nlake,1\n", "--map", "movie_id=film")
-    assert lines[0] == "t.csv:1: column 'clip_id': required column is missing"
-    assert "--id '{movie_id}-{count:03d}' counts the clips of each film" in lines[-1]
-    assert lines[-1].endswith("the columns of the table: film, n")
-
-
-RATERS = (
-    "id,film,who,points\n"
-    "lake-1,lake,ada,2\nlake-2,lake,ada,1\nlake-3,lake,ada,0\n"
-    "lake-1,lake,ben,2\nlake-3,lake,ben,1\n"
-)
-
-
-def test_rows_of_several_people_are_told_the_column_that_names_them(
-    tmp_path: Path,
-) -> None:
-    """Numbers of 383 lines were told, and no way."""
-    mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
-    lines = imported(tmp_path, RATERS.encode(), *mapped)
-    assert lines[0] == (
-        "t.csv:5: column 'id': 'lake-1' is already on line 2; if rows are of several"
-        " annotators, --map annotator=COLUMN (2 times)"
-    )
-    done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
-    assert done[0] == "Error: annotators differ in 1 of 3 clips: points 1"
-    assert "--rule agreed|majority|highest|mean|by:NAME|each makes one" in done[-1]
-    mapped += ("--map", "annotator=who", "--rule", "mean")
-    done = imported(tmp_path, RATERS.encode(), *mapped)
-    assert "manifests/t.toml: 3 clips of 1 film" in done
-
-
-def test_a_mapping_with_a_column_that_a_table_lacks_is_told_the_line(
-    tmp_path: Path,
-) -> None:
-    text = '[columns]\nclip_id = "id"\nmovie_id = "film"\ncomment = "Notiz"\n'
-    lines = imported(tmp_path, RATERS.encode(), *mapping(tmp_path, text))
-    assert lines[0] == "t.csv:1: column 'Notiz': required column is missing"
-    assert lines[-1].endswith("the columns of the table: id, film, who, points")
-
-
-def test_words_that_are_no_levels_are_told_a_name_of_their_own(tmp_path: Path) -> None:
-    data = b"clip_id,movie_id,level\nc1,lake,ja\nc2,lake,nein\n"
-    lines = imported(tmp_path, data)
-    assert "--write-mapping t-mapping.toml" in lines[-1]
-    done = imported(tmp_path, data, "--map", "label=level")
-    assert "manifests/t.toml: 2 clips of 1 film" in done
-
-
-def test_a_table_needs_no_ending_that_is_known(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("clip_id\tmovie_id\nc1\tlake\n")
-    done = call_obygaze("manifest", "import", "t.txt", "-o", "t", cwd=tmp_path)
-    assert done.stdout.startswith("manifests/t.toml: 1 clip of 1 film")
 
 
 def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:

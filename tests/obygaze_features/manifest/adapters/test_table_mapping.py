@@ -10,7 +10,7 @@ import xlsxwriter
 from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
@@ -157,19 +157,6 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     assert manifest.clip_ids == ("a-7", "a-9")
 
 
-def test_a_column_that_is_called_as_one_of_a_manifest_may_get_another_name(
-    tmp_path: Path,
-) -> None:
-    path = table_of(tmp_path, "clip_id,movie_id,level\na-1,a,yes\na-2,a,no\n")
-    imported = read(path, {"verdict": "level"})
-    assert [clip.extra["verdict"] for clip in imported.manifest] == ["yes", "no"]
-    assert [clip.level for clip in imported.manifest] == ["", ""]
-    # Both sides in the wrong order are another mistake.
-    swapped = table_of(tmp_path, "clip_id,movie_id,verdict\na-1,a,S\n", "s.csv")
-    with pytest.raises(FixUsage, match="a manifest has no column 'verdict'"):
-        read(swapped, {"verdict": "level"})
-
-
 def test_a_concept_of_ones_own_is_declared_once(tmp_path: Path) -> None:
     mapping = table_of(
         tmp_path, '[concepts]\nregard = "Look"\n"voix off" = "audio"\n', "m.toml"
@@ -215,17 +202,6 @@ def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
     read_back = read_mapping(mapping)
     assert read_back.columns == {"movie_id": "Film", "own": "?"}
     assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
-
-
-def test_numbers_that_restart_need_no_answer_where_the_film_is_known(
-    tmp_path: Path,
-) -> None:
-    path = table_of(tmp_path, "clip_id,movie_id\n1,a\n2,a\n1,b\n")
-    draft = tmp_path / "m.toml"
-    with pytest.raises(FixInput):
-        read(path, write_mapping=draft)
-    manifest = read(path, mapping=draft).manifest
-    assert manifest.clip_ids == ("a-1", "a-2", "b-1")
 
 
 def test_a_further_table_is_joined_by_its_columns(tmp_path: Path) -> None:
