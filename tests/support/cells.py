@@ -73,19 +73,6 @@ def by_cell(run: Run) -> dict[Key, tuple[str, ...]]:
     return found
 
 
-def reversed_grid(protocol: Protocol) -> Protocol:
-    """The same cells in the opposite order."""
-    test_tasks = dict.fromkeys(test for _, test in protocol.pairs)
-    grid = replace(
-        protocol.grid,
-        train=tuple(reversed(protocol.train_tasks)),
-        test=tuple(reversed(test_tasks)),
-        models=tuple(reversed(protocol.model_names)),
-        baselines=tuple(reversed(protocol.grid.baselines)),
-    )
-    return replace(protocol, grid=grid)
-
-
 def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:
     """The fold columns that the paper's protocols read; each file has folds of its own."""
     for name, levels in FILES.items():
