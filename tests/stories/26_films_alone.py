@@ -201,9 +201,10 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
         "or, where a table has their scenes, obygaze manifest import TABLE -o new"
         in said
     )
-    typed, scores = scores_of(ws, "new")
+    # The folder, whatever manifest is called so.
+    typed, scores = scores_of(ws, "./new")
     assert typed == [
-        "manifest windows new -o new --seconds 1",
+        "manifest windows ./new -o new --seconds 1",
         "extract run new -b descriptors",
     ]
     assert decided(scores) == LEVELS_OF_NEW_FILM
