@@ -33,10 +33,8 @@ from stories.counting_model import (
     bytes_of_features,
     clips_begun,
     expected_numbers,
-    numbers_in,
     numbers_of,
 )
-from stories.films import rows_of_clips, write_films
 from stories.workspace import Running, Workspace, wait_until
 
 
@@ -193,26 +191,3 @@ def test_half_a_store_is_looked_at_and_then_completed(ws: Workspace) -> None:
     np.testing.assert_array_equal(numbers_of(half), expected_numbers()[half.rows])
     ws(EXTRACT)
     assert_whole_and_as_undisturbed(ws)
-
-
-def test_an_older_plan_leaves_what_newer_clips_have(ws: Workspace) -> None:
-    """Another person runs the same command with the manifest of last week."""
-    begin_with_counting_model(ws, "harbour")
-    ws(EXTRACT)
-    shutil.copytree(ws.path("manifests"), ws.path("old/manifests"))
-    write_films(ws.path("videos"))
-    ws.write_table("clips.csv", rows_of_clips())
-    ws("manifest import clips.csv -o films --force")
-    ws("manifest link films videos")
-    before = clips_begun(ws)
-    assert before == 10
-    ws(EXTRACT, code=130, env={"SIGNAL_AT": "36 SIGINT"})
-    n_computed = clips_begun(ws) - before
-    assert n_computed >= 26
-    store = ws.path(f"stores/{STORE}")
-    old = "extract run old/manifests/films.toml -b counting.py:model --workers 1"
-    refused = ws(f"{old} --store counting.py:model={store}", code=5).text
-    assert "changed since this store was planned" in refused
-    ws(EXTRACT)
-    np.testing.assert_array_equal(numbers_in(ws), expected_numbers())
-    assert clips_begun(ws) - N_CLIPS <= BLOCK_CLIPS

@@ -81,16 +81,6 @@ def test_another_version_does_not_fill_a_store(ws: Workspace) -> None:
     assert f"obygaze {VERSION}" in made_by
 
 
-def test_another_precision_does_not_come_into_a_store(ws: Workspace) -> None:
-    import_films(ws, FIRST, per_film=CLIPS_A_FILM)
-    write_model(ws)
-    run = "extract run films -b blocks.py:blocks --workers 1"
-    ws(run)
-    before = ws.bytes_of("stores/films.blocks")
-    assert "dtype" in ws(f"{run} --dtype bfloat16", code=5).text
-    assert ws.bytes_of("stores/films.blocks") == before
-
-
 def test_a_film_that_was_replaced_is_named(ws: Workspace) -> None:
     begin(ws)
     ws(RUN)

@@ -184,21 +184,6 @@ def test_a_time_that_is_no_time_or_may_be_two_is_not_guessed(ws: Workspace) -> N
     assert "clips.csv:2" not in answer.text
 
 
-def test_a_manifest_that_was_edited_by_hand_is_checked(ws: Workspace) -> None:
-    ws.write(
-        "clips.csv",
-        "clip_id,movie_id,start_s,end_s,level\n"
-        "lake-001,lake,0,41.5,EN\n"
-        "lake-002,lake,41.5,63,S\n",
-    )
-    ws("manifest import clips.csv -o films")
-    ws("manifest show films")
-    edited = ws.read("manifests/films.csv").replace(",S,", ",sure,")
-    ws.write("manifests/films.csv", edited)
-    answer = ws("manifest show films", code=1)
-    assert "manifests/films.csv:3: column 'level': 'sure'" in answer.text
-
-
 def test_times_are_the_same_after_excel(ws: Workspace) -> None:
     rows = []
     for number in range(1, 60):

@@ -189,32 +189,6 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     assert data.y.tolist() == y[y >= 0].tolist()
 
 
-def test_a_task_of_a_protocol_is_trained_and_one_of_set_is_run(ws: Workspace) -> None:
-    rows, X = table_of(ties=False)
-    import_own(ws, rows, X)
-    ws.write(
-        "mine.toml",
-        """schema = "obygaze-protocol/1"
-[tasks.calm]
-positive = '"Rating Ben" < 2'
-negative = '"Rating Ben" == 3.0'
-[models.ridge]
-kind = "ridge"
-""",
-    )
-    ws("train ridge own films --task mine.toml:calm -o calm --jobs 1")
-    ratings = [row["Rating Ben"] for row in rows]
-    result = the_result(ws, "calm", model="ridge")
-    assert result["clips"] == sum(rating in (0, 1, 3) for rating in ratings)
-    ws(
-        "run honest --store own --set 'tasks.glad.positive=mood == joy' --task glad"
-        f" -o glad {QUICK}"
-    )
-    result = the_result(ws, "glad", model="bayes")
-    assert result["test"] == "glad"
-    assert result["clips"] == sum(row["mood"] != "" for row in rows)
-
-
 @pytest.mark.parametrize(
     ("line", "message", "advice"),
     [

@@ -131,24 +131,6 @@ def test_hdf5_with_a_data_set_for_each_clip(films: Workspace, layout: str) -> No
     np.testing.assert_array_equal(stored(films, "x", "clip"), largest)
 
 
-@pytest.mark.parametrize("pool", ["max", "mean"])
-def test_frames_become_one_vector_that_an_experiment_finds(
-    films: Workspace, pool: str
-) -> None:
-    """It was called `frames`, and nothing looked for that."""
-    frames = frames_of_clips()
-    with h5py.File(films.path("x.h5"), "w") as file:
-        for clip, values in zip(CLIPS, frames, strict=True):
-            file[clip] = values
-    films(f"store import x.h5 --pool {pool} --manifest films -o x")
-    of_frames = np.mean if pool == "mean" else np.max
-    expected = [of_frames(values.astype(float), axis=0) for values in frames]
-    np.testing.assert_allclose(stored(films, "x", "pooled"), expected, rtol=1e-6)
-    X, _, _, clip_ids = og.dataset("x", "films", workspace=films.folder)
-    order = [CLIPS.index(str(clip)) for clip in clip_ids]
-    np.testing.assert_allclose(X, np.array(expected)[order], rtol=1e-6)
-
-
 def test_a_folder_of_npy(films: Workspace) -> None:
     X = vectors()
     for clip, movie, values in zip(CLIPS, MOVIES, X, strict=True):

@@ -82,6 +82,12 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
     assert [row["better?"] for row in summary] == ["yes", "yes"]
     assert all(float(row["difference low"]) > 0 for row in summary)
 
+    # A task that these clips do not have is no score of zero clips.
+    without_hn = """--set 'data.where="level != HN"'"""
+    refused = ws(f"run honest --store planted -o no {without_hn}", code=1).text
+    assert "the task HN_S has no clip of class 0 (HN)" in refused
+    assert "--task EN_S" in refused
+
 
 def test_each_film_is_tested_by_a_model_of_the_other_films(ws: Workspace) -> None:
     rows = labelled_clips(n_films=8)

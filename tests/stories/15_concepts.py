@@ -104,7 +104,7 @@ def clips_of_a_look(ws: Workspace) -> tuple[str, str]:
     return rows[unseen_look]["clip_id"], rows[seen_look]["clip_id"]
 
 
-@pytest.mark.parametrize("kind", ["pcbm-lr", "pcbm-h", "pcbm-dt"])
+@pytest.mark.parametrize("kind", ["pcbm-h", "pcbm-dt"])
 def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> None:
     unseen_look, seen_look = clips_of_a_look(ws)
     ws(

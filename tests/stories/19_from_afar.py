@@ -19,7 +19,6 @@ FILMS = tuple(f"film{number}" for number in range(8))
 PER_FILM = 128
 ASKED = ("film2", "film5")
 PART = "--film film2 --film film5 --array frames"
-WEB_PAGE = b"<!doctype html><title>The films of our lab</title>"
 
 Values = dict[str, npt.NDArray[Any]]
 
@@ -147,18 +146,6 @@ def test_what_changes_on_the_way_never_becomes_a_store(
     web.fault = None
     ws(f"store subset {web.url}/films {PART} -o part")
     check_part(ws, "part", values)
-
-
-def test_a_server_that_answers_absent_names_with_a_page(
-    ws: Workspace, far: Workspace, web: WebServer
-) -> None:
-    values = make_store(far)
-    web.absent = (200, WEB_PAGE)
-    assert "1024 clips" in ws(f"store info {web.url}/films").text
-    ws(f"store subset {web.url}/films {PART} -o part")
-    check_part(ws, "part", values)
-    ws(f"store verify part --source {web.url}/films")
-    ws(f"store info {web.url}/nothing", code=1)
 
 
 def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:

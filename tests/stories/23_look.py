@@ -199,22 +199,3 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
             page.press("e")
             page.wait_for_picture(first + PICTURES_OF_CLIP * number)
             assert "differs from the annotation" in page.at_this_time()
-
-
-def test_who_marks_blind_sees_neither_labels_nor_scores(
-    browser: Any, ws: Workspace
-) -> None:
-    begin_with_run(ws)
-    words = ("films", "--run", "honest", "--annotate", "eva", "--blind")
-    with viewed(ws, *words) as server:
-        page = FilmPage(browser, server.address)
-        wait(lambda: len(page.cards()) == 40)
-        for card in page.cards():
-            film = card.split()[0].rpartition("-")[0]
-            assert card.split()[1] == film
-            assert card.split()[2].startswith("0:00:0")
-            assert len(card.split()) == 3, card
-        page.choose_film(FILM)
-        said = page.at_this_time()
-        assert "score" not in said
-        assert "easy negative" not in said

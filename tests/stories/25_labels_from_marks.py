@@ -327,24 +327,6 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     assert levels_said(text), "the mark of level S is all of the second clip"
 
 
-def test_a_clip_that_was_hardly_watched_is_no_negative(ws: Workspace) -> None:
-    write_clips(ws, (0, 99), (100, 199))
-    write_segments(ws, "lake,ada,0,19,watched,\nlake,ada,100,199,S,Look\n")
-    found = dict(projected(ws))
-    assert found["lake-2"] == "S"
-    assert found["lake-1"] is None, "80 of 100 pictures were not seen"
-
-
-@pytest.mark.parametrize("name", ["marks.csv", "lake.vtt"])
-def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
-    header = "movie_id,start_s,end_s,column,value,annotator\n"
-    ws.write("marks.csv", f"{header}lake,0,2,level,EN,ada\nlake,2,4,level,Sx,ada\n")
-    cue = "00:02.000 --> 00:04.000\n<v ada><c.column>level</c> Sx</v>"
-    ws.write("lake.vtt", f"WEBVTT\n\n{cue}\n")
-    answer = ws(f"manifest import {name} --as marks -o marks", code=1)
-    assert "Sx" in answer.text, "the import says that Sx is no level"
-
-
 # ---- labels of two labs --------------------------------------------------------------------------
 
 

@@ -169,22 +169,51 @@ def decided(rows: list[dict[str, str]]) -> list[str]:
     return ["S" if row["decision"] == "positive" else "EN" for row in rows]
 
 
+def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]]]:
+    """Type `models predict` and what it says to try, until there are scores; return both."""
+    typed = []
+    for _ in range(4):
+        line = f"models predict motion {clips} -o scores.csv --force"
+        answer = ws(line, code=(0, 1, 2))
+        if answer.code == 0:
+            return typed, ws.read_table("scores.csv")
+        tried = re.search("Try: obygaze ([^,\n]*)", answer.err)
+        assert tried is not None, answer.err
+        typed.append(tried[1])
+        ws(tried[1])
+    raise AssertionError(typed)
+
+
 def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
+    """What is missing is named, from the folder of new films to their scores."""
     rows = write_training_films(ws)
     for row in rows:
-        del row["start_s"], row["end_s"]
-    ws.write_table("labels.csv", rows)
-    ws("manifest import labels.csv -o labels")
-    for name in ("training", "new"):
-        ws(f"manifest windows {name} -o {name} --seconds 1 --every 1")
-        ws(f"extract run {name} -b descriptors --workers 1")
-    train_motion(ws, "training.descriptors", "labels")
-    ws("models predict motion new.descriptors -o scores.csv")
-    scores = ws.read_table("scores.csv")
+        row["clip_id"] = str(row["clip_id"]).replace("_", "-")
+    ws.write_table("clips.csv", rows)
+    ws("manifest import clips.csv -o clips")
+    ws("manifest link clips training")
+    ws("extract run clips -b descriptors --workers 1")
+    train_motion(ws, "clips.descriptors", "clips")
+    said = ws("models predict motion new/pier.mp4", code=2).text
+    assert "Try: new, the folder that it is in" in said
+    said = ws("models predict motion new", code=1).text
+    assert (
+        "or, where a table has their scenes, obygaze manifest import TABLE -o new"
+        in said
+    )
+    # The folder, whatever manifest is called so.
+    typed, scores = scores_of(ws, "./new")
+    assert typed == [
+        "manifest windows ./new -o new --seconds 1",
+        "extract run new -b descriptors",
+    ]
+    assert decided(scores) == LEVELS_OF_NEW_FILM
+    assert {row["basis"] for row in scores} == {"unseen"}
+    said = ws("models predict motion new").text
+    assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
+    assert "does not have" not in said
     assert [row["movie_id"] for row in scores] == ["pier"] * 8
     assert [float(row["start_s"]) for row in scores] == list(range(8))
-    assert {row["basis"] for row in scores} == {"unseen"}
-    assert decided(scores) == LEVELS_OF_NEW_FILM
     values = np.array([float(row["score:positive"]) for row in scores])
     is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
     assert values[is_s].min() > values[~is_s].max()
@@ -207,50 +236,6 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     assert [one["score"] for one in scored.values()] == list(values)
     decisions = ["S" if one["positive"] else "EN" for one in scored.values()]
     assert decisions == LEVELS_OF_NEW_FILM
-
-
-def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]]]:
-    """Type `models predict` and what it says to try, until there are scores; return both."""
-    typed = []
-    for _ in range(4):
-        line = f"models predict motion {clips} -o scores.csv --force"
-        answer = ws(line, code=(0, 1, 2))
-        if answer.code == 0:
-            return typed, ws.read_table("scores.csv")
-        tried = re.search("Try: obygaze ([^,\n]*)", answer.err)
-        assert tried is not None, answer.err
-        typed.append(tried[1])
-        ws(tried[1])
-    raise AssertionError(typed)
-
-
-def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> None:
-    """It ended at "another recipe", and named the store of the training."""
-    rows = write_training_films(ws)
-    for row in rows:
-        row["clip_id"] = str(row["clip_id"]).replace("_", "-")
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o clips")
-    ws("manifest link clips training")
-    ws("extract run clips -b descriptors --workers 1")
-    train_motion(ws, "clips.descriptors", "clips")
-    said = ws("models predict motion new/pier.mp4", code=2).text
-    assert "Try: new, the folder that it is in" in said
-    said = ws("models predict motion new", code=1).text
-    assert (
-        "or, where a table has their scenes, obygaze manifest import TABLE -o new"
-        in said
-    )
-    typed, scores = scores_of(ws, "new")
-    assert typed == [
-        "manifest windows new -o new --seconds 1",
-        "extract run new -b descriptors",
-    ]
-    assert decided(scores) == LEVELS_OF_NEW_FILM
-    assert {row["basis"] for row in scores} == {"unseen"}
-    said = ws("models predict motion new").text
-    assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
-    assert "does not have" not in said
     # A film that was replaced has the scores of the film before, and it is said.
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
     said = ws("models predict motion new").text
@@ -296,10 +281,3 @@ def test_a_contact_sheet_shows_the_pictures_that_were_asked_for(ws: Workspace) -
         assert arrays["index"].tolist() == expected
         assert read_numbers(arrays["frames"]) == [250 + index for index in expected]
         np.testing.assert_allclose(arrays["time_s"], np.array(expected) / RATE)
-
-
-def test_windows_shorter_than_a_picture_are_refused(ws: Workspace) -> None:
-    write_film(ws.path("videos/lake.mp4"), list(range(250, 300)))
-    ws("manifest windows videos -o shortest --seconds 0.04 --every 0.04")
-    line = "manifest windows videos -o cut --seconds 0.01 --every 0.01"
-    assert "a window has at least one picture" in ws(line, code=2).text

@@ -105,27 +105,6 @@ def test_films_have_title_year_and_genres(ws: Workspace) -> None:
     assert found == ["tt0467406-005", "pier-004", "pier-005"]
 
 
-def test_table_1_has_5_subconstructs_8_concepts_and_22_instances(ws: Workspace) -> None:
-    table = ws("manifest group --json").json()
-    assert len(table["subconstructs"]) == 5
-    n_instances = {}
-    for concept in table["concepts"]:
-        if concept["modality"] == "visual":
-            n_instances[concept["name"]] = len(concept["instances"])
-    # Table 1 of the paper, concept by concept.
-    assert n_instances == {
-        "Type of shot": 3,
-        "Look": 2,
-        "Body": 4,
-        "Posture": 6,
-        "Clothing": 4,
-        "Appearance": 1,
-        "Expression of emotion": 1,
-        "Activities": 1,
-    }
-    assert sum(n_instances.values()) == 22
-
-
 def test_concepts_are_grouped_by_subconstruct_or_by_ones_own_theory(
     ws: Workspace,
 ) -> None:

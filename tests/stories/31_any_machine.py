@@ -12,18 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
-from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import ROOT, environment
 from support.seeds import amount
 from support.servers import absent
-from support.written_stores import lasting_bytes
 
-import obygaze as og
 from stories.films import (
     RATE,
     features_of,
@@ -229,7 +225,7 @@ def test_a_run_imports_neither_torch_nor_transformers_nor_av(ws: Workspace) -> N
 WITHOUT_POSIX = """
 import json, runpy, sys
 from support.windows import become_windows
-become_windows(*sys.argv[2:])
+become_windows()
 for words in json.loads(sys.argv[1]):
     sys.argv = ["obygaze", *words]
     try:
@@ -239,26 +235,16 @@ for words in json.loads(sys.argv[1]):
         code = end.code or 0
     print("exit code", code, flush=True)
 """
-# What a tiny CLIP needs; these packages have code of their own for Windows.
-OF_CLIP = ("torch", "transformers", "transformers.models.clip.modeling_clip")
 # A person saves this.
 MARK = {"first": 10, "last": 20, "level": "S", "concepts": [], "comment": ""}
 
 
-def start_without_posix(
-    ws: Workspace, lines: list[list[str]], modules: Sequence[str] = ()
-) -> subprocess.Popen[str]:
-    """Start a process that types lines where POSIX modules are absent.
-
-    Args:
-        ws: Where the lines are typed.
-        lines: The words of each line.
-        modules: What is imported before POSIX modules are taken away.
-    """
+def start_without_posix(ws: Workspace, lines: list[list[str]]) -> subprocess.Popen[str]:
+    """Start a process that types lines where POSIX modules are absent."""
     paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     changes = {"PYTHONPATH": paths, "LOCALAPPDATA": str(ws.path("local"))}
     return subprocess.Popen(
-        [sys.executable, "-c", WITHOUT_POSIX, json.dumps(lines), *modules],
+        [sys.executable, "-c", WITHOUT_POSIX, json.dumps(lines)],
         cwd=ws.folder,
         env=environment(changes),
         stdout=subprocess.PIPE,
@@ -266,27 +252,6 @@ def start_without_posix(
         encoding="utf-8",
         errors="replace",
     )
-
-
-@pytest.mark.check("imports torch")
-def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> None:
-    import_films(ws, "lake", "night")
-    ws.path("videos/lake.mp4").write_bytes(b"this was a film" * 1000)
-    write_tiny_card("clip", ws.path("backbones"))
-    save_tiny("clip", ws.path("weights"))
-    run = "extract run films -b descriptors -b tiny-clip --weights tiny-clip=weights"
-    verify = "store verify films.tiny-clip --hash"
-    alone = start_without_posix(ws, [run.split(), verify.split()], OF_CLIP)
-    text, _ = alone.communicate()
-    # Ten clips of the broken film have no features.
-    assert "exit code 3" in text, text
-    assert "exit code 0" in text, text
-    ws(f"{run} --store descriptors=first --store tiny-clip=second", code=3)
-    for one, other in (("films.descriptors", "first"), ("films.tiny-clip", "second")):
-        here = lasting_bytes(ws.path(f"stores/{one}"))
-        assert here == lasting_bytes(ws.path(f"stores/{other}"))
-    with_features = og.open_store(ws.path("stores/films.tiny-clip"))
-    assert len(with_features.matrix("clip", missing="drop").values) == 10
 
 
 @pytest.mark.check("a process for each command")

@@ -161,6 +161,9 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert "The sound of each clip has 16 parts" in page
     assert "Samples were prepared with" in page
     assert "16 frames of each clip were taken" in ws(f"store info {SEEN}").text
+    # There are no pictures to keep for a model of sound.
+    refused = ws("extract run films -b frames:speech", code=2).text
+    assert "frames: is for pictures alone, and speech is a model of sound" in refused
 
 
 @pytest.mark.check("a run that is killed again and again")

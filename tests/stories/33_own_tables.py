@@ -300,20 +300,6 @@ def check_manifest(ws: Workspace, table: OwnTable) -> None:
     assert found == expected
 
 
-def test_an_id_of_youtube_stays_itself(ws: Workspace) -> None:
-    table = next(table for table in TABLES if table.name == "channels.csv")
-    table.write(ws.path("channels.csv"))
-    ws("manifest import channels.csv --map clip_id=id --map movie_id=video -o own")
-    for line in (
-        "manifest show own --clips -nzD-1 --json",
-        "manifest show own --clips -nzD-1 --json -- ",
-        "manifest show --json --clips=-nzD-1 -- own",
-        "manifest show own --film -nzD --where 'clip_id == \"-nzD-1\"' --json",
-    ):
-        (clip,) = ws(line).json()["clips"]
-        assert clip["clip_id"] == "-nzD-1"
-
-
 ANNA = "Bewertung Anna"
 RATED = [["Film", "Nr", "Von", "Bis", ANNA, "Bewertung Ben", "comment"]] + [
     [

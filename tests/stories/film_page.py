@@ -32,8 +32,6 @@ LEVEL_CHOICE = "#filters [name=level]"
 SHOW_CLIPS = "#filters button"
 FILM_CHOICE = "#film-choice"
 SCORES_CHOICE = "#cell-choice"
-START_OF_MARK = "#first"
-START_BUTTON = "#mark [data-key=i]"
 # Collects what the page says in its line of messages, also if it is what stood there before.
 LISTEN = """
 const line = document.querySelector("#status");
@@ -222,11 +220,6 @@ class FilmPage:
         across = round((x - 0.5) * element.size["width"])
         actions = ActionChains(self.browser)
         actions.move_to_element_with_offset(element, across, 0).click().perform()
-
-    def start_of_mark(self) -> str:
-        """Return what the page says of the first picture of the mark in its form."""
-        found = self.browser.find_element("css selector", START_OF_MARK)
-        return str(found.text)
 
     def cards(self) -> list[str]:
         """Return what the cards of the clips say."""

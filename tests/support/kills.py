@@ -13,18 +13,9 @@ from typing import Any
 
 from support.seeds import SEED
 
-MUTATING = {
-    *(
-        "os.mkdir",
-        "os.rename",
-        "os.remove",
-        "os.rmdir",
-        "os.link",
-        "os.symlink",
-        "os.chmod",
-    ),
-    *("os.truncate", "ctypes.dlopen"),  # names are exchanged by a call of the C library
-}
+MUTATING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
+MUTATING |= {"os.chmod", "os.truncate"}
+MUTATING.add("ctypes.dlopen")  # names are exchanged by a call of the C library
 KILLED, DONE = 9, 0
 Work = Callable[[], object]
 

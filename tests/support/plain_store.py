@@ -21,37 +21,11 @@ import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
 
-ROW_COLUMNS = (
-    "row",
-    "clip_id",
-    "movie_id",
-    "start_s",
-    "end_s",
-    "status",
-    "reason",
-    "video_bytes",
-    "video_hash",
-    "pictures",
-    "maker",
-)
-STATUSES = (
-    "ok",
-    "failed",
-    "no-video",
-    "withdrawn",
-    "silent",
-    "no-words",
-    "not-extracted",
-)
-COUNTED = (
-    "ok",
-    "failed",
-    "no_video",
-    "withdrawn",
-    "silent",
-    "no_words",
-    "not_extracted",
-)
+ROW_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "status", "reason")
+ROW_COLUMNS += ("video_bytes", "video_hash", "pictures", "maker")
+STATUSES = ("ok", "failed", "no-video", "withdrawn", "silent", "no-words")
+STATUSES += ("not-extracted",)
+COUNTED = tuple(status.replace("-", "_") for status in STATUSES)
 KEY = {"name": "default", "separator": "."}
 RECIPE = {"unknown": True, "source": "made up", "told": {"backbone": "toy"}}
 

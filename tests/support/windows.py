@@ -93,49 +93,19 @@ HIDDEN = ("torch", "transformers")
 # The event loop of this system, in which zarr works, needs it.
 USED_BY_PYTHON = {"AF_UNIX"}
 # They import modules of the system at their own start, for which they have other code.
-FIRST = (
-    *(
-        "asyncio",
-        "concurrent.futures",
-        "ctypes.util",
-        "getpass",
-        "http.server",
-        "logging",
-    ),
-    *(
-        "multiprocessing.pool",
-        "subprocess",
-        "tempfile",
-        "uuid",
-        "webbrowser",
-        "zipfile",
-    ),
-    *(
-        "click.testing",
-        "h5py",
-        "jinja2",
-        "joblib",
-        "matplotlib.pyplot",
-        "numpy",
-        "PIL.Image",
-    ),
-    *(
-        "safetensors.numpy",
-        "scipy.stats",
-        "sklearn.linear_model",
-        "sklearn.svm",
-        "tqdm",
-    ),
-    *("zarr", "numcodecs"),
-)
+FIRST = ("asyncio", "concurrent.futures", "ctypes.util", "getpass", "http.server")
+FIRST += ("logging", "multiprocessing.pool", "subprocess", "tempfile", "uuid")
+FIRST += ("webbrowser", "zipfile", "click.testing", "h5py", "jinja2", "joblib")
+FIRST += ("matplotlib.pyplot", "numpy", "PIL.Image", "safetensors.numpy", "scipy.stats")
+FIRST += ("sklearn.linear_model", "sklearn.svm", "tqdm", "zarr", "numcodecs")
 Call = Callable[..., Any]
 _real_listdir = os.listdir
 _real_lstat = os.lstat
 
 
-def become_windows(*first: str) -> None:
-    """Change this process for good; `first` are further modules that are imported before."""
-    for name in (*FIRST, *first):
+def become_windows() -> None:
+    """Change this process for good."""
+    for name in FIRST:
         importlib.import_module(name)
     # The standard library decides at its import which of two ways it takes.
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
@@ -143,7 +113,7 @@ def become_windows(*first: str) -> None:
     shutil._copyxattr = lambda *paths, **options: None  # type: ignore[attr-defined]
     shutil.disk_usage = _disk_usage(os.statvfs)
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
-    for name in set(HIDDEN).difference(first):
+    for name in HIDDEN:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = _msvcrt(fcntl.flock)
     _take_away()
