@@ -157,16 +157,6 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     assert manifest.clip_ids == ("a-7", "a-9")
 
 
-def test_a_concept_of_ones_own_is_declared_once(tmp_path: Path) -> None:
-    mapping = table_of(
-        tmp_path, '[concepts]\nregard = "Look"\n"voix off" = "audio"\n', "m.toml"
-    )
-    path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,regard|voix off\n")
-    manifest = read(path, mapping=mapping).manifest
-    assert manifest.clips[0].concepts == ("Look", "voix off")
-    assert manifest.header.concepts["voix off"] == "audio"
-
-
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
     """It was refused as an unknown concept, 'Look|Clothing'."""
     words = '[concepts]\n"mise" = "Look|Clothing"\n"robe" = "Clothing"\n'
