@@ -124,6 +124,11 @@ def test_only_what_has_no_default_must_be_typed() -> None:
     assert typed().exit_code == 2
 
 
+def test_the_help_shows_a_default_unless_it_is_empty() -> None:
+    assert "[default: 10" in typed("--help").output
+    assert '[default: ""]' not in copied("--help").output
+
+
 def test_every_kind_of_parameter_is_typed() -> None:
     inputs = ("s", "m", "--tail", "two_sided", "--draws", "3", "--scale", "2")
     repeated = ("--pairs", "a", "b", "--pairs", "c", "d", "--run", "x", "--run", "y")

@@ -126,6 +126,7 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
         parse(text)
     assert f"column {column}:" in error.value.message
     assert what in error.value.message
+    assert error.value.hint
     shown, caret = error.value.details
     assert (shown, caret.index("^")) == (text, column - 1)
 
