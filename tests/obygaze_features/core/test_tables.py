@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     MAX_LINE,
-    header_of,
     read_table,
     whole_number,
 )
@@ -32,17 +30,6 @@ def write(folder: Path, data: bytes | str) -> Path:
     path = folder / "t.csv"
     path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
     return path
-
-
-def test_a_header_is_read_without_the_rows(tmp_path: Path) -> None:
-    """A list after a withdrawal looks at all tables, and one of features is large."""
-    path = write(tmp_path, "sep=;\nA title\na;b\n" + "1.5;2.5\n" * 20_000)
-    tracemalloc.start()
-    columns = header_of(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert columns == ("a", "b")
-    assert peak < path.stat().st_size
 
 
 def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(

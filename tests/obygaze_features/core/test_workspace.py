@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.workspace import Workspace, is_url, last_part
 
 
@@ -64,20 +64,6 @@ def test_addresses_and_paths_stay_as_they_are(name):
     assert Workspace(Path("W")).store("some/folder") == "some/folder"
     assert Workspace(Path("W")).store("vivit.k400") == "W/stores/vivit.k400"
     assert not is_url("ftp.example.zip")
-
-
-def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
-    here = Workspace(workspace)
-    with pytest.raises(NotFound) as nothing:
-        here.existing_manifest("films")
-    assert nothing.value.hint == "obygaze ls, or -C WORKSPACE"
-    for i in range(10):
-        (workspace / "manifests" / f"m{i}.toml").touch()
-    with pytest.raises(NotFound) as some:
-        here.existing_manifest("films")
-    assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7 and 2 more"
-    assert some.value.where == str(workspace / "manifests" / "films.toml")
-    assert here.existing_manifest("m3") == workspace / "manifests" / "m3.toml"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from obygaze_features.manifest.grouping import (
     grouped_concepts,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
 
 TABLE_1 = {
@@ -121,31 +121,6 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
             "EN",
         ]
     )
-
-
-def test_what_annotators_said_is_grouped_too(tmp_path: Path) -> None:
-    """A group is left open with its concepts, unless the clip has another of its concepts."""
-    concepts = dict.fromkeys(("Look", "Body", "Voice"), "visual")
-    differs = {"1": "level|Look|Body", "2": "Body|Voice", "3": ""}
-    agreed: dict[str, tuple[str, ...]] = {"1": (), "2": ("Look",), "3": ("Voice",)}
-    clips = []
-    annotations = []
-    for clip_id, names in agreed.items():
-        extra = {"differs": differs[clip_id]}
-        clips.append(Clip(clip_id, "lake", level="S", concepts=names, extra=extra))
-        annotations.append(Annotation(clip_id, "ada", "S", (*names, "Body"), {}))
-    header = Header("toy", concepts)
-    manifest = Manifest(
-        "toy", header, tuple(clips), ("differs",), annotations=tuple(annotations)
-    )
-    groups = {"seen": ["Look", "Body"]}
-    done = group(manifest, name="seen", groups=groups, workspace=tmp_path)
-    assert isinstance(done, GroupedManifest)
-    after = read_manifest("seen", workspace=tmp_path)
-    assert [clip.extra["differs"] for clip in after] == ["level|seen", "Voice", ""]
-    assert [clip.concepts for clip in after] == [(), ("seen",), ("Voice",)]
-    said = [one.concepts for one in after.annotations]
-    assert said == [("seen",), ("seen",), ("seen", "Voice")]
 
 
 @pytest.mark.parametrize(

@@ -254,41 +254,6 @@ def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
     )
 
 
-def test_linking_again_changes_nothing_and_another_folder_starts_afresh(
-    tmp_path: Path,
-) -> None:
-    clips = (
-        named("tt01-001", "tt01/tt01_scene_1.avi"),
-        named("tt01-002", "", scene=2),
-        Clip("tt02-001", "tt02", 1, start_s=1.0, end_s=2.0),
-        Clip("tt03-001", "tt03", 1, start_s=1.0, end_s=2.0),
-        named("x", "gone.mp4"),
-        named("y", "", scene=None),
-    )
-    folder = touch(
-        tmp_path / "a",
-        "tt01_scene_1.mp4",
-        "tt01_scene_2.mkv",
-        "tt02.mp4",
-        "tt03_scene_1.mp4",
-    )
-    first = link(manifest_of(*clips), folder)
-    assert first.by_name == ("tt01-001", "tt01-002", "tt03-001")
-    assert (first.by_time, first.without) == (("tt02-001",), ("x", "y"))
-    check_manifest(first.manifest)
-    assert link(first.manifest, folder) == first
-    # On disk and back it is the same manifest, and linking it again the same still.
-    write_manifest(first.manifest, tmp_path / "m.toml")
-    stored = read_manifest(tmp_path / "m.toml")
-    assert stored == first.manifest
-    assert link(stored, folder) == first
-    # An empty folder takes the videos away; the first one brings them all back.
-    (tmp_path / "empty").mkdir()
-    nothing = link(first.manifest, tmp_path / "empty")
-    assert len(nothing.without) == 6 and not any(videos(nothing))
-    assert link(nothing.manifest, folder) == first
-
-
 @pytest.mark.parametrize(
     ("start", "end", "what"),
     [

@@ -10,8 +10,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 CLIPS = (
     Clip("tt1-001", "tt1", level="S", extra={"annotator": "A1"}),
@@ -173,26 +172,3 @@ def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> 
     table.write_text(f"{key},mood\nAmélie 1,joy\nAmelie 1,fear\n", "utf-8")
     with pytest.raises(FixInput, match="'Amélie 1' and 'Amelie 1' both become the"):
         join(manifest, table)
-
-
-def test_windows_have_no_columns_and_clips_of_them_have(tmp_path: Path) -> None:
-    """What the error says to type leads on."""
-    film = CutFilm("a", "a.mp4", 50, 25.0, 2.0)
-    windows = Windows((film,), Grid(seconds=1.0, every=1.0))
-    header = Header("cut", {}, unit="window", grid=windows.grid)
-    write_manifest(
-        Manifest("cut", header, windows), tmp_path / "manifests" / "cut.toml"
-    )
-    (tmp_path / "scores.csv").write_text("clip_id,decision\na_1.000-2.000,S\n")
-    refused = call_obygaze("manifest", "join", "cut", "scores.csv", cwd=tmp_path)
-    assert refused.code == 1
-    (hint,) = [line for line in refused.stderr.splitlines() if "Try:" in line]
-    first, _, then = hint.partition("Try: ")[2].partition(", then ")
-    then = then.partition(":")[0].replace("NAME", "clips")
-    for line in (first, then):
-        call_obygaze(*line.split()[1:], cwd=tmp_path).ok()
-    call_obygaze("manifest", "join", "clips", "scores.csv", cwd=tmp_path).ok()
-    where = ("--where", "decision == S")
-    shown = call_obygaze("manifest", "show", "clips", *where, cwd=tmp_path).ok()
-    assert "a_1.000-2.000" in shown.stdout
-    assert "a_0.000-1.000" not in shown.stdout

@@ -158,25 +158,6 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "hidden"),
-    [
-        (("--map", "movie_id=film", "--id", "{film}-{n:03d}"), "clip_id"),
-        (("--map", "movie_id=film", "--id", "{film}-{clip_id}"), ""),
-        (("--map", "movie_id=film", "--map", "level==S"), "level"),
-    ],
-)
-def test_a_column_whose_name_another_one_takes_is_said_to_be_left_out(
-    tmp_path: Path, words: tuple[str, ...], hidden: str
-) -> None:
-    data = b"clip_id,film,n,level\na,S,1,S\nb,S,2,EN\n"
-    lines = imported(tmp_path, data, *words)
-    said = [line for line in lines if "is left out" in line]
-    expected = f"Warning: the column {hidden!r} of the table is left out,"
-    assert len(said) == bool(hidden)
-    assert all(line.startswith(expected) for line in said)
-
-
 TOTALS = (
     "clip_id,movie_id,start_s,end_s,level\nl-1,lake,0,4,S\nl-2,lake,4,6,\nTotal,2,,,\n"
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import csv
 import json
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -144,37 +141,6 @@ def test_the_released_counts(released: ImportedManifest) -> None:
     assert annotators == {"annotator1": 2269, "annotator2": 3803}
     pairs = {(clip.movie_id, clip.extra["annotator"]) for clip in released.manifest}
     assert len(pairs) == 40
-
-
-def test_the_released_segments_are_as_the_notes_say(released: ImportedManifest) -> None:
-    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter=";"))
-    words = [
-        [word for word in ast.literal_eval(row["concepts"]) if word] for row in rows
-    ]
-    repeated = [at for at, own in enumerate(words, 2) if len(set(own)) < len(own)]
-    empty = [row["label"] == "Easy Negative" for row in rows]
-    bare = sum(not own and not easy for own, easy in zip(words, empty, strict=True))
-    marked = [at for at, own in enumerate(words, 2) if own and empty[at - 2]]
-    tracks: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for row in rows:
-        span = int(row["start_frame"]), int(row["end_frame"])
-        tracks.setdefault((row["imdb_key"], row["annotator"]), []).append(span)
-    steps = [
-        after[0] - before[1] - 1
-        for own in tracks.values()
-        for before, after in pairwise(sorted(own))
-    ]
-    counts = sum(step < 0 for step in steps), sum(step > 0 for step in steps)
-    assert (repeated, bare, marked, counts) == ([3267], 63, [919], (39, 33))
-    assert released.warnings == ()
-    concepts, frames = released.manifest.header.notes[2:]
-    assert (
-        "line 3267" in concepts
-        and "63 segments of HN, NS or S have no concept" in concepts
-    )
-    assert "39 share frames with the one before, 33 leave frames out" in frames
 
 
 def test_the_released_counts_by_label_as_counted_elsewhere(

@@ -74,41 +74,6 @@ def write_split(folder: Path, name: str, *rows: str) -> Path:
     return path
 
 
-def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
-    imported = read(write(tmp_path, *ROWS), name="small")
-    manifest = imported.manifest
-    assert manifest.clip_ids == ("tt01-001", "tt01-002", "tt01-003", "tt01-004")
-    assert [clip.level for clip in manifest] == ["EN", "HN", "NS", "S"]
-    assert [clip.concepts for clip in manifest] == [
-        (),
-        ("Speech", "Expression of emotion"),
-        ("Speech",),
-        ("Type of shot", "Clothing", "Look"),
-    ]
-    assert [clip.video for clip in manifest] == [
-        *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv")
-    ]
-    second = manifest.clips[1]
-    assert (second.movie_id, second.scene, second.start_s, second.end_s) == (
-        "tt01",
-        2,
-        None,
-        None,
-    )
-    assert dict(second.extra) == {
-        "clip": "tt01scene-002.ss-0053.es-0056",
-        "first_shot": "53",
-        "last_shot": "56",
-        "overlap_ratio": "0.25",
-        "util": "1",
-        "srt_name": "scene-002.ss-0053.es-0056.srt",
-        "video_name": "tt01_scene_2.avi",
-        "graph_number": "1",
-    }
-    assert manifest.header.view == "raw"
-    assert len(imported.warnings) == 1 and "unknown file" in imported.warnings[0]
-
-
 def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     path = write(
         tmp_path,
