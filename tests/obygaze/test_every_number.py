@@ -10,7 +10,6 @@ import random
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -102,9 +101,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("numbers")
     manifest = films(3, 8)
     write_workspace(root, manifest, planted(manifest, width=20))
-    more = films(3, 40)
-    larger = replace(more, name="larger")
-    write_workspace(root, larger, planted(larger, width=12), store="large")
     (root / "videos").mkdir()
     write_video(root / "videos" / "a.mp4", numbers=range(30))
     (root / "one.csv").write_text("clip_id,movie_id,video\na,a,a.mp4\n")
@@ -112,9 +108,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     timed = "clip_id,movie_id,start_s,end_s\na,one,0,1\nb,one,1,2\nc,two,0,1\n"
     (root / "timed.csv").write_text(timed)
     call_obygaze("manifest", "import", "timed.csv", "-o", "timed", cwd=root).ok()
-    (root / "facts.csv").write_text("clip_id,mood\na,calm\n")
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
-    (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
     marks = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     marks += "".join(
         f"a,{name},0,{at}9,S,Body,25\n" for name, at in (("ada", 1), ("ben", 2))
@@ -129,8 +123,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n, word in enumerate(["man", "woman"] * 4)
     ]
     (root / "captions.csv").write_text("clip_id,g,caption\n" + "".join(rows))
-    (root / "ratings.csv").write_text("ada,ben\n1,2\n2,2\n3,4\n")
-    (root / "scores.csv").write_text("lm,sim,prob\n0.5,0.25,0.1\n")
     draw = np.random.default_rng(0)
     names = ("X", "Y", "A", "B")
     np.savez(root / "vectors.npz", **{name: draw.normal(size=(8, 4)) for name in names})

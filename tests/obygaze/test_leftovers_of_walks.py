@@ -94,13 +94,10 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
     ("task", "problem"),
     [
         ({}, "needs one of classes, positive and column"),
-        ({"negative": "level == EN"}, "task.negative: needs positive beside it"),
         ({"EN": 0, "S": 2}, "classes.S: must be a whole number"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
-        ({"positive": 5}, "positive"),
         ({"column": "decade", "values": ["1990"]}, "values"),
-        ({"values": {"1990": 0, "2000": 1}}, "column and values go together"),
     ],
 )
 def test_what_is_no_task_is_refused_as_in_a_protocol(inside, task, problem):

@@ -35,12 +35,11 @@ def titled() -> Manifest:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with a manifest, a store, a model and two runs."""
+    """A workspace with a manifest, a store and two runs."""
     root = tmp_path_factory.mktemp("listings")
     manifest = titled()
     X = planted(manifest, width=20)
     write_workspace(root, manifest, X)
-    call_obygaze("train", "ridge", "sig", "made-up", "-o", "kept", cwd=root).ok()
     protocol = quick("honest", 'grid.models=["ridge"]', *ONE_PAIR)
     for seed in (1, 2):
         features = planted(manifest, width=20, seed=seed)
@@ -82,13 +81,8 @@ def as_numbers(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 LISTINGS = {
     "manifest show": ("manifest", "show", "made-up"),
     "store info": ("store", "info", "sig", "--clips"),
-    "search": ("search", "sig", "--like", "tt0000001-001"),
-    "models predict": ("models", "predict", "kept", "sig"),
     "compare": ("compare", "run-0", "run-1"),
 }
-
-# Listings that may show less than they write.
-COUNTED = ("manifest show", "store info", "compare")
 
 
 @pytest.mark.parametrize("name", LISTINGS)
@@ -99,8 +93,7 @@ def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -
         done = call_obygaze(*LISTINGS[name], "-o", path, cwd=place).ok()
         assert str(path) in done.stdout + done.stderr
         tables.append(as_numbers(rows_in(path)))
-        if name in COUNTED:
-            assert f"wrote {path}: {len(tables[-1])} rows" in done.stderr
+        assert f"wrote {path}: {len(tables[-1])} rows" in done.stderr
     assert len(tables[0]) > 1
     for table in tables[1:]:
         assert len(table) == len(tables[0])
@@ -111,33 +104,3 @@ def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -
                 if isinstance(value, float):
                     value = pytest.approx(value, rel=1e-14)
                 assert row[name] == value
-
-
-def test_a_manifest_comes_back_from_each_of_its_tables(
-    place: Path, tmp_path: Path
-) -> None:
-    for suffix in (".csv", ".xlsx"):
-        path = tmp_path / f"clips{suffix}"
-        call_obygaze("manifest", "export", "made-up", path, cwd=place).ok()
-        words = ("manifest", "import", path, "-o", "again", "--force")
-        call_obygaze(*words, cwd=place).ok()
-        again = call_obygaze("manifest", "show", "again", "--json", cwd=place).json()
-        before = call_obygaze("manifest", "show", "made-up", "--json", cwd=place).json()
-        assert again["clips"] == before["clips"]
-
-
-def test_clips_without_features_have_their_reason(place: Path, tmp_path: Path) -> None:
-    manifest = films(2, 4)
-    X = planted(manifest, width=20)
-    store_of(tmp_path / "stores" / "sig", manifest, X, failed=["tt0000001-004"])
-    shown = call_obygaze("store", "info", "sig", "--clips", cwd=tmp_path).ok()
-    lines = shown.stdout.splitlines()
-    assert lines[0].split()[:2] == ["clip_id", "movie_id"]
-    assert len(lines) == 9
-    document = call_obygaze("store", "info", "sig", "--clips", "--json", cwd=tmp_path)
-    clips = document.ok().json()["clips"]
-    states = {clip["clip_id"]: clip["status"] for clip in clips}
-    assert states.pop("tt0000001-004") == "failed"
-    assert set(states.values()) == {"ok"}
-    reason = next(clip["reason"] for clip in clips if clip["status"] == "failed")
-    assert reason == "decode OSError: a broken file"

@@ -11,7 +11,6 @@ from support.cli import call_obygaze
 from support.data import real_data
 from support.experiments import films, planted, write_workspace
 
-import obygaze as og
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.adapters import obygaze12
 from obygaze_features.manifest.model import Clip, Manifest
@@ -63,53 +62,6 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
     assert "137 clips of 6 films (made-up, visual view)" in run.stdout
     call_obygaze("-C", here, "report", "r").ok()
     assert LOST in (here / "runs" / "r" / "report.html").read_text("utf-8")
-    raw = call_obygaze(
-        *("-C", here, "run", "honest", "--store", "x=sig", "-o", "raw", *ONE_CELL),
-        *("--set", "data.view=raw"),
-    ).ok()
-    assert "without concepts" not in raw.stdout + raw.stderr
-
-
-def test_clips_whose_concepts_are_only_heard_are_counted_in_run_and_training(
-    workspace: Path,
-) -> None:
-    manifest = films(5, 24)
-    heard = manifest.header.of_modality("audio")[0]
-    rated = [clip for clip in manifest if clip.level in ("HN", "S")]
-    chosen = {clip.clip_id for clip in rated[:7]}
-    clips = []
-    for clip in manifest:
-        concepts = (heard,) if clip.clip_id in chosen else clip.concepts
-        clips.append(replace(clip, concepts=concepts))
-    manifest = manifest.with_clips(clips)
-    write_workspace(workspace, manifest, planted(manifest))
-    n_s = sum(clip.level == "S" for clip in rated[:7])
-    sentence = (
-        f"! 7 clips with concepts, but no visual one ({7 - n_s} HN, {n_s} S; {heard}): EN in the "
-        "visual view; data.view=raw keeps the levels."
-    )
-    call = ("-C", workspace)
-    words = ("run", "honest", "--store", "x=sig", *ONE_CELL)
-    assert sentence in call_obygaze(*call, *words, "-o", "r").ok().stdout
-    raw = call_obygaze(*call, *words, "-o", "raw", "--set", "data.view=raw").ok()
-    assert "no visual one" not in raw.stdout
-    fast = ("--set", "report.replicates=20")
-    words = ("train", "ridge", "sig", "made-up", "--task", "EN_S", *fast)
-    assert sentence in call_obygaze(*call, *words).ok().stdout
-
-
-def test_a_training_and_a_dataset_count_them_too(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = call_obygaze(
-        *("-C", here, "train", "ridge", "sig", "made-up", "--task", "EN_S"),
-        *("--set", "report.replicates=20"),
-    ).ok()
-    assert trained.stderr.count(LOST) == 1
-    monkeypatch.chdir(here)
-    with pytest.warns(ObygazeWarning) as caught:
-        og.dataset("sig", "made-up", task="EN_S")
-    assert [str(warning.message) for warning in caught] == [f"{LOST}."]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +78,6 @@ def test_a_training_and_a_dataset_count_them_too(
             "15 clips with a level but without concepts (3 NS, 12 S; dune)",
         ),
         ('title == "Drive"', ""),
-        # Whether it holds is not known of clips whose cell is empty.
-        ("mood == joy or level == EN", "15 clips with a level"),
     ],
 )
 def test_clips_that_where_selects_before_or_in_the_view_are_counted(
@@ -168,31 +118,14 @@ def test_the_published_annotation_has_none() -> None:
     assert len(changed) == 550
 
 
-def test_a_value_that_no_clip_has_is_named(here: Path) -> None:
-    warning = (
-        "made-up: no clip has 'Amelie' in the column title (did you mean 'Amélie'?)"
-    )
-    where = "title in {Drive, Amelie}"
-    run = call_obygaze(
-        *("-C", here, "run", "honest", "--store", "x=sig", "-o", "r", *ONE_CELL),
-        *("--set", f"data.where={where}"),
-    ).ok()
-    assert run.stderr.count(warning) == 1
-    assert f"120 clips of 5 films (made-up, visual view) with {where}" in run.stdout
-    call_obygaze("-C", here, "report", "r").ok()
-    page = (here / "runs" / "r" / "report.html").read_text("utf-8")
-    assert "no clip has" in page
-    assert "title in" in page
-    shown = call_obygaze("-C", here, "manifest", "show", "made-up", "--where", where)
-    assert warning in shown.ok().stderr
-    left_out = 'title != "Amelie"'
-    shown = call_obygaze("-C", here, "manifest", "show", "made-up", "--where", left_out)
-    assert warning in shown.ok().stderr
+def test_a_value_that_no_clip_has_is_named() -> None:
+    named = r"no clip has 'Amelie' in the column title \(did you mean 'Amélie'\?\)"
+    for where in ("title in {Drive, Amelie}", 'title != "Amelie"'):
+        with pytest.warns(ObygazeWarning, match=named):
+            with_dune().where(where)
 
 
-@pytest.mark.parametrize(
-    "where", ["level == HN or title == Drive", '"Body" in concept', "not title"]
-)
+@pytest.mark.parametrize("where", ["level == HN or title == Drive", "not title"])
 def test_levels_and_concepts_that_no_clip_has_are_no_mistake(
     where: str, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -56,16 +56,9 @@ def test_talk_goes_to_stderr_and_results_to_stdout(capsys, verbosity, told):
 @pytest.mark.parametrize(
     "amount, unit, text",
     [
-        (0, "B", "0 B"),
         (999, "B", "999 B"),
         (1000, "B", "1.0 kB"),
-        (1914, "B", "1.9 kB"),
-        (999_949, "B", "999.9 kB"),
-        (999_960, "B", "1.0 MB"),
         (94e6, "B", "94.0 MB"),
-        (3.2e9, "B", "3.2 GB"),
-        (5e12, "B", "5.0 TB"),
-        (2.5e15, "B", "2500.0 TB"),
         (-1500, "B", "-1.5 kB"),
         (1914, "clips", "1,914 clips"),
     ],

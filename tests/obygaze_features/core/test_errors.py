@@ -67,19 +67,6 @@ def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
     assert lines[-1] == "  task: no class\n"
 
 
-def test_an_error_reads_as_at_most_three_lines():
-    error = errors.FixInput(
-        "a level is no level", where="a.csv:3:7", hint="one of EN HN NS S"
-    )
-    assert str(error).splitlines() == [
-        "a level is no level",
-        "  in: a.csv:3:7",
-        "  Try: one of EN HN NS S",
-    ]
-    assert str(errors.FixInput("what")) == "what"
-    assert errors.FixInput("what", details=["a", "b"]).details == ("a", "b")
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import (
     command_of,
 )
@@ -66,26 +66,16 @@ def count_clips(
 ) -> Counted:
     """Count clips in a store.
 
-    A second paragraph.
-
     Args:
         store: The store.
         manifest: Its manifest.
-        tail: The tail, of which there are two,
-            on two lines.
+        tail: The tail.
         pairs: Pairs of words.
         runs: Some runs.
         draws: How many.
         scale: A factor.
         drop_missing: Leave out what is missing.
         workspace: The workspace.
-
-    Example:
-        >>> count_clips("s")
-
-    Commands:
-        obygaze count s
-        obygaze count s --tail less
     """
     return Counted(
         {
@@ -134,6 +124,11 @@ def test_only_what_has_no_default_must_be_typed() -> None:
     assert typed().exit_code == 2
 
 
+def test_the_help_shows_a_default_unless_it_is_empty() -> None:
+    assert "[default: 10" in typed("--help").output
+    assert '[default: ""]' not in copied("--help").output
+
+
 def test_every_kind_of_parameter_is_typed() -> None:
     inputs = ("s", "m", "--tail", "two_sided", "--draws", "3", "--scale", "2")
     repeated = ("--pairs", "a", "b", "--pairs", "c", "d", "--run", "x", "--run", "y")
@@ -156,42 +151,6 @@ def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
     assert typed("s", *words).exit_code == 2
 
 
-def test_the_help_is_the_docstring() -> None:
-    text = " ".join(typed("--help").output.split())
-    assert "Count clips in a store. A second paragraph." in text
-    assert (
-        "--tail [two_sided|less] The tail, of which there are two, on two lines."
-        in text
-    )
-    assert "Arguments: STORE The store. [MANIFEST] Its manifest. Options:" in text
-    assert "--run RUN Some runs. Repeatable." in text
-    assert "Examples: obygaze count s obygaze count s --tail less" in text
-    assert ">>>" not in text and "workspace" not in text.lower()
-    assert text.index("Options:") < text.index("-o")
-
-
-@dataclass(frozen=True)
-class Copied:
-    """A result with something for stderr."""
-
-    values: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
-    exit_code: int = 0
-    is_ok: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        return self.values
-
-    def __str__(self) -> str:
-        return str(self.values.get("text", ""))
-
-    def require_ok(self) -> None:
-        if not self.is_ok:
-            raise FixInput("not ok")
-
-
 def copy_clips(
     stores: Sequence[str],
     target: Annotated[str | Path, Option("-o --output")],
@@ -211,7 +170,7 @@ def copy_clips(
     depth: Annotated[int, Option(group="Depth")] = 0,
     mask: Annotated[complex | None, PYTHON_ONLY] = None,
     progress: Annotated[Progress | None, Bar("copy", "B")] = None,
-) -> Copied:
+) -> Counted:
     """Copy clips.
 
     Args:
@@ -237,7 +196,7 @@ def copy_clips(
         path = values[name]
         assert path is None or isinstance(path, Path)
         values[name] = path and str(path)
-    return Copied(values)
+    return Counted(values)
 
 
 def copied(*words: str) -> Any:
@@ -296,15 +255,6 @@ def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> N
 def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
         assert copied("a", "npz", "-o", "t", "--clips", str(path)).exit_code == 2
-
-
-def shown(result: Copied, *words: str, verbosity: int = 0) -> Any:
-    def show() -> Copied:
-        """Show."""
-        return result
-
-    session = Session(Workspace(Path("there")), Console(verbosity))
-    return CliRunner().invoke(command_of(show, "show"), [*words], obj=session)
 
 
 def choose(

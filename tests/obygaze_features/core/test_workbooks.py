@@ -12,9 +12,8 @@ import xlsxwriter
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
-from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
-from obygaze_features.core.workbooks import cell_name, cell_text, read_sheet
+from obygaze_features.core.workbooks import cell_text, read_sheet
 
 
 def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
@@ -89,9 +88,7 @@ def times_of(folder: Path, cells: list[tuple[float, str | int]]) -> list[str]:
     return [row["t"] for row in read_table(path, required=("n",)).rows]
 
 
-@pytest.mark.parametrize(
-    "form", ["h:mm", "h:mm:ss", "[h]:mm", "[h]:mm:ss", "hh:mm", "[$-409]h:mm", 20, 46]
-)
+@pytest.mark.parametrize("form", ["h:mm", "[h]:mm:ss", "[$-409]h:mm", 20])
 def test_a_time_of_more_than_a_day_is_no_date(tmp_path: Path, form: str | int) -> None:
     hours = 25.5
     assert times_of(tmp_path, [(hours / 24, form)]) == ["25:30"]
@@ -132,17 +129,10 @@ def test_a_date_of_1900_is_a_date(tmp_path: Path) -> None:
         ),
         # Another program shows all of them with seconds.
         ([(87 / 1440, "h:mm:ss"), (3 / 1440, "h:mm:ss")], ["1:27", "0:03"]),
-        # 1:27 beside 2:05.5, typed into LibreOffice.
-        (
-            [(87 / 1440, "HH:MM:SS"), (125.5 / 86400, "MM:SS.00")],
-            ["1:27", "0:02:05.500"],
-        ),
         # A format without hours shows what was meant.
         ([(2 / 1440, "mm:ss"), (27 / 1440, "[mm]:ss")], ["0:02:00", "0:27:00"]),
         # What a format writes as it is says nothing.
         ([(87 / 1440, 'h:mm" hours"'), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
-        ([(87 / 1440, r"h\s:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
-        ([(87 / 1440, "[$-es-ES]h:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
         ([(1.5, "[Red]h:mm"), (1, "[White][>1]h:mm;h:mm")], ["36:00", "24:00"]),
     ],
 )
@@ -152,42 +142,11 @@ def test_a_time_of_two_numbers_is_what_its_sheet_shows(
     assert times_of(tmp_path, cells) == texts
 
 
-def test_a_start_and_an_end_are_of_one_form(tmp_path: Path) -> None:
-    path = tmp_path / "t.xlsx"
-    book = xlsxwriter.Workbook(str(path))
-    sheet = book.add_worksheet("A")
-    form = book.add_format({"num_format": "h:mm:ss"})
-    sheet.write_row(0, 0, ["from", "to"])
-    # 1:27:00 to 1:28:30, and 2:01:00 to 2:02:00.
-    for row, minutes in enumerate([(87, 88.5), (121, 122)], start=1):
-        sheet.write_row(row, 0, [each / 1440 for each in minutes], form)
-    book.close()
-    rows = read_table(path, required=("from",)).rows
-    assert [(row["from"], row["to"]) for row in rows] == [
-        ("1:27:00", "1:28:30"),
-        ("2:01:00", "2:02:00"),
-    ]
-
-
-def test_names_of_cells() -> None:
-    names = [cell_name(0, column) for column in (0, 25, 26, 701, 702, 16383)]
-    assert names == ["A1", "Z1", "AA1", "ZZ1", "AAA1", "XFD1"]
-
-
 def test_merged_cells_have_one_value(tmp_path: Path) -> None:
     rows = [["film", "n"], ["Amélie", 1], [None, 2], ["Juno", 1]]
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows}, merged=["A2:A3"])
     table = read_table(path, required=("film", "n"))
     assert [row["film"] for row in table.rows] == ["Amélie", "", "Juno"]
-
-
-def test_duplicate_headers_are_named(tmp_path: Path) -> None:
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a", "a ", "b"], [1, 2, 3]]})
-    with pytest.raises(FixInput) as caught:
-        read_table(path, required=("a", "b"))
-    assert caught.value.details == (
-        f"{path}:1: column 'a': the header lists this column more than once",
-    )
 
 
 def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
@@ -258,35 +217,6 @@ def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["csv", "xlsx"])
-def test_a_title_above_the_names_of_the_columns_is_no_header(
-    tmp_path: Path, kind: str
-) -> None:
-    rows = [
-        ["Clips, spring", "", ""],
-        ["", "", ""],
-        ["film", "n", "x"],
-        ["lake", "1", "2"],
-    ]
-    path = tmp_path / f"t.{kind}"
-    if kind == "csv":
-        path.write_text("".join(";".join(row) + "\r\n" for row in rows), "utf-8")
-    else:
-        write_workbook(path, {"A": rows})
-    for required in (("film",), ("movie",), ()):
-        found = Violations(path)
-        table = read_table(path, required=required, violations=found)
-        assert table.columns == ("film", "n", "x")
-    # Of a table with one column, the first line has its name.
-    path.unlink()
-    rows = [["caption"], ["a man"], ["a woman"]]
-    if kind == "csv":
-        path.write_text("".join(row[0] + "\n" for row in rows), "utf-8")
-    else:
-        write_workbook(path, {"A": rows})
-    assert len(read_table(path, required=()).rows) == 2
-
-
 def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:
     text = tmp_path / "t.csv"
     text.write_text("a\n1\n", encoding="utf-8")
@@ -298,8 +228,6 @@ def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:
     "data",
     [
         b"",
-        b"a,b\n1,2\n",
-        b"PK\x03\x04 broken",
         b"<html><table><tr><td>a</td></tr></table></html>",
     ],
 )
@@ -314,7 +242,7 @@ def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
         read_table(path, required=("a",))
 
 
-@pytest.mark.parametrize("suffix", [".xlsb", ".xls", ".ods"])
+@pytest.mark.parametrize("suffix", [".ods"])
 def test_other_spreadsheets_are_named_with_the_cure(
     tmp_path: Path, suffix: str
 ) -> None:
@@ -329,17 +257,6 @@ def test_a_zip_without_a_workbook_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "nothing")
     with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
-        read_table(path, required=("a",))
-
-
-def test_a_cell_far_away_is_refused_before_memory_is_full(tmp_path: Path) -> None:
-    path = tmp_path / "far.xlsx"
-    book = xlsxwriter.Workbook(str(path))
-    sheet = book.add_worksheet("Clips")
-    sheet.write(0, 0, "a")
-    sheet.write(1_048_575, 16_383, "far")
-    book.close()
-    with pytest.raises(Corrupt, match="has cells up to XFD1048576"):
         read_table(path, required=("a",))
 
 
@@ -396,13 +313,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[first : first + 20] = b"\xff" * 20
     path.write_bytes(data)
-    with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
-        read_table(path, required=("a",))
-
-
-def test_the_text_of_a_file_has_a_known_encoding(tmp_path: Path) -> None:
-    path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
-    changed_sheet(path, ('encoding="UTF-8"', 'encoding="UTF-z"'))
     with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 

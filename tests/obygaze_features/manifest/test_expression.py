@@ -64,24 +64,16 @@ def holds(text: str) -> list[int]:
     ("text", "rows"),
     [
         ("level == S", [3, 4]),
-        ('level == "S"', [3, 4]),
-        ("level == 'S'", [3, 4]),
         ("level != S", [0, 1, 2, 5]),
         ("level in {S}", [3, 4]),
         ("level in {S, NS,HN}", [1, 2, 3, 4]),
         ("level not in {S, NS}", [0, 1, 5]),
         ('"Look" in concept', [1, 2]),
-        ("Look in concept", [1, 2]),
-        ("Look not in concept", [0, 3, 4, 5]),
-        ('"Type of shot" in concept', [3]),
         ("concept == Body", [2, 4]),
-        ("concept != Body", [0, 1, 3, 5]),
         ('concept in {Body, "Type of shot"}', [2, 3, 4]),
         ("concept not in {Body, Look}", [0, 3, 5]),
         ("concept", [1, 2, 3, 4]),
-        ("not concept", [0, 5]),
         ('level in {S} and "Look" in concept', []),
-        ('level == "S" or concept == Body', [2, 3, 4]),
         ("level == EN or level == HN and concept == Body", [0]),
         ("(level == EN or level == HN) and concept == Look", [1]),
         ("not level == S and concept", [1, 2]),
@@ -89,35 +81,20 @@ def holds(text: str) -> list[int]:
         ("not not level == S", [3, 4]),
         ("level==S and(Body in concept)", [4]),
         ("\n  level == S\n  and\tconcept == Body ", [4]),
-        ("concepts == Body", [2, 4]),
-        ("level", [0, 1, 2, 3, 4]),
-        ("S in level", [3, 4]),
-        ("annotator == A1", [0, 2, 4]),
         ("annotator == 'A1' and level == S", [4]),
         ("annotator in {A2, 'A 3'}", [1, 3]),
-        ("not annotator", [5]),
         ("movie_id == m and not scene", [2]),
         ("scene in {1, 3}", [0, 3]),
-        ("start_s == '0.5'", [1]),
         ("start_s == 0.50 and end_s == 2", [1]),
-        ("end_s == 2.0 and scene in {2.0}", [1]),
         ("end_s == 20", []),
-        ("scene < 3", [0, 1]),
-        ("scene <= 2", [0, 1]),
         ("scene > -1.5", [0, 1, 3]),
         ("scene >= '2'", [1, 3]),
-        ("not scene >= 2", [0, 2, 4, 5]),
         ("video", [3]),
-        ("'fold:x' == 1", [1]),
         ("'fold:x'", [0, 1]),
         ("mood == joy", [1, 2]),
         ("fear in mood", [2, 3]),
-        ("True in mood or None in mood", []),
         ("mood not in {joy}", [0, 3, 4, 5]),
         ('mood == ""', [0, 4, 5]),
-        ('mood in {"", joy}', [0, 1, 2, 4, 5]),
-        ('mood not in {joy, ""}', [3]),
-        ('level in {"", S}', [3, 4, 5]),
     ],
 )
 def test_by_hand(text: str, rows: list[int]) -> None:
@@ -132,23 +109,16 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("'é' in concept § level", 16, "not complete or not valid"),
         ("level == X", 10, "unknown level 'X'"),
         ("level == s", 10, "did you mean 'S'?"),
-        ("level == Sure", 10, "unknown level 'Sure' (did you mean 'S'"),
-        ("  'é' in concept and level == X", 31, "unknown level 'X'"),
         ("Look in level", 1, "unknown level 'Look'"),
         ("level in {}", 10, "expected a column or a value"),
         ("level in [S]", 10, "expected a column or a value"),
         ("mood > 2,5", 10, "2,5 is written as 2.5"),
         ("level == S == S", 1, "expected a column or a value"),
-        ("level == S & concept", 10, "expected a column or a value"),
         ("level < S", 9, "expected a number, got 'S'"),
         ("level < '2,5'", 9, "expected a number, got '2,5': write 2.5"),
         ("2 < scene", 5, "expected a number, got 'scene'"),
-        ("1 < scene < 3", 1, "expected a column or a value"),
         ("level == 'S\\x41'", 12, "a backslash is not allowed"),
-        ("level == 1.5", 10, "unknown level '1.5'"),
-        ("scene == - 1", 10, "expected a column or a value"),
         ("level == b'S'", 10, "expected a column or a value"),
-        ("concept in {'Look' 'Body'}", 13, "expected a column or a value"),
     ],
 )
 def test_an_error_points_at_the_column(text: str, column: int, what: str) -> None:
@@ -156,6 +126,7 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
         parse(text)
     assert f"column {column}:" in error.value.message
     assert what in error.value.message
+    assert error.value.hint
     shown, caret = error.value.details
     assert (shown, caret.index("^")) == (text, column - 1)
 
@@ -163,17 +134,10 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "open('/etc/passwd')",
         "__import__('os').system('true')",
-        "level == S and len(concept)",
-        "level.upper() == S",
         "concept.__class__",
-        "level(S)",
         "lambda: 1",
-        "level == S; concept",
-        "`id`",
         "[c for c in concept]",
-        "level == $HOME",
     ],
 )
 def test_nothing_can_be_run(text: str) -> None:
@@ -206,7 +170,6 @@ VOCABULARY = ("Body", "Look", "Type of shot")
     [
         ("level == S and not (Bdy in concept)", r"column 21: .*did you mean 'Body'\?"),
         ("Weather in concept", "known: Body, Look, Type of shot"),
-        ("'Type of shoot' in concept", "did you mean 'Type of shot'"),
         # Under both names of the column.
         ("Bodi not in concepts", r"unknown concepts 'Bodi' \(did you mean 'Body'"),
     ],
@@ -314,7 +277,7 @@ def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() ->
 
 
 @pytest.mark.parametrize(
-    "text", ["mood == joy # and level == S", "level == S\n# not mood\nand mood", "#"]
+    "text", ["mood == joy # and level == S", "level == S\n# not mood\nand mood"]
 )
 def test_a_comment_is_refused(text: str) -> None:
     """It cut the expression off, without a word; of several lines it ate all that follow."""
@@ -330,7 +293,6 @@ def test_a_value_in_quotes_may_have_the_sign_of_a_comment() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Rating (0-3)>=2",
         "not Rating (0-3) < 2 and mood==joy",
         "'Rating (0-3)' >= 2",
         "Rating (0-3) (new) == 1 or Rating (0-3)>=2",
@@ -347,7 +309,7 @@ def test_a_known_column_is_read_without_quotes(text: str) -> None:
     assert manifest.where(text).clip_ids == ("c2", "c3")
 
 
-@pytest.mark.parametrize("cell", ["2", "02", "2.0", "002.00", " 2 "])
+@pytest.mark.parametrize("cell", ["02", "002.00", " 2 "])
 def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
     clip = Clip("c", "m", extra={"rating": Spelling().cell(cell, "rating")})
     for text in ("rating == 2", "rating == 02.0", "rating >= 2", "rating in {1, 2}"):

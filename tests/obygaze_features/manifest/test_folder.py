@@ -88,6 +88,7 @@ def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None
     videos(tmp_path / "my films", "a-001.mp4")
     done = call_obygaze("manifest", "import", "my films", cwd=tmp_path).ok()
     assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
+    assert "no clip has a level" in done.stderr
     assert call_obygaze("manifest", "import", "none", cwd=tmp_path).code == 1
 
 

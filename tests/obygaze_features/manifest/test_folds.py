@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.folds import grouped, leave_one_film_out
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
-from obygaze_features.manifest.stats import compute_stats
 
 
 def films(sizes: list[int], levels: str = "") -> Manifest:
@@ -63,35 +62,6 @@ def test_one_fold_a_film() -> None:
 def test_impossible_numbers_of_folds(k: int) -> None:
     with pytest.raises(FixUsage):
         grouped(films([3, 3, 3]), k)
-
-
-class Counted(Manifest):
-    """A manifest that counts how often somebody goes through all its clips."""
-
-    def __iter__(self) -> Iterator[Clip]:
-        PASSES.append(len(self))
-        return super().__iter__()
-
-
-PASSES: list[int] = []
-
-
-def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
-    many, passes = films([3] * 200, "03"), []
-    counted = Counted(many.name, many.header, many.clips)
-    for work in (lambda m: grouped(m, 4), compute_stats):
-        PASSES.clear()
-        work(counted)
-        passes.append(len(PASSES))
-    # With a pass for each film these would be hundreds; a million clips would take an hour.
-    assert max(passes) < 20
-    # Film 199 starts with the second level of the cycle: S, EN, S.
-    assert compute_stats(counted).by_film["m199"] == {
-        "EN": 1,
-        "HN": 0,
-        "NS": 0,
-        "S": 2,
-    }
 
 
 @pytest.mark.parametrize("work", [lambda m: grouped(m, 2), leave_one_film_out])

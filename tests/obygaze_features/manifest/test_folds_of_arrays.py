@@ -107,14 +107,6 @@ class TestGrouped:
         assert set(deal) == set(range(n_folds))
         assert unevenness(deal) <= min(others) + 1e-9
 
-    def test_on_the_published_collection(self) -> None:
-        table = split_file("02_ENHN_S.csv")
-        folds = grouped_folds(table.films, table.y, 4, seed=0)
-        sizes = np.bincount(folds)
-        positives = np.bincount(folds, weights=table.y)
-        assert spread(sizes) / 262 < 0.25
-        assert spread(positives) / 77 < 0.25
-
     def test_too_few_films(self) -> None:
         with pytest.raises(FixInput, match="cannot make 3 folds of 2 films"):
             grouped_folds(["a", "b"], [0, 1], 3, seed=0)

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 from support.data import real_data
-from support.experiments import films, planted, run_on, store_of, write_workspace
-from support.tables import models, rows_of
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -22,9 +20,8 @@ from obygaze_features.manifest.grouping import (
     grouped_concepts,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
-from obygaze_models.protocols.reading import load_protocol
 
 TABLE_1 = {
     "Type of shot": 3,
@@ -126,40 +123,12 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
     )
 
 
-def test_what_annotators_said_is_grouped_too(tmp_path: Path) -> None:
-    """A group is left open with its concepts, unless the clip has another of its concepts."""
-    concepts = dict.fromkeys(("Look", "Body", "Voice"), "visual")
-    differs = {"1": "level|Look|Body", "2": "Body|Voice", "3": ""}
-    agreed: dict[str, tuple[str, ...]] = {"1": (), "2": ("Look",), "3": ("Voice",)}
-    clips = []
-    annotations = []
-    for clip_id, names in agreed.items():
-        extra = {"differs": differs[clip_id]}
-        clips.append(Clip(clip_id, "lake", level="S", concepts=names, extra=extra))
-        annotations.append(Annotation(clip_id, "ada", "S", (*names, "Body"), {}))
-    header = Header("toy", concepts)
-    manifest = Manifest(
-        "toy", header, tuple(clips), ("differs",), annotations=tuple(annotations)
-    )
-    groups = {"seen": ["Look", "Body"]}
-    done = group(manifest, name="seen", groups=groups, workspace=tmp_path)
-    assert isinstance(done, GroupedManifest)
-    after = read_manifest("seen", workspace=tmp_path)
-    assert [clip.extra["differs"] for clip in after] == ["level|seen", "Voice", ""]
-    assert [clip.concepts for clip in after] == [(), ("seen",), ("Voice",)]
-    said = [one.concepts for one in after.annotations]
-    assert said == [("seen",), ("seen",), ("seen", "Voice")]
-
-
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
-        ({"Voice": ["Look"]}, "the name of a concept that is in no group"),
         ({"voice": ["Look"]}, "the name of a concept that is in no group: Voice"),
-        # `"A B" in concept` would select the clips of both.
-        ({"A B": ["Look"], "A  B": ["Body"]}, "differ by spelling alone"),
         ({"A B": ["Look"], "A\tb": ["Body"]}, "differ by spelling alone"),
         ({"none": []}, "group 'none' has no concepts"),
         (
@@ -167,7 +136,6 @@ def test_what_annotators_said_is_grouped_too(tmp_path: Path) -> None:
             "group 'a|b' must be a name without '|', and without blanks before and behind it",
         ),
         ({"A": ["Look"], " A": ["Body"]}, "group ' A' must be a name without"),
-        ({"A\u00a0": ["Look"]}, "must be a name without '|', and without blanks"),
     ],
 )
 def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:
@@ -223,37 +191,3 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
     with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
         group(other, name="sub2", workspace=tmp_path)
-
-
-@pytest.mark.check("trains the concept vectors of a protocol, and a bottleneck")
-def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None:
-    manifest = grouped_concepts(films(4, 60, seed=2), subconstructs())
-    X = planted(films(4, 60, seed=2), width=14)
-    store = store_of(tmp_path / "s", manifest, X)
-    quick = ["report.replicates=2", "grid.baselines=[]"]
-    run = run_on(
-        tmp_path,
-        load_protocol("obygaze12-subconstructs", quick),
-        manifest,
-        {"x": store},
-    )
-    assert len(models(run)) == 10
-    protocol = load_protocol("obygaze12-subconstructs", quick)
-    with pytest.raises(FixInput, match="unknown concept 'male gaze'"):
-        run_on(tmp_path, protocol, films(4, 60, seed=2), {"x": store})
-    rows = {run.protocol["tasks"][cell.test]["row"] for cell in models(run)}
-    assert rows == set(subconstructs())
-    only = ['grid.models=["pcbm-lr"]', 'grid.train=["HN_S"]', 'grid.test=["HN_S"]']
-    settings = ["models.pcbm-lr.tolerance=0.1", "report.compare=false"]
-    bottleneck = load_protocol("honest", [*quick, *only, *settings])
-    run = run_on(tmp_path, bottleneck, manifest, {"x": store})
-    found = rows_of(run.table("concepts.csv"))
-    names = {row["concept"] for row in found}
-    assert names and names <= set(subconstructs())
-    write_workspace(tmp_path, manifest, X)
-    audited = call_obygaze(
-        *("-C", tmp_path, "audit", "annotations", manifest.name, "--json"),
-        *("--x", "level == S", "--y", "level == HN"),
-    )
-    names = {value["value"] for value in json.loads(audited.stdout)["values"]}
-    assert names == set(subconstructs())

@@ -47,33 +47,7 @@ def test_links_are_replaced_with_force_only(workspace: Path) -> None:
     assert read_manifest("films", workspace=workspace) == before
 
 
-def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(
-    workspace: Path,
-) -> None:
-    """It said to import the table again, which is refused without --force."""
-    rated = TABLE.replace("level", "level,rating").replace(",EN", ",EN,3")
-    table = workspace / "films.csv"
-    table.write_text(rated.replace(",S", ",S,much"))
-    imported(workspace, "--force").ok()
-    words = ("manifest", "show", "films", "--where", "rating >= 2")
-    again = "leave them empty, and import it again with --force"
-    assert call_obygaze(*words, cwd=workspace).stderr.strip().endswith(again)
-    (workspace / "mine.toml").write_text('[no_value]\nrating = "?,much"\n')
-    imported(workspace, "--mapping", "mine.toml", "--force").ok()
-    assert "3 of 4 clips" in call_obygaze(*words, cwd=workspace).ok().stderr
-
-
 def test_a_manifest_without_links_is_the_same_again(tmp_path: Path) -> None:
     (tmp_path / "films.csv").write_text(TABLE)
     imported(tmp_path).ok()
     assert "links" not in imported(tmp_path).ok().stderr
-
-
-def test_the_column_of_a_data_set_with_names_of_files_is_no_link(
-    tmp_path: Path,
-) -> None:
-    table = "clip_id,movie_id,video,video_name\nlake-1,lake,gone.mp4,gone.mp4\n"
-    (tmp_path / "films.csv").write_text(table)
-    imported(tmp_path).ok()
-    (tmp_path / "films.csv").write_text(table.replace("gone", "new"))
-    assert "dropped" not in imported(tmp_path, "--force").ok().stderr

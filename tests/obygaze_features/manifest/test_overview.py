@@ -15,7 +15,6 @@ from obygaze_features.manifest import (
     read_manifest,
     show_manifest,
 )
-from obygaze_features.manifest.adapters.join_table import join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.overview import summarize
@@ -66,17 +65,6 @@ def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
         assign_folds(path, kind="leave-one-film-out")
     with pytest.raises(FixUsage, match="unknown kind of folds 'any'"):
         assign_folds(path, kind="any")  # type: ignore[arg-type]
-
-
-def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
-    table = workspace / "mood.csv"
-    table.write_text("clip_id,mood\na,calm\nz,wild\n", encoding="utf-8")
-    joined = join_columns("tiny", table, workspace=workspace)
-    assert joined.columns == {"mood": 1}
-    assert str(joined).splitlines()[-1].split("  ")[0] == "mood"
-    assert str(joined).endswith(" 1  1 text, empty: 2")
-    assert len(joined.warnings) == 2
-    assert read_manifest("tiny", workspace=workspace)["a"].extra["mood"] == "calm"
 
 
 def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:

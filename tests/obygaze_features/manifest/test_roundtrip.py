@@ -1,24 +1,14 @@
-"""Import, export, import: what was written is what is read, for each adapter and at random."""
+"""What was written is what is read, for manifests drawn at random."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.data import real_data
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.manifest.adapters import (
-    ImportedManifest,
-    csv_table,
-    liris_accede,
-    mobygaze,
-    moviegraphs,
-    obygaze12,
-)
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -37,78 +27,6 @@ def there_and_back(manifest: Manifest, folder: Path) -> Manifest:
     path = folder / f"{manifest.name}.toml"
     write_manifest(manifest, path, force=True)
     return read_manifest(path)
-
-
-def _obygaze12(folder: Path) -> ImportedManifest:
-    path = folder / "o.csv"
-    path.write_text(
-        "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
-        ";;;;;;;;;;\r\n"
-        "0;1;tt01scene-001.ss-0001.es-0002;Sure;0.20;['Type of plan', ' Look'];tt01-001;tt01;"
-        's;"a""b;c.avi";-1\r\n',
-        encoding="utf-8",
-    )
-    return obygaze12.read(path)
-
-
-def _mobygaze(folder: Path) -> ImportedManifest:
-    path = folder / "m.csv"
-    path.write_text(
-        ";clip_index;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;movie_title;"
-        "framerate\r\n"
-        '0;id_0;annotator1;Sure;[\'Look\'];"[""it\'s\\n \\\\ |"", \'b\']";0;2;tt01;"A; B";'
-        "23.9759\r\n",
-        encoding="utf-8",
-    )
-    return mobygaze.read(path)
-
-
-def _moviegraphs(folder: Path) -> ImportedManifest:
-    frames = "".join(f"{n} {n / 23.976:.3f}\n" for n in range(48))
-    for name, text in (
-        ("scene_boundaries/a.scenes.gt", "1 2 1\n"),
-        ("video_boundaries/a.videvents", "CVHCI_VIDEOEVENTS_V1\n24 1.001 CUT\n"),
-        ("video_boundaries/a.matidx", frames),
-    ):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return moviegraphs.read(folder)
-
-
-def _liris_accede(folder: Path) -> ImportedManifest:
-    (folder / "ACCEDEviolence.txt").write_text(
-        "id\tname\tv\n0\tA0.mp4\t1\n", encoding="utf-8"
-    )
-    (folder / "shots-testset-nl.txt").write_text("5\tA1.mp4\n", encoding="utf-8")
-    return liris_accede.read(folder)
-
-
-def _csv_table(folder: Path) -> ImportedManifest:
-    path = folder / "t.csv"
-    path.write_text(
-        'clip_id,movie_id,note\na,m,"x ""y"",\r\nz"\nb,m, \n', encoding="utf-8"
-    )
-    return csv_table.read(path)
-
-
-@pytest.mark.parametrize(
-    "read", [_obygaze12, _mobygaze, _moviegraphs, _liris_accede, _csv_table]
-)
-def test_each_adapter(tmp_path: Path, read: Callable[[Path], ImportedManifest]) -> None:
-    manifest = read(tmp_path).manifest
-    assert len(manifest) > 0
-    assert there_and_back(manifest, tmp_path / "out") == manifest
-
-
-@pytest.mark.check("writes and reads all rows of two data sets")
-def test_the_released_files(tmp_path: Path) -> None:
-    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    clips = obygaze12.read(path, splits=path.parent).manifest
-    assert there_and_back(clips, tmp_path) == clips
-    segments = mobygaze.read(
-        real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    ).manifest
-    assert there_and_back(segments, tmp_path) == segments
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)

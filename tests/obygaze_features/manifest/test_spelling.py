@@ -68,13 +68,6 @@ def test_merged_manifests_have_each_word_once() -> None:
     assert moods_of(merged_manifest(manifests, "all").manifest) == ["Calm", "Calm"]
 
 
-def test_words_that_differ_by_accents_are_named(tmp_path: Path) -> None:
-    words = ["été", "ete", "calm", "calm"] * 2
-    rows = [f"c{n},lake{n % 2},{word}" for n, word in enumerate(words)]
-    imported = csv_table.read(table_of(tmp_path, "clip_id,movie_id,mood", *rows))
-    assert "the column mood has 'ete' and 'été', which count" in imported.warnings[0]
-
-
 def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) -> None:
     """Of `Ada` and `ada`, agreement was that of two people."""
     rows = ["c1,lake,ada,S", "c1,lake,ben,S", "c2,lake, Ada ,S", "c2,lake,BEN,EN"]

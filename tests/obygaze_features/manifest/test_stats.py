@@ -13,7 +13,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import (
-    MODALITIES,
     canonical_concept,
     concepts,
     film_facts,
@@ -112,42 +111,16 @@ def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
         assert size == "8 clips of 2 films"
 
 
-def test_an_empty_manifest_has_no_shares() -> None:
-    stats = compute_stats(Manifest("none", Header("None", {}), ()))
-    assert stats.share == {"EN": None, "HN": None, "NS": None, "S": None}
-    assert stats.concepts_per_clip == {"HN": None, "NS": None, "S": None}
-
-
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
         ("Type of plan", "Type of shot"),
-        ("Clothes", "Clothing"),
         (" Exp of  emotion", "Expression of emotion"),
-        ("soundtrack", "Soundtrack"),
         ("Gazes", None),
     ],
 )
 def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
     assert canonical_concept(spelling) == name
-
-
-def test_the_modalities_are_those_of_the_vocabulary() -> None:
-    assert {*MODALITIES} == {*concepts().values()}
-
-
-def test_the_vocabulary_has_eight_visual_concepts() -> None:
-    visual = [name for name, modality in concepts().items() if modality == "visual"]
-    assert visual == [
-        "Type of shot",
-        "Look",
-        "Body",
-        "Posture",
-        "Clothing",
-        "Appearance",
-        "Expression of emotion",
-        "Activities",
-    ]
 
 
 def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:
@@ -164,16 +137,6 @@ def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -
         "tt0467406": facts,
         "a": {"title": "À nos amours"},
     }
-
-
-def test_a_film_whose_genres_differ_between_sources_is_named_with_both() -> None:
-    ids = ("tt0110912", "tt0212338", "tt0467406")
-    clips = tuple(Clip(f"{film}-1", film, level="EN") for film in ids)
-    text = str(compute_stats(Manifest("films", Header("films"), clips)))
-    assert "genres: mobygaze_movielist.csv, the list of films of MObyGaze" in text
-    line = "genres of Pulp Fiction in Table 3 of the paper of ObyGaze12: Drama, Mystery"
-    assert line in text
-    assert "genres of Meet the Parents: IMDb, because" in text
 
 
 def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:
@@ -193,10 +156,3 @@ def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -
     with pytest.raises(FixUsage, match="no clip has a level"):
         draw_stats(stats, figure=tmp_path / "f")
     assert not [*tmp_path.iterdir()]
-
-
-def test_the_figure_of_a_level_without_concepts_says_so(tmp_path: Path) -> None:
-    clips = (Clip("a-1", "a", concepts=("Look",)), Clip("a-2", "a", level="EN"))
-    stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), clips))
-    svg, _ = draw_stats(stats, figure=tmp_path / "f")
-    assert "no clip with a level has a concept" in svg.read_text("utf-8")

@@ -2,11 +2,10 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.model import Clip, Windows
 from obygaze_features.manifest.spans import (
     NAME_COLUMN,
     span_in_file,
@@ -19,7 +18,6 @@ from obygaze_features.manifest.times import (
     film_rate,
     film_times,
     frames_between,
-    long_clips,
     spans_in_films,
 )
 from obygaze_features.manifest.windows import CutFilm, Grid
@@ -164,49 +162,9 @@ def test_the_rate_of_a_film() -> None:
         film_rate([Clip("c", "lake", extra={"framerate": "25 fps"})])
 
 
-def test_times_may_be_numbers_of_numpy() -> None:
-    clips = [Clip("lake-1", "lake", None, "a.mp4", np.float64(0.1), np.float64(0.5))]
-    assert film_times(clips, rate=PAL).frames_of("lake-1") == (2, 11)
-
-
-@pytest.mark.parametrize(
-    ("clips", "named"),
-    [
-        # A film that is one clip, however long it is: no video is opened.
-        ([Clip("lake", "lake", video="lake.mp4")], "1 clip "),
-        ([Clip("lake", "lake")], ""),
-        # Ten minutes, and a picture more.
-        ([Clip("lake-1", "lake", None, "lake.mp4", 60.0, 660.0)], ""),
-        ([Clip("lake-1", "lake", None, "lake.mp4", 60.0, 660.04)], "1 clip "),
-        # Files of their own: a scene, and one of two.
-        ([Clip("lake-1", "lake", 1, "lake-1.mp4")], ""),
-        ([Clip(f"lake-{n}", "lake", None, f"{n}.mp4") for n in "ab"], ""),
-        # Two clips are the same whole file, as of a table with frames in place of times.
-        ([Clip(f"lake-{n}", "lake", None, "lake.mp4") for n in "ab"], "2 clips "),
-        # A row without times is the whole file of which the other row is a part.
-        (
-            [
-                Clip("lake-1", "lake", None, "lake.mp4"),
-                Clip("lake-2", "lake", None, "lake.mp4", 0.0, 2.0),
-            ],
-            "1 clip ",
-        ),
-    ],
-)
-def test_clips_that_are_long_for_a_few_pictures_are_named(
-    clips: list[Clip], named: str
-) -> None:
-    sentence = long_clips(Manifest("films", Header("films"), tuple(clips)))
-    assert bool(sentence) == bool(named)
-    assert sentence.startswith(named)
-    if named:
-        assert clips[0].clip_id in sentence
-        assert "obygaze manifest windows" in sentence
-
-
 @pytest.mark.parametrize(
     "rate",
-    [Fraction(25), Fraction(24000, 1001), Fraction(25, 3), Fraction(25, 2), None],
+    [Fraction(24000, 1001), None],
 )
 def test_windows_have_the_rate_of_the_table_of_films(rate: Fraction | None) -> None:
     """Without their videos, an export said that the rate is not known."""

@@ -52,7 +52,6 @@ def workspace(tmp_path: Path) -> Path:
     "line",
     [
         "manifest show films --film",
-        "store subset films -o part --film",
     ],
 )
 def test_commands_take_the_id_of_a_film(workspace: Path, line: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from support.cli import call_obygaze
-from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -16,7 +15,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.table_mapping import (
-    TableMapping,
     read_mapping,
 )
 from obygaze_features.manifest.io import (
@@ -85,26 +83,6 @@ def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> 
     assert caught.value.hint == "choose another name, or delete the file"
 
 
-def test_a_mapping_has_the_sheet_the_header_and_the_form_of_ids(tmp_path: Path) -> None:
-    rows = [["My clips"], ["film", "n"], ["lake", 1], ["alba", 1]]
-    path = write_workbook(tmp_path / "t.xlsx", {"A": [["x"]], "B": rows})
-    written = tmp_path / "used.toml"
-    first = read(
-        path,
-        {"movie_id": "film"},
-        mapping=TableMapping(header_row=2),
-        form="{film}-{n}",
-        sheet="B",
-        write_mapping=written,
-    )
-    assert first.manifest.clip_ids == ("lake-1", "alba-1")
-    assert written.read_text("utf-8") == (
-        'separator = "|"\nsheet = "B"\nheader_row = 2\nid = "{film}-{n}"\n'
-        '\n[columns]\nmovie_id = "film"\n'
-    )
-    assert read(path, mapping=written).manifest == first.manifest
-
-
 def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
     table, mapping = write(tmp_path)
     manifest = read(table, mapping=read_mapping(mapping), name="club").manifest
@@ -143,39 +121,6 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:2: column 'group': 'x' is not a whole number",
     )
     assert "--write-mapping" in (caught.value.hint or "")
-
-
-def test_missing_columns_are_named(tmp_path: Path) -> None:
-    table, _ = write(tmp_path)
-    with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shots"})
-    assert caught.value.details == (
-        f"{table}:1: column 'shots': required column is missing (did you mean 'shot'?)",
-        f"{table}:1: column 'movie_id': required column is missing",
-    )
-    columns = "shot, verdict, tags, group, start_s, end_s, remark"
-    assert "--map movie_id=COLUMN" in (caught.value.hint or "")
-    assert (caught.value.hint or "").endswith(f"the columns of the table: {columns}")
-
-
-def test_an_exported_table_is_not_read_by_the_mapping_of_another(
-    tmp_path: Path,
-) -> None:
-    """A receiver has labels that obygaze exported, and the mapping of the sender's own table."""
-    table = tmp_path / "table.csv"
-    table.write_text("clip,film,level,mood\nlake-1,lake,S,calm\nlake-2,lake,EN,sad\n")
-    mapping = {"clip_id": "clip", "movie_id": "film"}
-    films = read(table, mapping).manifest
-    exported = tmp_path / "labels.csv"
-    exported.write_bytes(rows_to_csv(films))
-    with pytest.raises(FixInput, match="2 problems") as caught:
-        read(exported, mapping)
-    again = read(exported).manifest
-    assert (again.clips, again.columns) == (films.clips, films.columns)
-    # Without the misspelt column, the labels would be those of the sender.
-    with pytest.raises(FixInput, match="1 problem") as caught:
-        read(exported, {"level": "moood"})
-    assert "did you mean 'mood'" in caught.value.details[0]
 
 
 EXCEL = """Clip;Film;Start;Ende;Stufe;;\r
@@ -219,7 +164,6 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
             "'Amélie 1' and 'Amelie 1' both become 'Amelie_1'; rename one",
         ),
         (";0:01:10;", ";10.03.2024;", "'10.03.2024' is not a time in seconds"),
-        (";0:01:10;", ";0:61:10;", "'0:61:10' is not a time in seconds"),
         (";0:01:10;", ";0:01:99;", "'0:01:99' is not a time in seconds"),
     ],
 )
@@ -231,14 +175,6 @@ def test_what_excel_may_have_changed(
     with pytest.raises(FixInput) as caught:
         read(table, EXCEL_COLUMNS)
     assert told in caught.value.details[0]
-
-
-def test_a_decimal_comma_between_commas_may_mark_thousands(tmp_path: Path) -> None:
-    table = tmp_path / "commas.csv"
-    table.write_text('clip_id,movie_id,start_s,end_s\na,m,"1,5",3\n', encoding="utf-8")
-    with pytest.raises(FixInput) as caught:
-        read(table)
-    assert "'1,5' is not a time in seconds" in caught.value.details[0]
 
 
 def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
@@ -264,57 +200,6 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    ids = ["tt1-007", "tt1-x", "other-3", "tt1-" + "9" * 16]
-    lines = ["clip_id,movie_id", *(f"{clip_id},tt1" for clip_id in ids)]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    assert [clip.scene for clip in read(path).manifest] == [7, None, None, None]
-    path.write_text(f"clip_id,movie_id\ntt1-{'9' * 5000},tt1\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="cannot be imported"):
-        read(path)
-
-
-def test_films_whose_names_have_the_same_ascii_letters_stay_different(
-    tmp_path: Path,
-) -> None:
-    table = tmp_path / "films.csv"
-    table.write_text(
-        "clip_id,movie_id\na1,Сталкер 1979\nb1,Зеркало 1979\nc1,Сталкер 1979\n"
-    )
-    clips = read(table).manifest
-    films = [clip.movie_id for clip in clips]
-    given = [clip.extra["movie_title"] for clip in clips]
-    assert len(set(films)) == 2
-    assert films[0] == films[2]
-    assert given == ["Сталкер 1979", "Зеркало 1979", "Сталкер 1979"]
-
-
-def test_films_that_become_one_id_are_refused(tmp_path: Path) -> None:
-    table = tmp_path / "films.csv"
-    table.write_text("clip_id,movie_id\na1,Gone Girl\nb1,Gone_Girl\n")
-    with pytest.raises(FixInput) as caught:
-        read(table)
-    message = "'Gone Girl' and 'Gone_Girl' both become 'Gone_Girl'; rename one"
-    assert caught.value.details == (f"{table}:3: column 'movie_id': {message}",)
-
-
-NUMBERED = "clip_id,movie_id,annotator,level\n1,a,ada,S\n2,a,ada,EN\n1,b,ben,HN\n"
-
-
-def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(
-    tmp_path: Path,
-) -> None:
-    table = tmp_path / "films.csv"
-    table.write_text(NUMBERED)
-    with pytest.raises(FixInput) as caught:
-        read(table)
-    what = (
-        "'1' is a clip of 'a' and of 'b'; --id '{movie_id}-{clip_id}' makes unique ids"
-    )
-    assert caught.value.details == (f"{table}:4: column 'clip_id': {what}",)
-
-
 @pytest.mark.parametrize("named", ["lake.mp4", "films/lake.mp4"])
 def test_videos_that_are_paths_are_linked(tmp_path: Path, named: str) -> None:
     video = tmp_path / named
@@ -325,23 +210,6 @@ def test_videos_that_are_paths_are_linked(tmp_path: Path, named: str) -> None:
     manifest = read(table).manifest
     assert manifest.header.video_root == tmp_path.resolve().as_posix()
     assert {clip.video for clip in manifest} == {named}
-
-
-def test_a_mapping_of_a_text_file_reads_the_spreadsheet_of_the_same_table(
-    tmp_path: Path,
-) -> None:
-    cells = [["clip_id", "movie_id", "Urteil"], ["a-1", "Café", "S"]]
-    text = "\n".join(";".join(row) for row in cells)
-    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
-    write_workbook(tmp_path / "t.xlsx", {"Labels": cells, "Notes": [["x"], ["y"]]})
-    made = read(
-        tmp_path / "t.csv",
-        columns={"level": "Urteil"},
-        write_mapping=tmp_path / "m.toml",
-    )
-    mapping = tmp_path / "m.toml"
-    from_sheet = read(tmp_path / "t.xlsx", mapping=mapping, sheet="Labels")
-    assert from_sheet.manifest.clips == made.manifest.clips
 
 
 @pytest.mark.parametrize("annotators", [("",), ("ada", "Bén")])
@@ -380,7 +248,6 @@ def test_an_exported_table_is_read_as_the_same_manifest(
         ("framerate", "25", (10 / 25, 20 / 25)),
         ("framerate", "23.976", (10 * 1001 / 24000, 20 * 1001 / 24000)),
         ("framerate", "", "needs the framerate of the film (--map framerate==25"),
-        ("mood", "joy", "needs the framerate of the film"),
         ("framerate,start_s,end_s", "25,,", (10 / 25, 20 / 25)),
         (
             "framerate,start_s,end_s",
@@ -414,34 +281,12 @@ def test_pictures_of_a_film_are_times_or_refused(
     assert (first.start_s, first.end_s) == pytest.approx(expected)
 
 
-def test_a_file_of_a_clip_of_several_annotators_is_the_clip(tmp_path: Path) -> None:
-    """It was refused as a file of several clips."""
-    table = tmp_path / "t.csv"
-    table.write_text(
-        "clip_id,movie_id,start_frame,end_frame,framerate,video,annotator\n"
-        "lake-1,lake,10,19,25,lake-1.mp4,ada\n"
-        "lake-1,lake,10,19,25,lake-1.mp4,ben\n"
-    )
-    (clip,) = read(table).manifest
-    assert clip.start_s is None
-
-
-def test_times_in_the_film_may_be_clock_times(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(
-        "clip_id,movie_id,film_start_s,film_end_s\nlake-1,lake,0:01:10,0:01:12.5\n"
-    )
-    (clip,) = read(table).manifest
-    assert (clip.extra["film_start_s"], clip.extra["film_end_s"]) == ("70.0", "72.5")
-
-
 @pytest.mark.parametrize(
     ("columns", "cells", "problem"),
     [
         ("film_start_s,film_end_s", "soon,70", "'soon' is not a time in seconds"),
         ("film_start_s,film_end_s", "70,", "must both be given or both be empty"),
         ("film_start_s,film_end_s", "70,60", "expected an end after the start 70.0"),
-        ("film_start_s", "70", "must both be given or both be empty"),
         ("framerate", "fast", "'fast' is not a frame rate"),
     ],
 )
@@ -454,22 +299,6 @@ def test_times_in_the_film_and_rates_are_checked(
     with pytest.raises(FixInput) as caught:
         read(table)
     assert problem in caught.value.details[0]
-
-
-def test_a_column_called_as_expressions_call_the_concepts_is_asked_about(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("clip_id,movie_id,concept\na-1,a,joy\na-2,a,fear\n")
-    with pytest.raises(FixInput) as caught:
-        read(path)
-    (line,) = caught.value.details
-    assert "no column may be called concept" in line
-    path.write_text("clip_id,movie_id,concept\na-1,a,Look\na-2,a,Look|Body\n")
-    mapped = read(path, {"concepts": "concept"}).manifest
-    assert [clip.concepts for clip in mapped] == [("Look",), ("Look", "Body")]
-    named = read(path, {"theme": "concept"}).manifest
-    assert [*named.where("Body in theme").clip_ids] == ["a-2"]
 
 
 PLACES = "clip_id,movie_id,start_s,end_s,film_start_s,film_end_s,video\n"

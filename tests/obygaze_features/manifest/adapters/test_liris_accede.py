@@ -105,18 +105,6 @@ def test_all_excerpts_have_a_film_or_none(tmp_path: Path) -> None:
     assert warning.startswith("the films of the 3 excerpts are not stated")
 
 
-def test_classes_never_come_from_rankings_nor_the_split_from_sets(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path)
-    imported = read([tmp_path / "ACCEDEranking.txt", tmp_path / "ACCEDEsets.txt"])
-    assert "valence_class" not in imported.manifest.columns
-    assert imported.manifest.folds == ()
-    assert any(
-        "the official split is not known" in warning for warning in imported.warnings
-    )
-
-
 def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -15,7 +15,6 @@ from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.io import read_manifest
 
 TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
-RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
 
 
 def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
@@ -38,9 +37,7 @@ def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("encoding", "delimiter", "newline"),
     [
-        ("utf-8", ",", "\n"),
         ("utf-8-sig", ";", "\r\n"),
-        ("utf-8", "\t", "\r\n"),
         ("utf-8-sig", "|", "\n"),
         ("utf-16", "\t", "\r\n"),
     ],
@@ -55,7 +52,7 @@ def test_unicode_tables_are_read_whatever_separates_their_cells(
     assert lines == ["manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"]
 
 
-@pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
+@pytest.mark.parametrize("encoding", ["mac-roman"])
 def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) -> None:
     lines = imported(tmp_path, TEXT.encode(encoding))
     assert lines[0].startswith("t.csv:2: byte 0x")
@@ -64,7 +61,7 @@ def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) 
     assert lines[-1] == f"  Try: {SAVE_AS}"
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+@pytest.mark.parametrize("encoding", ["cp1252"])
 def test_what_only_windows_1252_can_mean_is_read_and_said(
     tmp_path: Path, encoding: str
 ) -> None:
@@ -77,26 +74,12 @@ def test_what_only_windows_1252_can_mean_is_read_and_said(
     assert title == "Amélie"
 
 
-@pytest.mark.parametrize("word", ["Élise", "Ärger im Dorf", "(Übung)", "Été"])
-def test_a_word_that_begins_with_a_capital_with_an_accent_is_read_too(
-    tmp_path: Path, word: str
-) -> None:
-    text = f"clip_id;film\na;{word}\nb;noir\n"
-    options = ("--map", "movie_id=film")
-    lines = imported(tmp_path, text.encode("cp1252"), *options)
-    assert any("not UTF-8, read as Windows-1252" in line for line in lines)
-    first, _ = read_manifest("t", workspace=tmp_path)
-    assert first.extra["movie_title"] == word
-
-
 @pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
-@pytest.mark.parametrize("word", ["Élise", "“Hello”", "Ärger", "…", "«mot»", "Índice"])
+@pytest.mark.parametrize("word", ["Élise", "«mot»"])
 def test_a_word_that_may_be_of_another_encoding_is_not_read(
     tmp_path: Path, encoding: str, word: str
 ) -> None:
     data = f"clip_id;film\na;{word}\n".encode(encoding, errors="replace")
-    if data.isascii():
-        pytest.skip("the encoding has no such letter")
     options = ("--map", "movie_id=film", "--write-mapping", "m.toml")
     assert imported(tmp_path, data, *options)[-1] == f"  Try: {SAVE_AS}"
     assert not (tmp_path / "m.toml").exists()
@@ -109,22 +92,11 @@ def test_text_in_utf_16_without_a_mark_and_bytes_that_are_no_text_are_refused(
     assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]
 
 
-def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:
-    form = ("--map", "movie_id=film", "--id", "{film}-{n:03d}")
-    lines = imported(tmp_path, RESTARTED.encode(), *form)
-    assert lines == ["manifests/t.toml: 4 clips of 2 films (EN 1, HN 1, S 2)"]
-    shown = call_obygaze("manifest", "show", "t", "--json", cwd=tmp_path).json()
-    ids = [clip["clip_id"] for clip in shown["clips"]]
-    assert ids == ["lake-001", "lake-002", "alba-001", "alba-012"]
-
-
 @pytest.mark.parametrize(
     ("form", "rows", "told"),
     [
-        ("{film-{n}", "lake,1,S\n", "not a form of ids"),
         ("lake", "lake,1,S\n", "not a form of ids"),
         ("{film}-{n.real}", "lake,1,S\n", "required column is missing"),
-        ("{film}-{m}", "lake,1,S\n", "required column is missing"),
         ("{film}-{n:03d}", "lake,one,S\n", "'one' is not a whole number"),
         ("{film}-{n}", "lake,,S\n", "is empty, and is a part of the id"),
     ],
@@ -141,14 +113,12 @@ def test_forms_and_cells_that_make_no_id_are_refused(
     ("header", "row", "problem"),
     [
         ("level", "oui", "unknown level 'oui'"),
-        ("concepts", "sun", "unknown concept 'sun'"),
         ("concepts", '"Look, Body"', "'Look, Body'"),
         (
             "start_s,end_s",
             "1:10,1:20",
             "70 s with --map times=m:ss, 4200 s with",
         ),
-        ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
 )
@@ -188,26 +158,6 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "hidden"),
-    [
-        (("--map", "movie_id=film", "--id", "{film}-{n:03d}"), "clip_id"),
-        (("--map", "movie_id=film", "--id", "{film}-{clip_id}"), ""),
-        (("--map", "movie_id=film", "--map", "level==S"), "level"),
-        (("--map", "movie_id=film", "--map", "level=film"), "level"),
-    ],
-)
-def test_a_column_whose_name_another_one_takes_is_said_to_be_left_out(
-    tmp_path: Path, words: tuple[str, ...], hidden: str
-) -> None:
-    data = b"clip_id,film,n,level\na,S,1,S\nb,S,2,EN\n"
-    lines = imported(tmp_path, data, *words)
-    said = [line for line in lines if "is left out" in line]
-    expected = f"Warning: the column {hidden!r} of the table is left out,"
-    assert len(said) == bool(hidden)
-    assert all(line.startswith(expected) for line in said)
-
-
 TOTALS = (
     "clip_id,movie_id,start_s,end_s,level\nl-1,lake,0,4,S\nl-2,lake,4,6,\nTotal,2,,,\n"
 )
@@ -222,23 +172,7 @@ def test_a_row_of_totals_is_refused_by_its_line(tmp_path: Path) -> None:
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films"
 
 
-def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
-    data = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,,EN\n,lake,S\n"
-    lines = imported(tmp_path, data)
-    assert lines[0].startswith("t.csv:3: column 'movie_id': is empty")
-    assert lines[1].startswith("t.csv:4: column 'clip_id': is empty")
-    assert lines[2] == "Error: the table cannot be imported: 2 problems"
-
-
-def test_words_of_one_cell_that_mean_the_same_are_one_concept(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").write_text('[concepts]\nGaze = "Look"\n')
-    data = b"clip_id,movie_id,level,concepts\na,m,S,Gaze|Body|Look\n"
-    imported(tmp_path, data, "--mapping", "m.toml")
-    (clip,) = read_manifest(tmp_path / "manifests" / "t.toml")
-    assert clip.concepts == ("Look", "Body")
-
-
-@pytest.mark.parametrize("line", ["sep=,", "SEP=;", "sep=\t", '"sep=|"'])
+@pytest.mark.parametrize("line", ["SEP=;", '"sep=|"'])
 def test_the_line_that_names_the_separator_is_no_header(
     tmp_path: Path, line: str
 ) -> None:
@@ -360,8 +294,6 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     ("data", "content"),
     [
         (b"<html><body>x</body></html>\n", "HTML or XML"),
-        (b'\xef\xbb\xbf {"clips": 1}\n', "JSON"),
-        (b"%PDF-1.4\n", "a PDF"),
         (b"PK\x03\x04\x14\x00", "a zip archive, or a spreadsheet named as text"),
     ],
 )
@@ -376,7 +308,7 @@ def test_a_file_that_is_no_table_gets_one_sentence(
     assert not caught.value.details
 
 
-@pytest.mark.parametrize("target", ["lvel", "Level", "mood", " level"])
+@pytest.mark.parametrize("target", ["lvel", "mood"])
 def test_a_column_that_no_manifest_has_is_no_target(
     tmp_path: Path, target: str
 ) -> None:
@@ -386,14 +318,6 @@ def test_a_column_that_no_manifest_has_is_no_target(
     assert lines[0].startswith(f"Error: a manifest has no column {target!r}")
     assert "level, concepts, annotator" in lines[1]
     assert not (tmp_path / "manifests").exists()
-
-
-def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
-    """Times under other names were kept without a word, and clips had none."""
-    data = b"clip_id,movie_id,fold:a,level,start,end\na,lake,0,S,0,2\n"
-    lines = imported(tmp_path, data)
-    kept = "start (numbers from 0 to 0), end (numbers from 2 to 2)"
-    assert lines[1] == f"columns kept under their own name: {kept}"
 
 
 @pytest.mark.parametrize(
@@ -410,29 +334,6 @@ def test_ids_that_differ_by_capitals_alone_are_refused(
     data = f"clip_id,movie_id,level\n{rows}".encode()
     lines = imported(tmp_path, data)
     assert lines[0] == f"t.csv:3: column {problem} by capitals alone"
-
-
-def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:
-    lines = imported(tmp_path, b"clip_id\na,b\n", "--map", "movie_id==lake")
-    assert lines[0] == "t.csv:2: expected 1 cell as in the header, got 2"
-
-
-def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
-    tmp_path: Path,
-) -> None:
-    rows = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,lake,EN\nTotal,2,\n"
-    lines = imported(tmp_path, rows)
-    assert lines[0] == (
-        "t.csv:4: column 'clip_id': 'Total' names a row of totals; delete the row, or rename the"
-        " clip"
-    )
-    # The last clip of a film, which nobody has annotated.
-    lines = imported(tmp_path, rows.replace(b"Total,2,", b"lake-003,lake,"))
-    assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1, no level 1)"
-    # So is the only clip of a film.
-    (tmp_path / "sea").mkdir()
-    lines = imported(tmp_path / "sea", rows.replace(b"Total,2,", b"sea-001,sea,"))
-    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1, no level 1)"
 
 
 def test_a_last_row_that_is_called_total_is_refused_also_with_times_and_a_level(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import csv
 import json
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from support.data import golden, real_data
 
-from obygaze.films.marks import read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import canonical_concept
 
@@ -133,29 +128,6 @@ def test_segments_are_clips_of_their_own_and_the_import_says_so(tmp_path: Path) 
     assert {clip.extra["annotator"] for clip in one} == {"annotator1"}
 
 
-def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
-    # Rows of one film have one rate.
-    rows = [text.replace("23.976", "24.0") for text in ROWS]
-    manifest = read(write(tmp_path, *rows)).manifest
-    write_manifest(manifest, tmp_path / "out" / "m.toml")
-    marks = read_marks([tmp_path / "out" / "m.csv"])
-    levels = [
-        (mark.annotator, round(24 * mark.start_s), round(24 * mark.end_s), mark.value)
-        for mark in marks
-        if mark.column == "level"
-    ]
-    assert sorted(levels) == [
-        ("annotator1", 0, 48, "EN"),
-        ("annotator1", 48, 72, "S"),
-        ("annotator1", 71, 96, "HN"),
-        ("annotator2", 0, 50, "NS"),
-        ("annotator2", 60, 96, "EN"),
-    ]
-    names = {(mark.start_s, mark.value) for mark in marks if mark.column == "concepts"}
-    of_first = {(2.0, "Voice"), (2.0, "Expression of emotion")}
-    assert names == {*of_first, (0.0, "Look"), (2.5, "Clothing")}
-
-
 @pytest.fixture(scope="module")
 def released() -> ImportedManifest:
     return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"))
@@ -169,65 +141,6 @@ def test_the_released_counts(released: ImportedManifest) -> None:
     assert annotators == {"annotator1": 2269, "annotator2": 3803}
     pairs = {(clip.movie_id, clip.extra["annotator"]) for clip in released.manifest}
     assert len(pairs) == 40
-
-
-def test_the_clip_numbers_that_are_left_out_are_as_the_notes_say(
-    released: ImportedManifest,
-) -> None:
-    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter=";"))
-    assert all(int(row["start_clip"]) == int(row["start_frame"]) // 16 for row in rows)
-    assert all(
-        int(row["end_clip"]) == (int(row["end_frame"]) - 1) // 16 for row in rows
-    )
-    less = sum(int(row["end_clip"]) != int(row["end_frame"]) // 16 for row in rows)
-    assert less == 399
-    assert "(end_frame - 1) // 16" in released.manifest.header.notes[1]
-    assert f"in {less} rows" in released.manifest.header.notes[1]
-
-
-def test_the_released_segments_are_as_the_notes_say(released: ImportedManifest) -> None:
-    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter=";"))
-    words = [
-        [word for word in ast.literal_eval(row["concepts"]) if word] for row in rows
-    ]
-    repeated = [at for at, own in enumerate(words, 2) if len(set(own)) < len(own)]
-    empty = [row["label"] == "Easy Negative" for row in rows]
-    bare = sum(not own and not easy for own, easy in zip(words, empty, strict=True))
-    marked = [at for at, own in enumerate(words, 2) if own and empty[at - 2]]
-    tracks: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for row in rows:
-        span = int(row["start_frame"]), int(row["end_frame"])
-        tracks.setdefault((row["imdb_key"], row["annotator"]), []).append(span)
-    steps = [
-        after[0] - before[1] - 1
-        for own in tracks.values()
-        for before, after in pairwise(sorted(own))
-    ]
-    counts = sum(step < 0 for step in steps), sum(step > 0 for step in steps)
-    assert (repeated, bare, marked, counts) == ([3267], 63, [919], (39, 33))
-    assert released.warnings == ()
-    concepts, frames = released.manifest.header.notes[2:]
-    assert (
-        "line 3267" in concepts
-        and "63 segments of HN, NS or S have no concept" in concepts
-    )
-    assert "39 share frames with the one before, 33 leave frames out" in frames
-
-
-def test_the_released_concepts_but_for_those_named_twice(
-    released: ImportedManifest,
-) -> None:
-    counts = Counter(name for clip in released.manifest for name in clip.concepts)
-    # One segment has Voice four times and Type of shot, Body, Appearance, Clothing and Posture
-    # three times each.
-    assert counts["Speech"] == 1520 and counts["Soundtrack"] == 116
-    assert counts["Expression of emotion"] == 559 and counts["Look"] == 671
-    assert counts["Body"] == 1048 - 2 and counts["Clothing"] == 1109 - 2
-    assert counts["Voice"] == 758 - 3 and counts["Type of shot"] == 732 - 2
 
 
 def test_the_released_counts_by_label_as_counted_elsewhere(

@@ -8,7 +8,6 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.moviegraphs import read
-from obygaze_features.manifest.times import spans_in_films
 
 # A film of 100 frames at 25 a second (frame n at n / 25 s), with cuts at frames 10, 30 and 60.
 CUTS = "CVHCI_VIDEOEVENTS_V1\n10 0.400 CUT\n30 1.200 CUT\n60 2.400 CUT\n"
@@ -116,10 +115,3 @@ def test_missing_files_are_all_named(tmp_path: Path) -> None:
         read(tmp_path / "video_boundaries")
     with pytest.raises(NotFound):
         read(tmp_path / "none")
-
-
-def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:
-    manifest = read(write_film(tmp_path)).manifest
-    spans = spans_in_films(manifest)
-    assert [*spans][:2] == ["tt01-001", "tt01-002"]
-    assert spans["tt01-001"][1] == spans["tt01-002"][0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,7 @@ from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = (
@@ -77,41 +72,6 @@ def write_split(folder: Path, name: str, *rows: str) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(SPLIT_HEADER + "".join(rows), encoding="utf-8")
     return path
-
-
-def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
-    imported = read(write(tmp_path, *ROWS), name="small")
-    manifest = imported.manifest
-    assert manifest.clip_ids == ("tt01-001", "tt01-002", "tt01-003", "tt01-004")
-    assert [clip.level for clip in manifest] == ["EN", "HN", "NS", "S"]
-    assert [clip.concepts for clip in manifest] == [
-        (),
-        ("Speech", "Expression of emotion"),
-        ("Speech",),
-        ("Type of shot", "Clothing", "Look"),
-    ]
-    assert [clip.video for clip in manifest] == [
-        *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv")
-    ]
-    second = manifest.clips[1]
-    assert (second.movie_id, second.scene, second.start_s, second.end_s) == (
-        "tt01",
-        2,
-        None,
-        None,
-    )
-    assert dict(second.extra) == {
-        "clip": "tt01scene-002.ss-0053.es-0056",
-        "first_shot": "53",
-        "last_shot": "56",
-        "overlap_ratio": "0.25",
-        "util": "1",
-        "srt_name": "scene-002.ss-0053.es-0056.srt",
-        "video_name": "tt01_scene_2.avi",
-        "graph_number": "1",
-    }
-    assert manifest.header.view == "raw"
-    assert len(imported.warnings) == 1 and "unknown file" in imported.warnings[0]
 
 
 def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
@@ -228,46 +188,6 @@ def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
         assert "02_EN_S.csv" in (caught.value.hint or "")
 
 
-def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> None:
-    times = Manifest(
-        "mg",
-        Header("moviegraphs", {}),
-        (
-            Clip(
-                "tt01-001",
-                "tt01",
-                1,
-                "",
-                0.0,
-                12.5,
-                extra={"start_frame": "0", "end_frame": "299"},
-            ),
-            Clip(
-                "tt01-099",
-                "tt01",
-                99,
-                "",
-                1.0,
-                2.0,
-                extra={"start_frame": "9", "end_frame": "9"},
-            ),
-        ),
-        ("start_frame", "end_frame"),
-    )
-    write_manifest(times, tmp_path / "mg.toml")
-    manifest = read(write(tmp_path, *ROWS)).manifest
-    targets = {"film_start_s": "start_s", "film_end_s": "end_s"}
-    joining = join(manifest, tmp_path / "mg.csv", targets)
-    joined, warnings = joining.manifest, joining.warnings
-    first, second = joined.clips[:2]
-    assert (first.start_s, first.end_s) == (None, None)
-    assert (first.extra["film_start_s"], first.extra["film_end_s"]) == ("0.0", "12.5")
-    assert span_in_film(first) == (0.0, 12.5)
-    assert first.extra["start_frame"] == "0"
-    assert (second.extra["film_start_s"], second.extra["start_frame"]) == ("", "")
-    assert f"{tmp_path / 'mg.csv'}: without a row: 3 of 4 clips" in warnings
-
-
 # From here on, the released files and the figures published about them.
 
 
@@ -358,24 +278,3 @@ def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> N
         **{"02_EN_S": 744, "02_HN_S": 612, "02_ENHN_S": 1048, "02_EN_HN_S": 1048},
         **{"by_movie_HN_S": 589, "by_movie_ENHN_S": 997},
     }
-
-
-def test_folds_by_film_are_films_in_the_order_of_their_ids(
-    released: ImportedManifest,
-) -> None:
-    films = released.manifest.films
-    for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
-        folds = {(clip.movie_id, clip.fold(name)) for clip in released.manifest}
-        assert {pair for pair in folds if pair[1] is not None} == {
-            (film, fold) for fold, film in enumerate(films)
-        }
-
-
-def test_a_hundred_pairs_of_clips_share_a_shot(released: ImportedManifest) -> None:
-    pairs = [
-        (int(a.extra["last_shot"]), int(b.extra["first_shot"]))
-        for a, b in combinations(released.manifest, 2)
-        if a.movie_id == b.movie_id
-    ]
-    # Clips stand in the order of the film, so that the later one starts where they meet.
-    assert Counter(last - first for last, first in pairs if first <= last) == {0: 100}

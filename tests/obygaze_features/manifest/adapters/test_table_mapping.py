@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -97,34 +96,6 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        # 0:03 and 0:45, typed for seconds: no time of the column has seconds.
-        ((180, 2700), "'0:03' may be minutes or hours"),
-        ((180, 2701), (180.0, 2701.0)),
-    ],
-)
-def test_times_of_excel_without_seconds_are_asked_about(
-    tmp_path: Path, seconds: tuple[int, int], expected: object
-) -> None:
-    first, last = (timedelta(seconds=value) for value in seconds)
-    rows = [
-        ["clip_id", "movie_id", "start_s", "end_s"],
-        ["a-1", "a", first, last],
-        ["a-2", "a", timedelta(seconds=seconds[1] % 60), last],
-    ]
-    path = write_workbook(tmp_path / "t.xlsx", {"A": rows})
-    if isinstance(expected, str):
-        with pytest.raises(FixInput) as caught:
-            read(path)
-        assert expected in caught.value.details[0]
-        typed = read(path, mapping=TableMapping(times="m:ss")).manifest
-        assert spans(typed)[0] == (3.0, 45.0)
-    else:
-        assert spans(read(path).manifest)[0] == expected
-
-
 def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     tmp_path: Path,
 ) -> None:
@@ -155,16 +126,6 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     named = table_of(tmp_path, "film,count\na,7\na,9\n", "named.csv")
     manifest = read(named, {"movie_id": "film"}, form="{film}-{count}").manifest
     assert manifest.clip_ids == ("a-7", "a-9")
-
-
-def test_a_concept_of_ones_own_is_declared_once(tmp_path: Path) -> None:
-    mapping = table_of(
-        tmp_path, '[concepts]\nregard = "Look"\n"voix off" = "audio"\n', "m.toml"
-    )
-    path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,regard|voix off\n")
-    manifest = read(path, mapping=mapping).manifest
-    assert manifest.clips[0].concepts == ("Look", "voix off")
-    assert manifest.header.concepts["voix off"] == "audio"
 
 
 def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
