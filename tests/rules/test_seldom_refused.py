@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,10 +26,11 @@ from obygaze.audits.maps.conditions import compare_conditions
 from obygaze.audits.maps.pictures import exact_pictures, load_model_of
 from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
+from obygaze.audits.reliability import audit_reliability
 from obygaze.films import decisions
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exchange import export_marks, import_marks
-from obygaze.films.formats import import_manifest
+from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark
 from obygaze.films.page.page_marks import RowsOfFilm, segments_of, with_pictures
@@ -55,8 +57,10 @@ from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.planning import plan_stores
+from obygaze_features.extraction.stored import store_status
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.extraction.text import score_captions
+from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import write_manifest
@@ -175,6 +179,12 @@ def two_videos(folder: Path) -> object:
     return make_windows(folder / "films", grid, workspace=here, name="w", workers=1)
 
 
+def windows_of_nothing(folder: Path) -> object:
+    unlinked = Manifest("m", Header("made up"), [Clip("a-1", "a", video="a.mkv")])
+    write_manifest(unlinked, folder / "manifests" / "m.toml")
+    return make_windows("m", Grid(16, 4), workspace=Workspace(folder), name="w")
+
+
 AT_25 = (np.arange(51) / 25).tolist()
 
 
@@ -182,6 +192,14 @@ def two_marks_of_one_span(folder: Path) -> object:
     spans = ((0.4, 0.8), (0.401, 0.799))
     said = [Mark("lake", *span, "level", "S", "ada") for span in spans]
     return with_pictures(segments_of(said), AT_25)
+
+
+def column_of_a_rule(folder: Path) -> object:
+    """Read a table in which only the levels of two people are mapped."""
+    header = "clip_id,movie_id,level.ada,level.ben,concepts.ada"
+    table = text(folder / "t.csv", f"{header}\nc1,a,S,S,Look\n")
+    columns = {"coder:ada": "level.ada", "coder:ben": "level.ben"}
+    return csv_table.read(table, columns)
 
 
 def own_cards(folder: Path, asked: str, **cards: str) -> object:
@@ -305,11 +323,26 @@ REFUSED: dict[str, Case] = {
     "would have more than 100,000,000 windows": lambda f: Grid(
         seconds=0.001, every=0.001
     ).n_windows(9, 1000000.0),
+    "seconds must be a finite number from 0, got inf": lambda _: Grid(
+        seconds=inf
+    ).check(),
+    "no film with a video": windows_of_nothing,
+    "no store here": lambda f: store_status(f),
+    "people annotated, and here nobody or one did": lambda _: audit_reliability(
+        classes("1"), raters="valence_class,valence_class", column="valence_class=1"
+    ),
+    "makes columns of these names of this table: concepts.ada": column_of_a_rule,
+    "nothing to export: 1 clip without times": lambda f: export_manifest(
+        classes("1"), f / "o.vtt"
+    ),
     "edge and squash_first are for square frames": lambda _: Preset(edge=8).resize_to(
         Geometry(4, 4, shape=(4, 8))
     ),
     "licence must be a string": lambda _: card_of(licence=None),
     "must be functions": lambda _: card_of(load="model.pt"),
+    "values must be one of normalised, levels": lambda _: card_of(values="bytes"),
+    "expected size, or height and width": lambda _: card_of(height=6),
+    "width must be at least 1": lambda _: card_of(size=None, height=6, width=0),
     "two cards are called 'clip-b16'": lambda f: own_cards(
         f, "clip-b16", **{"clip-b16": LIKE}
     ),
