@@ -55,6 +55,21 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> None:
+    write_marks(
+        tmp_path / "said.csv",
+        [*marks("0-49 Gewalt=stark"), *marks("0-60 Gewalt=schwach", annotator="B")],
+    )
+    order = ("--order", "Gewalt=schwach,mittel,stark")
+    words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
+    told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
+    assert "the order of Gewalt has 'mittel', which no mark has" in told
+    assert (
+        "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
+    )
+    assert "annotators differ, so these clips have no label: Gewalt 2" in told
+
+
 @pytest.mark.parametrize(
     ("rule", "level", "concepts", "differs"),
     [
