@@ -579,3 +579,28 @@ def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> 
     # An option takes the place of what the mapping says.
     by_ben = read(table, mapping=mapping, rule="by:ben").manifest
     assert [label_of(clip) for clip in by_ben] == LABELS["by:ben"]
+
+
+def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> None:
+    """Its words were those of each person, who agreed on them without a fault."""
+    rows = []
+    for clip, ada, ben in (("c1", "S", "EN"), ("c2", "S", ""), ("c3", "", "")):
+        of_all = {**facts_of(clip), "light": f"light of {clip}", "comment": "dark"}
+        rows.append({**of_all, "Ada": ada, "Ben": ben})
+    table = write_rows(tmp_path / "t.csv", rows)
+    columns = {"coder:ada": "Ada", "coder:ben": "Ben"}
+    for rule in RULES:
+        if rule != "by:NAME":
+            made = read(table, columns, rule=rule).manifest
+            assert made.annotations == (
+                Annotation("c1", "ada", "S", (), {}),
+                Annotation("c1", "ben", "EN", (), {}),
+                Annotation("c2", "ada", "S", (), {}),
+            )
+            for clip in made:
+                assert clip.extra["light"] == f"light of {clip.clip_id}"
+                assert clip.extra["comment"] == "dark"
+    copy = replace(made, name="copy")
+    merged = merged_manifest([made, copy], "t", "highest").manifest
+    assert merged.annotations == made.annotations
+    assert merged["c3"].extra["light"] == "light of c3"
