@@ -31,6 +31,7 @@ from support.ties import ap_by_places
 
 from obygaze.films.decisions import models_to_show, scores_of
 from obygaze_features.core.console import count
+from obygaze_features.core.parts import trust
 from obygaze_models.evaluation.results import BLIND, RunSettings, results
 from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
@@ -38,10 +39,13 @@ from obygaze_models.report.lookup import label, pair_name
 from obygaze_models.report.page import chapter_of
 from obygaze_models.report.sections import BEST_GUESS, errors, sections_of
 from obygaze_models.runner.answer import (
+    NOT_SHOWN,
+    UNKNOWN,
     answer,
     asked_cell,
     best_guess,
     difference_to_guess,
+    verdict,
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
@@ -671,3 +675,44 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
     n_right = len(rows_of_clip) - len(wrong)
     success = rows_of(run.table("success.csv"), film="all films")
     assert {row["successes"] for row in success} == {n_right}
+
+
+# ---- noise ----
+
+CONSTANT = "sklearn.dummy.DummyClassifier"
+ON_NOISE = (
+    f"models.constant.kind={CONSTANT}",
+    'grid.models=["constant", "pcbm-dt"]',
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    "models.pcbm-dt.max_depth=1",
+    "models.pcbm-dt.tolerance=0.01",
+    "models.pcbm-dt.cross_fit=0",
+    "report.concepts=false",
+    "report.contrast=[]",
+    "report.questions=[]",
+)
+
+
+@pytest.mark.check("many runs")
+@pytest.mark.timeout(1800)
+def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guessing(
+    tmp_path: Path,
+) -> None:
+    """Some are by chance alone, as intervals are of 95 %; the seeds are fixed."""
+    n_worlds, most = amount((4, 1), (60, 5))
+    trust([CONSTANT])
+    n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
+    for seed in range(n_worlds):
+        manifest = films(8, 20, seed=seed)
+        noise = planted(manifest, width=16, strength=0.0, seed=seed)
+        store = store_of(tmp_path / f"store-{seed}", manifest, noise)
+        protocol = quick("honest", *ON_NOISE, replicates=300)
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        for cell in models(run):
+            guess = best_guess(run, cell, "ap")
+            assert guess is not None
+            row = difference_to_guess(run, cell, guess)
+            n_called[cell.model] += verdict(row) not in (NOT_SHOWN, UNKNOWN)
+    assert n_called["constant"] <= most
+    assert n_called["pcbm-dt"] <= most
