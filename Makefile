@@ -20,7 +20,7 @@ SEED ?= 1
 ROUNDS ?= 10
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
 	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py) \
-	$(addprefix tests/rules/test_, doubtful.py leftovers.py clips_in_stores.py written_is_read.py)
+	$(addprefix tests/rules/test_, doubtful.py leftovers.py written_is_read.py)
 # All other tests that draw with a seed: they draw the same in each round.
 SEARCHED = $(filter-out $(TORTURED),$(shell grep -rl --include='*.py' --exclude-dir=support \
 	'from support.seeds' tests) tests/obygaze_models/protocols/test_cells_alone.py)
