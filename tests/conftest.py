@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from hypothesis import HealthCheck, settings
 
     slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    common = {"deadline": None, "max_examples": 40, "suppress_health_check": slow}
+    common = {"deadline": None, "max_examples": 24, "suppress_health_check": slow}
     settings.register_profile("ci", derandomize=True, database=None, **common)
     settings.register_profile("here", **common)
     settings.load_profile("ci" if os.environ.get("CI") else "here")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, store_of
 
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.runner.concepts import rare_concepts
@@ -16,10 +16,6 @@ from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
-FAST = [
-    *("report.compare=false", "report.contrast=[]", "report.concepts=false"),
-    *TOLERANCES,
-]
 
 
 def with_two_rare_concepts() -> Manifest:
@@ -93,16 +89,3 @@ def test_training_concept_vectors_names_those_without_a_task(
         warnings.simplefilter("error")
         (note,) = training_protocol("cav", "EN_S", films(5, 40)).report.notes
         assert "of other levels" in note
-
-
-def test_a_run_of_rare_concepts_says_which_models_need_none(tmp_path: Path) -> None:
-    """Without any concept such models are left out; too few clips of all of them are said."""
-    bare = [replace(clip, concepts=()) for clip in films(5, 40)]
-    place = next(number for number, clip in enumerate(bare) if clip.level == "S")
-    bare[place] = replace(bare[place], concepts=("Look",))
-    manifest = films(5, 40).with_clips(bare)
-    stores = {"s": store_of(tmp_path / "s", manifest, planted(manifest))}
-    raw = quick("honest", "data.view=raw", *FAST)
-    with pytest.raises(FixInput, match="no concept has 3 training clips") as caught:
-        run_on(tmp_path, raw, manifest, stores)
-    assert "or other models (grid.models)" in (caught.value.hint or "")

@@ -2,22 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
 from support.experiments import (
-    ONE_PAIR,
     films,
-    planted,
     quick,
     run_on,
-    store_of,
     without_models,
 )
 
-import obygaze as og
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
@@ -57,20 +51,3 @@ def test_a_manifest_that_is_gone_or_of_another_view_says_so(
         labels_since(run, replace(before, header=published)),
     ):
         assert now.manifest is None and "moved or changed" in now.changed
-
-
-def test_a_manifest_in_memory_is_found_if_it_is_saved_and_else_not_called_changed(
-    tmp_path: Path,
-) -> None:
-    manifest = films(3, 12)
-    changes = [*ONE_PAIR, "report.replicates=2", 'grid.models=["ridge"]']
-    protocol: Any = {"changes": changes, "workspace": tmp_path}
-    store = store_of(tmp_path / "stores" / "sig", manifest, planted(manifest))
-    unsaved = og.run("honest", store, manifest, output="a", **protocol)
-    assert "was in memory, not in a file" in labels_since(unsaved).changed
-    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
-    saved = og.run("honest", store, manifest, output="b", **protocol)
-    assert labels_since(saved).changed == ""
-    fewer = manifest.with_clips(manifest.clips[:-1])
-    others = og.run("honest", store, fewer, output="c", **protocol)
-    assert "was in memory, not in a file" in labels_since(others).changed
