@@ -42,7 +42,7 @@ from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.own import module_card
 from obygaze_features.backbones.text import read_prompts
-from obygaze_features.core import parquet_tables
+from obygaze_features.core import parquet_tables, workbooks
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -563,3 +563,61 @@ def test_a_store_of_a_server_is_pulled_before_it_is_sent(tmp_path: Path) -> None
     there.files = SimpleNamespace(**place)
     with pytest.raises(FixUsage, match="only a store in a folder of this machine"):
         push(there, tmp_path / "b")
+
+
+def exported(folder: Path, name: str, *, seed: int = 0, empty: bool = False) -> Any:
+    """Export a store of two clips, and return the table of its file."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = {"clip": np.full((2, 3), seed, "f4")}
+    made_store(folder / f"{name}-store", some_rows(2), values)
+    path = folder / f"{name}.parquet"
+    export_features(folder / f"{name}-store", path, workspace=folder)
+    table = parquet.read_table(path)
+    (folder / "sent").mkdir(exist_ok=True)
+    parquet.write_table(table[:0] if empty else table, folder / "sent" / path.name)
+    return table
+
+
+def test_a_column_that_an_export_did_not_have_is_refused(tmp_path: Path) -> None:
+    table = exported(tmp_path, "a").append_column("year", [[1999, 2000]])
+    path = tmp_path / "sent" / "a.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    with pytest.raises(Corrupt, match="other columns than were exported: year"):
+        import_features(path, tmp_path / "new", workspace=tmp_path)
+
+
+def test_exports_of_two_stores_are_not_one_store(tmp_path: Path) -> None:
+    for seed, name in enumerate("ab"):
+        exported(tmp_path, name, seed=seed)
+    with pytest.raises(FixInput, match="not exports of one store"):
+        import_features(
+            tmp_path / "sent", tmp_path / "new", format="parquet", workspace=tmp_path
+        )
+
+
+def test_a_table_without_rows_is_no_store(tmp_path: Path) -> None:
+    exported(tmp_path, "a", empty=True)
+    with pytest.raises(FixInput, match="the table has no rows"):
+        import_features(
+            tmp_path / "sent" / "a.parquet", tmp_path / "new", workspace=tmp_path
+        )
+
+
+def test_a_workbook_that_is_too_large_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbooks, "MAX_FILE", 2)
+    with pytest.raises(Corrupt, match="the file has 3 B, expected at most 2 B"):
+        read_table(text(tmp_path / "t.xlsx", "abc"), required=())
+
+
+def test_words_are_not_compared_as_numbers() -> None:
+    manifest = classes("high")
+    with pytest.raises(FixInput, match="expected numbers in the column valence_class"):
+        manifest.where("valence_class > 1")
+
+
+def test_captions_of_another_encoding_are_not_counted(tmp_path: Path) -> None:
+    text(tmp_path / "captions" / "dog_man_a_1.txt", b"a man \xff\n")
+    with pytest.raises(FixInput, match="not UTF-8"):
+        audit_captions(tmp_path / "captions")
