@@ -234,3 +234,11 @@ def test_a_list_of_no_clips_is_not_a_table_of_no_scores(
     )
     with pytest.raises(FixUsage, match="lists no clip"):
         predicting.features_for_model(model, model, [])
+
+
+def test_an_unknown_kind_of_model_is_named_with_the_nearest() -> None:
+    with pytest.raises(FixInput) as found:
+        load_protocol("honest", ["models.x.kind=rigde"])
+    assert "kind: unknown kind of model 'rigde' (did you mean 'ridge'?)" in str(
+        found.value.details
+    )

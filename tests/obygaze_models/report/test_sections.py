@@ -416,3 +416,15 @@ def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
     drawn = figures[1].markup(1)
     assert drawn.count("against EN, and HN") == 2
     assert drawn.index(">Look<") < drawn.index(">Body<")
+
+
+def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
+    tmp_path: Path,
+) -> None:
+    cells = []
+    for train in ("EN_S", "HN_S"):
+        cells.append(replace(RIDGE, train=train))
+        cells.append(replace(GUESS, train=train))
+    run = made_run(tmp_path / "run", cells)
+    (figure,) = figures_of_tasks(run, {})
+    assert "without video, trained on EN_S" in figure.markup(1)
