@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from support.experiments import (
     without_models,
 )
 from support.kills import kill_everywhere
-from support.run_tables import table_of
+from support.run_tables import table_of, write_run_json
 from support.seeds import SEED, amount
 from support.stores import made_store
 
@@ -218,6 +219,23 @@ class TestOnDisk:
     @pytest.fixture
     def protocol(self) -> Protocol:
         return quick("honest", 'grid.models=["ridge", "mlp"]', *ONE_PAIR, *SHORT)
+
+    def test_a_run_without_checksums_is_refused(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        folder = run_on(
+            tmp_path, quick("honest", *RIDGE), manifest, {"x": store}
+        ).folder
+        about = json.loads((folder / "run.json").read_bytes())
+        files = {**about["files"], "predictions.csv": 0.5}  # not even text
+        write_run_json(folder, {**about, "files": files})
+        with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
+            _ = read_run(folder).predictions
+        del about["files"]
+        write_run_json(folder, about)
+        with pytest.raises(Mismatch, match="not a run of format"):
+            read_run(folder)
 
     def test_the_same_inputs_give_the_same_bytes(
         self, manifest: Manifest, protocol: Protocol, tmp_path: Path

@@ -439,13 +439,7 @@ def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
     ) in said
 
 
-@pytest.mark.parametrize(
-    "n_remarks",
-    [
-        2,
-        9,
-    ],
-)
+@pytest.mark.parametrize("n_remarks", [2, 4, 9])
 def test_all_that_protects_a_number_is_shown_and_three_other_lines(
     tmp_path: Path, n_remarks: int
 ) -> None:
