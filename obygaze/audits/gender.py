@@ -261,6 +261,8 @@ def gender_estimate(
 def cut_shares(man: int, woman: int) -> tuple[float, float]:
     """Return both shares cut after two decimals, as published tables have them."""
     total = man + woman
+    if total <= 0 or man < 0 or woman < 0:
+        raise FixInput(f"expected counts with a positive sum, got {man} and {woman}")
     return 100 * man // total / 100, 100 * woman // total / 100
 
 

@@ -68,6 +68,8 @@ def audit_mediaeval(
     if (qrels is None) == (manifest is None):
         sources = "neither" if qrels is None else "both"
         raise FixUsage(f"expected --qrels or --manifest, got {sources}")
+    if not runs:
+        raise FixInput("expected at least one run, got none")
     grades = read_qrels(qrels) if qrels is not None else None
     classes: Mapping[str, Mapping[str, int]] = {}
     if manifest is not None:

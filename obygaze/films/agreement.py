@@ -160,6 +160,10 @@ class Scale:
         annotators: tuple[str, str] = ("", ""),
     ) -> AnnotatorPair:
         """Return the pair of two annotators from their words for the same clips."""
+        if len(first) != len(second):
+            raise FixInput(
+                f"expected levels of the same clips, got {len(first)} and {len(second)} levels"
+            )
         counts = np.zeros(self.tenths.shape, dtype=np.int64)
         for one, other in zip(first, second, strict=True):
             counts[self.words.index(one), self.words.index(other)] += 1

@@ -215,6 +215,8 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
+        if plain.endswith(".py"):
+            raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
         similar = difflib.get_close_matches(plain, sources, n=3, cutoff=0.4)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
@@ -286,6 +288,8 @@ def _card(source: Path, sources: Sources) -> Card:
 
 def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     """Return the document of a file, with the values of the card that `like` names."""
+    if not path.is_file():
+        raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
     like = document.tree.get("like")
     if like is None:

@@ -156,6 +156,8 @@ def download_files(card: Card) -> None:
         # Without a time limit, its library tries for half a minute to reach the hub.
         repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
         name = _preferred([file.rfilename for file in repository.siblings])
+        if not name:
+            raise NotFound("the repository holds no weights in a supported form")
         files = [CONFIG, *PROCESSORS, *TOKENIZER_FILES, name]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:

@@ -41,6 +41,7 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
+    Windows,
     disputed,
     view_words,
 )
@@ -364,6 +365,8 @@ def _read_labels(job: Export) -> list[str]:
     rows = job.rows
     if labels is None:
         return []
+    if isinstance(labels.clips, Windows):
+        raise FixUsage("windows have no labels", where=labels.name)
     ids = {row.clip_id for row in rows}
     labelled = [clip for clip in labels if clip.clip_id in ids]
     # An error where the store has another clip of this id.

@@ -89,6 +89,8 @@ def decode_views(
         progress: called again and again while that index is made.
     """
     wanted = tuple(dict.fromkeys(views))
+    if not wanted:
+        raise FixUsage("views must contain at least one view")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
         message = "ranks must be numbers of pictures from 0"

@@ -12,6 +12,7 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import (
     Bools,
+    FixTraining,
     Floats,
     Ints,
     check_values,
@@ -192,6 +193,10 @@ class Gram:
             svm = closer
         dual = svm.dual_coef_[0]
         normal = dual @ (self.X[rows[svm.support_]] - self._origin)
+        if not np.isfinite(normal).all():
+            raise FixTraining(
+                "the support vector machine has a vector that is not finite"
+            )
         return normal, float(svm.intercept_[0]) - float(normal @ self._origin)
 
     def _means_of(

@@ -95,6 +95,8 @@ def load_protocol(
     text = system.typed_path(str(name))
     path = Path(text)
     if path.suffix == ".toml" or "/" in text:
+        if not path.is_file():
+            raise NotFound("no such protocol", where=str(path), hint=hint)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         return parse_protocol(data, str(path), changes, asked)

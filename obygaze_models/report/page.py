@@ -157,6 +157,8 @@ def write_report(
         raise FixUsage(
             f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
         )
+    if not folders:
+        raise FixUsage("no run given", hint="obygaze report --help")
     page = out or folders[0] / "report.html"
     if out is not None:
         check_file(out, REPORT)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
@@ -72,8 +73,10 @@ class StoreRun:
 
     @property
     def of_store(self) -> Features:
-        """The features, which every run of models has."""
-        return cast("Features", self.features)
+        """The features; an error without a store."""
+        if self.features is None:
+            raise FixInput("a model needs a store", hint="--store NAME=STORE")
+        return self.features
 
     @cached_property
     def rows(self) -> FeatureRows:
