@@ -250,6 +250,11 @@ def export_without_an_array(folder: Path) -> object:
     return import_features(folder / "a.npz", folder / "new", workspace=folder)
 
 
+def windows_with_labels(folder: Path) -> object:
+    sealed_store(folder / "stores" / "a", 3)
+    return export_features("a", folder / "a.parquet", labels=WINDOWS, workspace=folder)
+
+
 def long_reasons(folder: Path) -> object:
     row = Row("a-1", "a", status="failed", reason="x" * 2**22)
     return made_store(folder / "a", [row], {"clip": np.ones((1, 2), "f4")})
@@ -303,6 +308,12 @@ REFUSED: dict[str, Case] = {
     ),
     "must hold integers": partial(score_violence, classes("high")),
     "no clip has a value in the columns": partial(score_violence, classes("")),
+    "expected at least one run, got none": lambda _: audit_mediaeval(
+        [], manifest=classes("1")
+    ),
+    "no such card": lambda f: find_card(str(f / "x.toml")),
+    "expected FILE.py:NAME": lambda f: find_card(str(text(f / "x.py", ""))),
+    "windows have no labels": windows_with_labels,
     "no violence judgements": partial(score_violence, classes("1")),
     "the pictures 10 to 19 have two marks": two_marks_of_one_span,
     "expected a list of marks": lambda _: RowsOfFilm("lake", "ada", AT_25).rows("all"),

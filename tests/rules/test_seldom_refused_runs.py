@@ -20,6 +20,7 @@ from support.stores import a_recipe
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
+    NotFound,
     ObygazeError,
 )
 from obygaze_features.manifest.clip_facts import ClipFacts
@@ -35,6 +36,7 @@ from obygaze_models.models.primal import hinge_plane
 from obygaze_models.models.sentences import ZeroShot
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.tasks import asked_tasks
+from obygaze_models.report.page import write_report
 from obygaze_models.runner.experiments import named_manifest
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
@@ -242,3 +244,12 @@ def test_an_unknown_kind_of_model_is_named_with_the_nearest() -> None:
     assert "kind: unknown kind of model 'rigde' (did you mean 'ridge'?)" in str(
         found.value.details
     )
+
+
+def test_a_page_of_no_run_and_a_protocol_that_is_not_there_are_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(FixUsage, match="no run given"):
+        write_report([])
+    with pytest.raises(NotFound, match="no such protocol"):
+        load_protocol(tmp_path / "mine.toml")
