@@ -513,6 +513,11 @@ def _warnings(
     warnings = []
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
+    if projection.n_without_level:
+        n_marks = count(projection.n_without_level, "mark")
+        warnings.append(
+            f"{n_marks} of a concept where the annotator marked no level, left out"
+        )
     if projection.assumed:
         named = few(
             [

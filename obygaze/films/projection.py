@@ -86,12 +86,14 @@ class Projection:
 
     `unseen` are the clips of films without marks. `assumed` has the films with annotators and
     columns of which clips have the word for nothing, though nothing says what was watched.
+    `n_without_level` marks of concepts are of nobody's level, and so of no clip.
     """
 
     columns: tuple[str, ...]
     answers: list[Answer] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     assumed: set[tuple[str, str, str]] = field(default_factory=set)
+    n_without_level: int = 0
 
 
 def as_threshold(value: str | float | Fraction) -> Fraction:
@@ -152,6 +154,9 @@ def project(
         for person in of_film:
             for column in person.assumed:
                 projection.assumed.add((film, person.name, column))
+            if LEVEL in person.tracks:
+                alone = [mark for mark, own in person.levels_of.items() if not own]
+                projection.n_without_level += len(alone)
     return projection
 
 

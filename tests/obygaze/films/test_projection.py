@@ -89,6 +89,14 @@ def test_people_have_answers_for_the_films_that_they_marked() -> None:
     assert projection.unseen == ["o-001"]
 
 
+def test_a_concept_where_there_is_no_level_is_counted() -> None:
+    marked = marks("0-49 S Body, 60-99 concepts=Look, 40-59 concepts=Voice")
+    projection = project(marked, clips("0-99"))
+    (answer,) = said(projection)
+    assert answer.concepts == ("Body", "Voice")
+    assert projection.n_without_level == 1
+
+
 def test_who_watched_and_only_comments_has_seen_nothing() -> None:
     ada = marks("0-199 watched, 0-99 S", annotator="ada")
     ben = marks("0-199 watched, 10-19 comment=dark", annotator="ben")
