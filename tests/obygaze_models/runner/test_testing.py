@@ -14,7 +14,13 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.stores import a_recipe, made_store
 
 import obygaze as og
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+)
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -31,6 +37,7 @@ from obygaze_models.zoo import (
     predict,
     save_model,
 )
+from obygaze_models.zoo.info import Classes
 
 FILMS = ("alba", "brug", "cirk", "dorp", "ebbe", "fado")
 PER_FILM = 12
@@ -325,13 +332,11 @@ def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
 
 
 def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
-    keep(here, task="violent")
-    with pytest.raises(FixUsage) as refused:
+    keep(here, task="violent", asked=Classes(positive="violent == yes"))
+    with pytest.raises(ObygazeError) as refused:
         run_on(here)
-    assert refused.value.message == "unknown task or column 'violent'"
-    assert str(refused.value.hint).startswith(
-        "theirs was trained for the task violent: --task asks for another one, one of EN_S"
-    )
+    assert refused.value.message == "no column 'violent'"
+    assert refused.value.hint == "--task for another task than violent, of these labels"
     assert len(rows_of(run_on(here, task="EN_S")))
 
 
@@ -344,3 +349,16 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here, name="random")
     with pytest.raises(FixUsage, match="as a baseline"):
         og.models.test("random", "seen", manifest="mine", workspace=here)
+
+
+def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(
+    here: Path,
+) -> None:
+    keep(here, asked=Classes(classes={"HN": 0, "S": 1}))
+    level_of = {clip.clip_id: clip.level for clip in MINE}
+    levels = rows_of(run_on(here)).index.map(level_of)
+    assert {*levels} == {"HN", "S"}
+    typed = run_on(here, task="EN_S", output="typed")
+    assert {*rows_of(typed).index.map(level_of)} == {"EN", "S"}
+    remark = typed.about["remarks"]["other task"]
+    assert remark == "theirs was trained for the task EN_S: S, against HN."
