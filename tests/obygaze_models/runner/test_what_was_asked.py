@@ -45,11 +45,11 @@ def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(
             tmp_path, quick("honest", *BOTTLENECK, *changes), manifest, stores
         )
 
-    chosen = found("models.pcbm-lr.C={ grid = [0.000001, 1.0] }")
+    chosen = found("models.pcbm-lr.C={ grid = [1.0, 0.000001] }")
     (fit,) = [fit for fit in chosen.about["fits"] if fit["model"] == "pcbm-lr"]
     (most, _), *_ = Counter(fold["chosen"]["C"] for fold in fit["folds"]).most_common()
-    assert most == 1.0
-    alone = found("models.pcbm-lr.C=1.0")
+    assert most == 0.000001
+    alone = found("models.pcbm-lr.C=0.000001")
     assert concepts_of(chosen) == pytest.approx(concepts_of(alone))
     erased = found('data.erase=["Look"]')
     assert erased.table("concepts.csv").empty
