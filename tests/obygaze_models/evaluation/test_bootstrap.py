@@ -20,16 +20,11 @@ from obygaze_models.evaluation.bootstrap import (
 from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     GroupCount,
-    evaluate,
     replicate,
 )
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
-
-
-def covers(interval: Interval, value: float) -> bool:
-    return interval.low <= value <= interval.high
 
 
 def mean_of(values: np.ndarray):
@@ -91,53 +86,8 @@ class TestAgainstOthers:
             assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
 
 
-class TestCoverage:
-    """Made-up films in which the scores know nothing: AUC .5, AP and precision the prevalence."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def hits(cls) -> dict[str, float]:
-        names = ["auc", "f1_binary", "precision"]
-        truth = evaluate(films(99, k=4000)[0], names)
-        hits = dict.fromkeys(names, 0.0)
-        for seed in range(150):
-            predictions, film = films(1000 + seed, scale=4)
-            found = resample(
-                lambda weights, p=predictions: replicate(p, weights, names),
-                film,
-                n_replicates=300,
-                seed=seed,
-                within_unit=True,
-            )
-            for name in names:
-                hits[name] += covers(found[name], truth[name]) / 150
-        return hits
-
-    def test_over_films(self, hits: dict[str, float]) -> None:
-        assert min(hits.values()) >= 0.89
-        assert np.mean(list(hits.values())) >= 0.92
-
-
 class TestReuse:
     """Pooled over folds, each clip also trained what the others tested."""
-
-    @staticmethod
-    def probe(
-        seed: int, n_films: int = 12, k: int = 4
-    ) -> tuple[Predictions, np.ndarray]:
-        """A linear probe on noise: the score of a clip is how its noise goes with the others'."""
-        rng = np.random.default_rng(seed)
-        film = np.repeat(np.arange(n_films), 20)
-        y, noise = (
-            rng.permutation(np.arange(film.size) % 2 == 0),
-            rng.normal(size=(film.size, 20)),
-        )
-        score = np.zeros(film.size)
-        for fold in range(k):
-            test = film % k == fold
-            centred = y[~test] - y[~test].mean()
-            score[test] = noise[test] @ (noise[~test].T @ centred)
-        return Predictions.of(y, 1 / (1 + np.exp(-score / 20))), film
 
     def test_the_factor(self) -> None:
         # Nadeau and Bengio: 1/k + n_test/n_train over 1/k, with n_test/n_train = 1 / (k - 1).
@@ -145,31 +95,6 @@ class TestReuse:
         assert reuse_inflation(None) == 1
         with pytest.raises(FixInput, match="at least 2, got 1"):
             reuse_inflation(1)
-
-    def test_the_part_of_the_shares_of_positives_has_a_factor_of_its_own(self) -> None:
-        """The variance of a logit is the factor of its own part, and the other one of the rest."""
-        positive, other = np.random.default_rng(0).normal(size=(2, 400))
-
-        def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-            share, rest = weights @ positive / 400, weights @ other / 400
-            both = {"shares": share, "rest": rest, "both": share + rest}
-            found = {name: 1 / (1 + np.exp(-value)) for name, value in both.items()}
-            return {**found, "prevalence": share}
-
-        def widths(**factors: float) -> np.ndarray:
-            options = {"n_replicates": 4000, "within_unit": True, **factors}
-            found = resample(statistics, np.arange(400), **options).values()
-            ends = [np.array([one.low, one.high]) for one in found]
-            return np.array([np.ptp(np.log(e / (1 - e))) for e in ends[:3]])
-
-        shares, rest, both = widths()
-        assert both == pytest.approx(np.hypot(shares, rest), rel=0.05)
-        for factors in ((2.0, 1.0), (2.0, 0.25), (1.0, 0.25)):
-            of_rest, of_shares = factors
-            found = widths(inflation=of_rest, label_inflation=of_shares)
-            wanted = np.array([shares * of_shares**0.5, rest * of_rest**0.5])
-            np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
-            assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
     def test_draws_move_away_from_their_median(self) -> None:
         moved = bootstrap.widen(np.array([1.0, 2.0, 4.0]), 2.0, within_unit=False)

@@ -18,7 +18,6 @@ from obygaze_models.models.baselines import (
     film_and_scene,
     film_prior,
     neighbour,
-    oracle,
     prevalence,
     random,
 )
@@ -160,14 +159,3 @@ class TestOnThePublishedFiles:
         )
         interval = estimate(honest, table.films, ["auc"], n_folds=4)["auc"].by_film
         assert interval.low <= 0.5 <= interval.high
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [("02_HN_S.csv", 0.75), ("02_ENHN_S.csv", 0.78), ("02_EN_S.csv", 0.99)],
-    )
-    def test_the_ceiling_of_a_bottleneck(self, name: str, value: float) -> None:
-        table = split_file(name)
-        found = over_folds(table, table.folds, table.concepts, oracle)
-        assert evaluate(found, ["f1_binary"])["f1_binary"] == pytest.approx(
-            value, abs=0.006
-        )

@@ -49,14 +49,6 @@ def test_without_validation_rows_fits_inside_run_through_all_epochs(
     assert made == [(80, 0, 6), (80, 0, 40)] * 3 + [(120, 0, (6, 40)[number])]
 
 
-@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-@pytest.mark.parametrize("rates", [(1e38, 0.001), (0.001, 1e38)])
-def test_a_setting_that_cannot_be_fitted_is_not_chosen(rates: Sequence[float]) -> None:
-    options = [build("mlp", {"learning_rate": rate}) for rate in rates]
-    ((number, _),) = fit_best(options, [six_films()])
-    assert rates[number] == 0.001
-
-
 def test_parts_are_scaled_once_for_all_tasks() -> None:
     """Vectors are found on the same rows, whatever the classes are of."""
     part = JoinedPart("a", "0" * 64, "x", "float32", 3, "video")

@@ -76,12 +76,6 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     assert np.isnan(found["p"]) and np.isnan(found["low"])
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("published")
-    return hard(folder, *PUBLISHED, "leakage=warn", models='["ridge"]')
-
-
 def test_leaked_clips_leave_no_interval_no_p_and_no_place_in_a_family(
     tmp_path: Path,
 ) -> None:

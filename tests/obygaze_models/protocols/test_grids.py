@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.experiments import films, planted, quick, store_of
-from support.tables import models
+from support.experiments import quick
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
 from obygaze_models.protocols.kinds import candidates, offered_values
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.training import fit_final, training_protocol
-from obygaze_models.zoo import load_model
 
 OWN_CLASS = """
 import numpy as np
@@ -102,19 +97,3 @@ def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
     assert "as a grid each item must be one of" in error.value.details[0]
     with pytest.raises(FixInput):
         quick("honest", "leakage.grid=['error']")  # no setting of a model
-
-
-def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
-    manifest = films(4, 20)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    # With steps so small nothing is learnt.
-    changes = ["report.replicates=20", "report.compare=false", "model.max_epochs=5"]
-    changes += ["model.learning_rate.grid=[1e-9, 0.01]", "model.hidden.grid=[[4, 4]]"]
-    protocol = training_protocol("mlp", "ENHN_S", manifest, changes)
-    inputs = gather(protocol, manifest, "made-up", {"s": store})
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["learning_rate"] for fold in run.folds_of(models(run)[0])]
-    # The second value: the first was taken always.
-    assert chosen.count(0.01) > len(chosen) / 2
-    kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
-    assert (kept.learning_rate, tuple(kept.hidden)) == (0.01, (4, 4))

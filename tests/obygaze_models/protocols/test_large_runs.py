@@ -9,7 +9,6 @@ import pytest
 from scipy import optimize
 from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
-from support.tables import cell_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import logistic
@@ -35,29 +34,6 @@ def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
         assert logistic.is_separated(np.column_stack([np.ones(5), x]), y) == expected
         answers.add(expected)
     assert answers == {False, True}
-
-
-@pytest.mark.parametrize("n_folds", [3, 12])
-@pytest.mark.parametrize("averaged", [True, False])
-def test_values_within_films_are_those_of_weights_that_draw_one_film(
-    n_folds: int, averaged: bool
-) -> None:
-    rng = np.random.default_rng(4)
-    n_clips = rng.integers(5, 40, size=12)
-    film_of_clip = np.repeat(np.arange(12), n_clips).tolist()
-    rows = []
-    for clip, film in enumerate(film_of_clip):
-        test = {"clip_id": f"{clip:03d}", "movie_id": str(film)}
-        test |= {"fold": str(film % n_folds), "y": int(rng.random() < 0.4)}
-        for seed in (0, 1):
-            rows.append({**test, "seed": seed, "score": int(rng.integers(0, 30)) / 30})
-    cell = cell_of(rows, is_averaged=averaged)
-    metrics = ("ap", "auc", "accuracy", "brier", "f1_macro")
-    names, values = cell.by_film(metrics)
-    assert names == sorted(map(str, range(12)))
-    expected = cell.statistics(cell.groups, metrics)(np.eye(12))
-    for name in metrics:
-        np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 2000])

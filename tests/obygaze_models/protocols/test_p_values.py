@@ -13,14 +13,12 @@ from support.tables import by_film, differences, models, rows_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import (
-    Interval,
     draw_weights,
     interval_of,
     not_narrower_than_clips,
 )
 from obygaze_models.evaluation.metrics import RANKING_METRICS, GroupCount, replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.results import as_sure_as
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
@@ -151,17 +149,3 @@ def test_one_run_is_treated_as_several_runs_on_its_test_set(
     whole, _ = compared(tmp_path / "films", manifest)
     assert "on both sides" not in result_text(whole)
     assert all(cell.has_interval("auc") for cell in models(whole))
-
-
-@pytest.mark.parametrize(
-    ("p", "ends"),
-    [(0.2, (0.0, 0.3)), (0.05, (0.1, 0.3)), (np.nan, (0.1, 0.3))],
-)
-def test_an_interval_of_a_difference_reaches_to_0_if_the_p_says_so(
-    p: float, ends: tuple[float, float]
-) -> None:
-    found = as_sure_as(p, Interval(0.1, 0.3))
-    assert found == Interval(*ends)
-    below = as_sure_as(p, Interval(-0.3, -0.1))
-    assert (below.low, below.high) == (-ends[1], -ends[0])
-    assert as_sure_as(p, Interval(np.nan, np.nan)).ends == (None, None)

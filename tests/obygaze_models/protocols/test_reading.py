@@ -177,14 +177,6 @@ class TestSettings:
         assert "with one for 'other'" in problem
 
 
-@pytest.mark.parametrize("kind", ["{ a = 1 }"])
-def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
-    """A table as the kind of a model was a TypeError."""
-    text = f'schema = "obygaze-protocol/1"\n[models.m]\nkind = {kind}\n'
-    with pytest.raises(FixInput, match="not valid"):
-        parse_protocol(text.encode(), "p.toml")
-
-
 def test_clips_that_are_tested_do_not_choose() -> None:
     """They chose, and were not tested."""
     splits = ["splits.kind=fixed", "splits.column=part", 'splits.test=["a","b"]']

@@ -138,15 +138,6 @@ class TestMissing:
         ):
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
-    def test_a_level_that_is_not_there_or_is_no_vector(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
-        X = np.stack([planted(manifest, seed=s) for s in range(3)], axis=1)
-        store = store_of(tmp_path / "s", manifest, X, array="frames")
-        for options in ((), ('data.array=["frames"]',)):
-            with pytest.raises(FixInput, match="reads one vector"):
-                gather(quick("honest", *options), manifest, "", {"x": store})
-
     def test_the_only_array_needs_no_name(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:

@@ -65,29 +65,8 @@ class TestOneFoldAClip:
         levels = np.array(table.levels)
         assert sorted(tested.tolist()) == np.flatnonzero(levels != "NS").tolist()
 
-    def test_films_are_never_on_both_sides(self) -> None:
-        found, table = plan(quick("honest", "splits.folds=3"), films())
-        for splits in found.values():
-            for split in splits:
-                seen = np.concatenate([split.train, split.validation])
-                assert not set(table.films[seen]) & set(table.films[split.test])
-
 
 class TestFixed:
-    def test_a_column_tells_who_tests(self) -> None:
-        manifest = films()
-        column = {
-            c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest
-        }
-        manifest = manifest.with_column("part", column)
-        changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
-        found, table = plan(quick("honest", *changes), manifest)
-        (split,) = found["EN_S", "EN_S"]
-        assert set(table.films[split.test]) == {"tt0000003"}
-        assert len(set(table.films[split.validation])) == 1
-        assert not set(table.films[split.validation]) & set(table.films[split.train])
-        assert "tt0000003" not in set(table.films[split.validation])
-
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
         with pytest.raises(FixInput, match="no clip has '9' in the column level"):
@@ -206,14 +185,3 @@ def test_folds_have_equal_parts_of_each_level() -> None:
             for split in found["ENHN_S", "ENHN_S"]
         ]
         assert max(counts) - min(counts) <= 1, (level, counts)
-
-
-def test_folds_without_levels_have_equal_parts_of_each_class() -> None:
-    bare = [replace(clip, level="") for clip in films()]
-    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5", "data.view=raw")
-    table = clip_table(films().with_clips(bare), protocol.data)
-    labels = {name: np.arange(len(table)) % 4 // 3 for name in protocol.tasks}
-    found = folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
-    for split in found["ENHN_S", "ENHN_S"]:
-        n_positive = int(labels["ENHN_S"][split.test].sum())
-        assert n_positive == len(table) // 20

@@ -131,40 +131,6 @@ def test_values_stand_beside_those_that_the_paper_prints(tmp_path: Path) -> None
     ]
 
 
-def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
-    tmp_path: Path,
-) -> None:
-    films = ("tt0119822", "tt0110912")
-    clips = clips_of(films=films)
-
-    class Printed(MadeCell):
-        def results(self) -> list[dict[str, Any]]:
-            rows = super().results()
-            of_films = [row for row in rows if row.get("film")]
-            for row in of_films:
-                if row["metric"] == "ap":
-                    mean = {"tt0119822": 0.55, "tt0110912": 0.29}[row["film"]]
-                    row |= with_print({}, mean, 0.09)
-                    row["metric"] = "f1_weighted"
-            return rows
-
-    names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
-    cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
-    run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
-    (table,) = sections_by_key(run)["paper"].tables
-    first, second = (cell.ap_of(film) for film in films)
-    assert table.title == (
-        "F1 weighted of each film, on clips of which some trained or chose (leaked): mlp (x), HN_S"
-        " → ENHN_S"
-    )
-    assert rows_of(table) == [
-        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
-        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
-        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
-    ]
-    assert table.note == "Leaked clips: 5 of 24."
-
-
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
     row |= {
@@ -416,15 +382,3 @@ def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
     drawn = figures[1].markup(1)
     assert drawn.count("against EN, and HN") == 2
     assert drawn.index(">Look<") < drawn.index(">Body<")
-
-
-def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
-    tmp_path: Path,
-) -> None:
-    cells = []
-    for train in ("EN_S", "HN_S"):
-        cells.append(replace(RIDGE, train=train))
-        cells.append(replace(GUESS, train=train))
-    run = made_run(tmp_path / "run", cells)
-    (figure,) = figures_of_tasks(run, {})
-    assert "without video, trained on EN_S" in figure.markup(1)

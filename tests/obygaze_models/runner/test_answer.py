@@ -203,19 +203,6 @@ def test_the_answer_is_about_the_model_of_either_side_of_a_question(
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (-0.05, "-.05"),
-        (0.999, "1.00"),
-        (-20.5, "-20.50"),
-        (-0.0, ".00"),
-    ],
-)
-def test_only_a_leading_zero_is_left_out(value: float, expected: str) -> None:
-    assert short(value) == expected
-
-
-@pytest.mark.parametrize(
     ("low", "high", "p_all", "expected"),
     [
         (0.1, 0.3, 0.01, "yes"),
@@ -362,24 +349,6 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     assert found["annotators differ"] == "3 of {48} clips have no class in T."
 
 
-def test_folds_that_are_left_out_are_named(tmp_path: Path) -> None:
-    """The sentence was "1 fold left out: no clip of this task is tested in it"."""
-    untested = "no clip is tested"
-    of_sound = {"fold 2": untested, "fold 4": untested, "fold 5": "one label"}
-    fits = [
-        fit({"fold 4": untested}, "image"),
-        fit(of_sound, "sound"),
-        fit({}, "", "random"),
-    ]
-    tests = cell("ridge", ["1"], store="image", fold="fold 2", group="alba")
-    found = limits(run_of(tmp_path / "a", tests, fits=fits))
-    assert found["skipped folds"] == (
-        "3 folds left out: no clip is tested (fold 4, fold 2 with alba); one label (fold 5)."
-    )
-    found = limits(run_of(tmp_path / "b", tests, fits=fits[2:]))
-    assert "skipped folds" not in found
-
-
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
     nested = {"kind": "nested", "folds": 0, "column": ""}
     of_directors = many_fits({**nested, "column": "director"}, 301)
@@ -420,23 +389,6 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
 
 
 # ---- the text for a terminal ----
-
-
-def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
-    """Of one task, each film has positive clips, of the other one, five of eight have some."""
-    other: dict[str, Any] = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
-    first = cell("ridge", GOOD)
-    second = cell("ridge", [*GUESS[:5], *["0000"] * 3], **other)
-    results = [*ends(), *ends(**other)]
-    said = text.result_text(run_of(tmp_path / "both", [*first, *second], results))
-    assert (
-        "intervals over 8 to 12 films, of other films of the same kind, each tested unseen; 5 to 12"
-        " of 8 to 12 films have a value.\n"
-    ) in said
-    said = text.result_text(run_of(tmp_path / "first", first, results))
-    assert (
-        "intervals over 12 films, of other films of the same kind, each tested unseen.\n"
-    ) in said
 
 
 @pytest.mark.parametrize("n_remarks", [2, 4, 9])

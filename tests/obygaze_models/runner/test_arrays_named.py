@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on
 from support.stores import made_store
 
 from obygaze_features.core.errors import FixInput, NotFound
@@ -70,10 +70,3 @@ def test_models_are_added_and_not_replaced() -> None:
         "paper-table2", ["models.ridge.kind=ridge", 'grid.models=["ridge"]']
     )
     assert added.model_names == ["ridge"]
-
-
-def test_metrics_of_the_house_may_be_named(tmp_path: Path, manifest: Manifest) -> None:
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    protocol = quick("honest", *RIDGE, 'report.metrics=["auc", "brier"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    assert "AUC" in write_report([run.folder])[0].read_text()

@@ -21,7 +21,6 @@ from obygaze_models.runner.heldout import (
     folds_of,
     repeats_clips,
     seen_of,
-    with_few_films,
 )
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
@@ -149,19 +148,6 @@ def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
     inside = whole.inside(rows[1:], rows[:1])
     assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
     assert names(manifest, np.flatnonzero(~whole.may_learn)) == "a0 a1 a2 a3"
-
-
-def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
-    manifest = clips({})
-    first = folds(manifest, "splits.kind=nested")[0]
-    pair = ("EN_S", "EN_S")
-    (few,) = with_few_films({pair: [first]}, 2, 0, HeldOut.joined)[pair]
-    assert len(np.unique(few.films[few.train])) == 2
-    drawn = set(few.films[few.train].tolist())
-    may_learn = {manifest.clips[row].movie_id for row in np.flatnonzero(few.may_learn)}
-    assert may_learn == drawn
-    (fewer,) = with_few_films({pair: [first]}, 1, 0, HeldOut.joined)[pair]
-    assert set(fewer.films[fewer.train].tolist()) < drawn
 
 
 def test_clips_that_several_folds_test_are_repeated() -> None:

@@ -184,27 +184,6 @@ def test_the_sentence_says_only_what_the_interval_says(
     assert meaning in changed.sentence
 
 
-def test_absence_that_depends_on_the_label_lifts_no_score(tmp_path: Path) -> None:
-    """The scores are those of the kept clips alone: nothing is filled in."""
-    values = senses()
-    sure = [clip.clip_id for clip in MANIFEST if clip.level == "S"]
-    lacking = {"heard": sure[::2]}
-    stores = joined_stores(tmp_path / "all", MANIFEST, values, lacking)
-    whole = run_on(tmp_path, fusion(*ONLY_RIDGE), MANIFEST, stores)
-    is_kept = np.array([clip.clip_id not in lacking["heard"] for clip in MANIFEST])
-    kept = MANIFEST.with_clips(
-        [clip for clip, stays in zip(MANIFEST, is_kept, strict=True) if stays]
-    )
-    of_kept = {name: X[is_kept] for name, X in values.items()}
-    stores = joined_stores(tmp_path / "kept", kept, of_kept)
-    alone = run_on(tmp_path, fusion(*ONLY_RIDGE), kept, stores)
-    for store in ("seen", "heard", "joined", "chosen"):
-        value = the_cell(whole, model="ridge", store=store).value("ap")
-        assert value == the_cell(alone, model="ridge", store=store).value("ap")
-    assert "left out" in result_text(whole)
-    assert "left out" not in result_text(alone)
-
-
 # ---- what is refused ----
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.stores import a_recipe, made_store
 
 import obygaze as og
@@ -28,7 +27,6 @@ from obygaze_models.zoo import (
     TrainingClips,
     TrainingData,
     load_model,
-    predict,
     save_model,
 )
 
@@ -138,37 +136,6 @@ def value(run: Run, metric: str, model: str = "theirs") -> float:
     return float(found)
 
 
-@pytest.mark.parametrize("probe", [LogisticProbe])
-def test_values_are_those_of_scikit_learn_for_the_scores_of_predict(
-    here: Path, probe: type
-) -> None:
-    keep(here, probe())
-    run = run_on(here)
-    rows = rows_of(run)
-    theirs = predict("theirs", "seen", manifest="mine", workspace=here)
-    column = theirs.scores[:, -1]
-    of_predict = dict(zip(theirs.clip_ids, column.tolist(), strict=True))
-    assert rows["score"].to_dict() == {clip: of_predict[clip] for clip in rows.index}
-    decided = dict(zip(theirs.clip_ids, theirs.decisions, strict=True))
-    decision = [decided[clip] == "positive" for clip in rows.index]
-    assert rows["decision"].tolist() == decision
-    level = {clip.clip_id: clip.level for clip in CLIPS}
-    y = np.array([level[clip] == "S" for clip in rows.index])
-    assert rows["y"].tolist() == y.tolist()
-    expected = {
-        "ap": average_precision_score(y, rows["score"]),
-        "auc": roc_auc_score(y, rows["score"]),
-        "f1_binary": f1_score(y, decision),
-    }
-    assert len(set(rows["score"])) == len(rows)
-    for metric, number in expected.items():
-        assert value(run, metric) == pytest.approx(number, abs=1e-12)
-    assert set(rows["is_probability"]) == {probe is LogisticProbe}
-    # A guess ranks no clip above another.
-    assert value(run, "auc", "random") == value(run, "auc", "all_positive") == 0.5
-    assert value(run, "f1_binary", "all_positive") == f1_score(y, np.ones(len(y)))
-
-
 def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) -> None:
     keep(here)
     run = run_on(here)
@@ -188,15 +155,6 @@ def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) ->
     assert run.about["remarks"]["trained"] == sentence
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert cell.basis == "film-seen"
-
-
-def test_only_unseen_films_are_one_fixed_test_set(here: Path) -> None:
-    keep(here)
-    run = run_on(here, changes=[*QUICK, "data.where=movie_id not in {alba, brug}"])
-    assert "trained" not in run.about["remarks"]
-    (cell,) = [cell for cell in run.cells if cell.is_model]
-    assert (cell.basis, cell.inflation) == ("unseen", 1)
-    assert cell.has_interval("ap")
 
 
 def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
@@ -224,32 +182,6 @@ def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) 
     run_on(here, force=True)
 
 
-def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
-    n_windows = 2 * PER_FILM
-    windows = np.random.default_rng(9).normal(size=(len(FILMS) * n_windows, 4))
-    start_s = np.tile(np.arange(n_windows, dtype=np.float64), len(FILMS))
-    values: dict[str, Any] = {"start_s": start_s, "end_s": start_s + 1}
-    values["clip"] = windows.astype(np.float32)
-    rows = [Row(f"{film}:{n:02d}", film) for film in FILMS for n in range(n_windows)]
-    sampling = {"unit": "window", "grid": {"window": 16, "fps": 16}}
-    recipe = a_recipe(sampling=sampling)
-    store = made_store(here / "windows", rows, values, recipe=recipe)
-    spec = FeatureSpec("toy", "clip", "float32", 4, recipe.fingerprint)
-    spec = structs.replace(spec, rule="touch", reduce="mean")
-    keep(here, features=spec)
-    run = og.models.test(
-        "theirs", store, manifest="mine", changes=QUICK, workspace=here
-    )
-    # A clip of two seconds has two windows of one second.
-    means = values["clip"].reshape(len(CLIPS), 2, 4).mean(axis=1)
-    probe = load_model("theirs", workspace=here).estimator
-    expected = probe.predict_proba(means.astype(float))[:, 1]
-    of_clip = {clip.clip_id: score for clip, score in zip(CLIPS, expected, strict=True)}
-    found = rows_of(run)["score"].to_dict()
-    assert found == pytest.approx({clip: of_clip[clip] for clip in found})
-    assert run.protocol["data"]["segments"] == "mine"
-
-
 # ---- what is refused ----
 
 
@@ -272,18 +204,6 @@ def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(
         " may have trained theirs, and are not tested."
         in run.about["remarks"]["trained"]
     )
-
-
-def test_features_of_another_recipe(here: Path) -> None:
-    keep(here)
-    store_in(here / "other", sampling={"rule": "uniform", "frames": 4})
-    with pytest.raises(Mismatch, match="theirs expects features of toy"):
-        og.models.test(
-            "theirs",
-            here / "other" / "stores" / "seen",
-            manifest="mine",
-            workspace=here,
-        )
 
 
 def test_clips_whose_films_are_not_stated(here: Path) -> None:
