@@ -60,14 +60,6 @@ class TestWeights:
 
 
 class TestAgainstOthers:
-    def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(
-        self,
-    ) -> None:
-        of_film = np.random.default_rng(1).normal(size=12)
-        ours = resample(mean_of(of_film), np.arange(12), n_replicates=40_000)["mean"]
-        low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
-        assert ours.high - ours.low == pytest.approx(high - low, rel=0.06)
-
     def test_replicates_against_sklearn_on_repeated_clips(self) -> None:
         predictions, film = films(5, k=5, scale=8)
         rng = np.random.default_rng((9, 0))

@@ -50,7 +50,7 @@ class World:
     @property
     def settings(self) -> RunSettings:
         averaged = [("T", "T"), ("U", "T")] if self.is_averaged else []
-        return RunSettings(replicates=20, averaged=averaged)
+        return RunSettings(replicates=3, averaged=averaged)
 
 
 def drawn(seed: int) -> World:
@@ -230,7 +230,7 @@ def plain_basis(rows: Sequence[RunRow]) -> str:
 
 # ---- compared with it ----
 
-WORLDS = range(amount(8, 400))
+WORLDS = range(amount(4, 400))
 
 
 def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:

@@ -31,14 +31,6 @@ def table(a: int, b: int, c: int, d: int) -> tuple:
 
 
 class TestMaximumLikelihood:
-    def test_a_two_by_two_table(self) -> None:
-        fit = fit_logistic(*table(30, 10, 12, 24))
-        assert fit.beta[1] == pytest.approx(np.log(30 * 24 / (10 * 12)))
-        # Woolf: the variance of a log odds ratio is the sum of the reciprocals.
-        assert fit.se[1] == pytest.approx(np.sqrt(1 / 30 + 1 / 10 + 1 / 12 + 1 / 24))
-        assert fit.high[1] - fit.beta[1] == pytest.approx(1.959964 * fit.se[1])
-        assert (fit.method, fit.errors) == ("ml", "independent")
-
     def test_against_statsmodels(self) -> None:
         X, y, _ = clips()
         ours, theirs = fit_logistic(X, y), sm.Logit(y, sm.add_constant(X)).fit(disp=0)

@@ -14,7 +14,6 @@ from obygaze_models.evaluation.metrics import average_precision, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import (
     Baseline,
-    all_positive,
     film_and_scene,
     film_prior,
     neighbour,
@@ -63,19 +62,6 @@ class TestBlind:
             assert found[name] == pytest.approx(getattr(form, name), abs=0.03)
         assert found["auc"] == pytest.approx(0.5, abs=0.03)
         assert found["ap"] == pytest.approx(random_ap(1000, 4000), abs=0.03)
-
-    def test_all_positive(self) -> None:
-        found = evaluate(Predictions.of(self.y, scores(all_positive, self.X, self.y)))
-        form = closed_form(0.25, 1)
-        for name in (
-            "f1_binary",
-            "f1_weighted",
-            "f1_macro",
-            "precision",
-            "recall",
-            "accuracy",
-        ):
-            assert found[name] == pytest.approx(getattr(form, name))
 
     def test_prevalence_is_the_best_blind_probability(self) -> None:
         shares = scores(prevalence, self.X, self.y)

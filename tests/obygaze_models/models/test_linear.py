@@ -70,13 +70,6 @@ def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
     assert loss(*exact) == pytest.approx(best, rel=1e-3)
 
 
-def test_a_margin_worked_out_by_hand() -> None:
-    # Two points at -1 and 3 on a line: the widest street is centred at 1 and w = 2 / 4.
-    probe = SVMProbe(C=10.0).fit([[-1.0], [3.0]], [0, 1])
-    np.testing.assert_allclose(probe.coef_, [[0.5]])
-    np.testing.assert_allclose(probe.intercept_, [-0.5])
-
-
 def test_logistic_probe_is_that_of_sklearn() -> None:
     X, y = clips()
     ours = LogisticProbe(C=0.1).fit(X, y)

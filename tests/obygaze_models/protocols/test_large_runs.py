@@ -21,7 +21,7 @@ from obygaze_models.runner.store_run import store_runs
 def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
     rng = np.random.default_rng(0)
     answers = set()
-    for _ in range(200):
+    for _ in range(60):
         x = rng.integers(0, 6, size=5).astype(float)
         y = rng.random(5) < 0.5
         if np.ptp(x) == 0:

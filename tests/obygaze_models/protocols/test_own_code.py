@@ -15,7 +15,6 @@ from support.tables import baselines, models, rows_of
 import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.runner.files import Run
 
 FILE = """
@@ -104,7 +103,7 @@ def read(files, *, name):
     clips = tuple(Clip(line, "pier") for line in table.read_text().split())
     return ImportedManifest(Manifest(name, Header("Piers", sources=(source_of(table),)), clips))
 """
-FILMS = replace(films(4, 30), name="films")
+FILMS = replace(films(4, 20), name="films")
 QUICK = [
     *("report.replicates=20", "report.contrast=[]", "report.concepts=false"),
     "report.compare=false",
@@ -223,14 +222,3 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
     about = json.loads((here / "runs/a/run.json").read_text("utf-8"))
     settings = about["protocol"]["models"]["mine"]["settings"]
     assert settings["package"].startswith("own.py ")
-
-
-def test_a_data_set_of_a_file(here: Path) -> None:
-    Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
-    words = ("manifest", "import", "clips.txt", "--as", "own.py:read", "-o", "piers")
-    call_obygaze("-C", here, *words).ok()
-    manifest = og.read_manifest("piers")
-    assert list(manifest.clip_ids) == ["pier-1", "pier-2"]
-    assert "own.py" in manifest.header.notes[0]
-    (package,) = packages_that_read(manifest.header)
-    assert manifest.header.notes == (f"read by {package}",)

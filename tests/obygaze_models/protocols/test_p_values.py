@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import by_film, differences, models, rows_of
+from support.tables import by_film, differences, models
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.bootstrap import (
-    draw_weights,
-    interval_of,
-    not_narrower_than_clips,
-)
-from obygaze_models.evaluation.metrics import RANKING_METRICS, GroupCount, replicate
-from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
@@ -38,17 +31,6 @@ def protocol_of(*changes: str) -> Protocol:
     )
 
 
-TABLE_2 = (
-    "data.view=raw",
-    "splits.kind=published",
-    "splits.scheme=obygaze_models.protocols.paper_splits:code_splits",
-    "balancing=rotated",
-    "tasks.EN_S.folds=02_EN_S",
-    "tasks.HN_S.folds=02_HN_S",
-    "tasks.ENHN_S.folds=02_ENHN_S",
-)
-
-
 def compared(
     tmp_path: Path, manifest: Manifest, *changes: str
 ) -> tuple[Run, dict[str, Any]]:
@@ -62,50 +44,6 @@ def compared(
     run = run_on(tmp_path, protocol_of(*changes), manifest, stores)
     (found,) = differences(run)
     return run, found
-
-
-def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    """Nadeau and Bengio: the variance of the test clips, times one plus n_test / n_train.
-
-    Without it, intervals left out the truth in up to .09 of the worlds.
-    """
-    run, _ = compared(tmp_path, manifest, *TABLE_2)
-    cell = models(run)[0]
-    rows = [row for row in rows_of(run.predictions) if row["store"] == "a"]
-    ids = sorted({row["clip_id"] for row in rows})
-    films, codes = np.unique(
-        [row["movie_id"] for row in rows[: len(ids)]], return_inverse=True
-    )
-    assert (len(ids), len(rows), len(films)) == (cell.n_clips, 8 * cell.n_clips, 6)
-    folds = [rows[start : start + len(ids)] for start in range(0, len(rows), len(ids))]
-    tests = [
-        Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T)
-        for own in folds
-    ]
-    (weights,) = draw_weights(np.arange(6), 60, (0, 0))
-    draws = np.mean(
-        [replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0
-    )
-    fold = run.folds_of(cell)[0]
-    n_fitted = fold["n_train"] + fold["n_validation"]
-    factor = 1 + len(ids) / n_fitted
-    assert 1.1 < factor < 1.2
-    # AUC has a few films less than six, because they are not of one size.
-    sizes = np.bincount(codes)
-    k = (6 * sizes.sum() ** 2 / (sizes**2).sum()) ** 0.5
-    found = interval_of(
-        draws,
-        cell.value("auc"),
-        GroupCount(6, k),
-        within_unit=True,
-        inflation=factor,
-    )
-    value = cell.value("auc")
-    y = np.array([row["y"] for row in rows[: len(ids)]], dtype=np.bool_)
-    expected = not_narrower_than_clips(found, value, RANKING_METRICS["auc"].n_behind(y))
-    assert cell.ends("auc") == pytest.approx((expected.low, expected.high))
 
 
 def test_folds_that_divide_films_have_what_folds_of_films_have(

@@ -72,19 +72,6 @@ class TestAuthors:
             code_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
 
 
-class TestText:
-    def test_eight_runs_that_validate_on_the_last_fold_but_one(self) -> None:
-        table = split_file("02_HN_S.csv")
-        splits = text_splits(table.folds, table.y, table.has_video)
-        assert len(splits) == 8
-        for split in splits:
-            assert set(table.folds[split.train].tolist()) <= set(range(8))
-            assert set(table.folds[split.validation].tolist()) == {8}
-            assert set(table.folds[split.test].tolist()) == {9}
-            positives = split.train[table.y[split.train]]
-            assert set(table.folds[positives].tolist()) == set(range(8))
-
-
 @pytest.mark.parametrize(
     ("splits_of", "options", "runs"),
     [

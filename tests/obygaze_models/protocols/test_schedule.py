@@ -59,12 +59,6 @@ class TestOneFoldAClip:
             for leak in leaks(found, (train, test), table):
                 assert not leak.is_leaked.any()
 
-    def test_every_clip_of_a_task_is_tested_once(self) -> None:
-        found, table = plan(quick(), films())
-        tested = np.concatenate([split.test for split in found["HN_S", "ENHN_S"]])
-        levels = np.array(table.levels)
-        assert sorted(tested.tolist()) == np.flatnonzero(levels != "NS").tolist()
-
 
 class TestFixed:
     def test_a_value_that_nobody_has(self) -> None:
@@ -172,16 +166,3 @@ def test_of_few_films_single_clips_validate_one_in_five() -> None:
     assert len(split.train) == n_others - n_others // 5
     assert not set(split.train) & set(split.validation)
     assert len(set(table.films[split.validation])) > 1
-
-
-def test_folds_have_equal_parts_of_each_level() -> None:
-    """Easy and hard negatives are one class of ENHN_S, but two levels."""
-    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
-    found, table = plan(protocol, without_ns(films()))
-    levels = np.array(table.levels)
-    for level in ("EN", "HN", "S"):
-        counts = [
-            int((levels[split.test] == level).sum())
-            for split in found["ENHN_S", "ENHN_S"]
-        ]
-        assert max(counts) - min(counts) <= 1, (level, counts)

@@ -30,17 +30,6 @@ def labels(**task: object) -> list[int]:
     return task_labels("t", Task(**task), TABLE).tolist()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("classes", "expected"),
-    [
-        ({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]),
-        ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1]),
-    ],
-)
-def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
-    assert labels(classes=classes) == expected
-
-
 def test_values_of_a_column() -> None:
     assert labels(column="violent", values={"yes": 1, "no": 0, "yes|no": 1}) == [
         0,
@@ -51,16 +40,6 @@ def test_values_of_a_column() -> None:
     ]
     with pytest.raises(FixInput, match=r"no class for 'yes\|no' of the column violent"):
         labels(column="violent", values={"yes": 1, "no": 0})
-
-
-def test_an_expression_against_the_rest() -> None:
-    found = labels(positive="Look in concept")
-    assert found == [0, 1, 0, 1, -1], "a clip without a level is in no class"
-
-
-def test_two_expressions() -> None:
-    found = labels(positive="level == S", negative="level in {EN, HN} and not concept")
-    assert found == [0, -1, -1, 1, -1]
 
 
 def test_classes_that_overlap() -> None:

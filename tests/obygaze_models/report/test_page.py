@@ -211,12 +211,6 @@ def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     assert page.tags.count("svg") == page.tags.count("figure") >= 1
 
 
-def test_the_same_run_gives_the_same_files(run: Run, written: list[Path]) -> None:
-    before = {path: path.read_bytes() for path in written}
-    again = write_report([run.folder])
-    assert {path: path.read_bytes() for path in again} == before
-
-
 def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None:
     made = made_run(tmp_path / "run", [RIDGE, GUESS])
     suffixes = {path.suffix for path in write_report([made.folder], formats=["csv"])}
@@ -225,10 +219,8 @@ def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None
         path.suffix for path in write_report([made.folder], formats=["svg", "latex"])
     }
     assert suffixes == {".svg", ".tex"}
-    begins = {}
-    for path in write_report([made.folder], formats=["png", "pdf"]):
-        begins[path.name] = path.read_bytes()[:4]
-    assert begins == {"films-EN-S.png": b"\x89PNG", "films-EN-S.pdf": b"%PDF"}
+    (path,) = write_report([made.folder], formats=["png"])
+    assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(FixUsage, match="unknown format 'md'"):
         write_report([made.folder], formats=["md"])
 
@@ -327,10 +319,9 @@ def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
         write_report([made.folder])
 
 
-@pytest.mark.parametrize("name", ["page.pdf"])
-def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path, name: str) -> None:
+def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
-        write_report([run.folder], tmp_path / name)
+        write_report([run.folder], tmp_path / "page.pdf")
     assert "a name with .html" in str(raised.value.hint)
 
 

@@ -30,7 +30,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
     figure_of_success,
-    figure_of_tree,
     figures_of_tasks,
 )
 from obygaze_models.report.sections import (
@@ -142,57 +141,6 @@ def concept_row(name: str, **values: Any) -> dict[str, Any]:
         "high": 0.8,
     }
     return {**row, "auc": 0.7, "p_holm": 0.01, "weight": 0.5, **values}
-
-
-def test_concepts_have_their_quality(tmp_path: Path) -> None:
-    rows = [
-        concept_row("Look", films=8, films_with_value=3),
-        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
-    ]
-    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
-    section = sections_by_key(run)["concepts"]
-    (table,) = section.tables
-    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
-    assert rows_of(table)[1] == [
-        "Look",
-        "20",
-        "0.20",
-        "0.60 [0.40, 0.80]",
-        "0.70",
-        "0.010",
-        "0.50",
-    ]
-
-
-def tree_rows(depth: int) -> list[dict[str, Any]]:
-    """A tree whose right branch has a question at each depth."""
-    rows = []
-    for number in range(depth):
-        node = {"node": 2 * number, "left": 2 * number + 1, "right": 2 * number + 2}
-        node |= {"concept": f"concept {number}", "threshold": 0.5, "share": 0.5}
-        rows.append({**node, "clips": 100 - number})
-        leaf = {
-            "node": 2 * number + 1,
-            "left": math.nan,
-            "right": math.nan,
-            "concept": "",
-        }
-        rows.append({**leaf, "threshold": math.nan, "clips": 1, "share": 0.0})
-    last = {"node": 2 * depth, "left": math.nan, "right": math.nan, "concept": ""}
-    rows.append({**last, "threshold": math.nan, "clips": 100 - depth, "share": 1.0})
-    return sorted(rows, key=lambda row: row["node"])
-
-
-def test_a_tree_asks_at_each_inner_node_and_is_cut_at_four_questions() -> None:
-    figure = figure_of_tree("pcbm-dt (x), EN_S", tree_rows(2))
-    assert figure.title == "Decision tree of pcbm-dt (x), EN_S, 100 clips, 50 positive"
-    assert figure.markup(1).count("?</text>") == 2
-    # Each box is paper below a shade.
-    assert figure.markup(1).count("fill: var(--paper)") == 5 + 1
-    cut = figure_of_tree("x", tree_rows(6)).markup(1)
-    assert cut.count("?</text>") == 4
-    assert "50 % of 96 …" in cut
-    assert "concept 4" not in cut
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
@@ -365,20 +313,3 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
         ["Body", "30", "–", "–", "left out: it never varies"],
     ]
     assert "60 of 96 decisions are correct" in table.note
-
-
-def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
-    names = ("Look against EN", "Look", "Body against EN", "Body")
-    cells = [
-        MadeCell("cav", CLIPS, scores_for(CLIPS, 1.0, seed), train=name, test=name)
-        for seed, name in enumerate(names)
-    ]
-    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
-    figures = list(figures_of_tasks(run, {}))
-    assert [figure.title for figure in figures] == [
-        "F1 binary side by side, cav",
-        "AP side by side, cav",
-    ]
-    drawn = figures[1].markup(1)
-    assert drawn.count("against EN, and HN") == 2
-    assert drawn.index(">Look<") < drawn.index(">Body<")

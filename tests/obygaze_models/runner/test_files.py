@@ -7,50 +7,34 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support.experiments import TOLERANCES, films, planted, quick, store_of
-from support.tables import rows_of
+from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
-from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.runner.files import Run, read_folder
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.run import run_protocol
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
+    'grid.models=["ridge", "mlp"]',
     "report.contrast=[]",
-    "report.concepts=false",
-    *TOLERANCES,
     "models.mlp.max_epochs=3",
     "models.mlp.min_epochs=1",
 )
 
 
-def run_on(
-    folder: Path,
-    *changes: str,
-    name: str = "honest",
-    manifest: Manifest | None = None,
-    stores: tuple[float, ...] = (0.6,),
-) -> Run:
-    """A run on made-up films; of each store, how strongly the level is in its features."""
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = manifest or films(7, 24, seed=3)
-    opened = {}
-    for number, strength in enumerate(stores):
-        X = planted(manifest, strength=strength, seed=number)
-        opened[f"s{number}"] = store_of(folder / f"store-{number}", manifest, X)
-    protocol = quick(name, *changes, replicates=40)
-    inputs = gather(protocol, manifest, "made-up", opened)
-    return run_protocol(inputs, folder / "run", n_jobs=1)
+def run_of_films(folder: Path, *changes: str) -> Run:
+    """A run on made-up films, in which models know a part of the level."""
+    manifest = films(5, 20, seed=3)
+    store = store_of(folder / "store", manifest, planted(manifest, strength=0.6))
+    protocol = quick("honest", *changes, replicates=40)
+    return run_on(folder, protocol, manifest, {"x": store})
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run_on(tmp_path_factory.mktemp("tables"), *ONE_PAIR)
+    return run_of_films(tmp_path_factory.mktemp("tables"), *ONE_PAIR)
 
 
 def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
@@ -81,18 +65,6 @@ def test_a_run_is_read_back(run: Run) -> None:
     assert {"epochs", "alpha"}.intersection(chosen)
 
 
-def test_success_is_a_table(tmp_path: Path) -> None:
-    run = run_on(
-        tmp_path, *ONE_PAIR, 'grid.models=["ridge"]', "report.error_analysis=true"
-    )
-    whole = rows_of(run.table("success.csv"), film="all films")
-    assert {"level EN", "level S"} <= {row["factor"] for row in whole}
-    (ridge,) = {row["successes"] for row in whole}
-    tests = rows_of(run.predictions, model="ridge")
-    correct = [row["y"] == row["decision"] for row in tests]
-    assert ridge == sum(correct) and whole[0]["all_clips"] == len(correct)
-
-
 def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> None:
     code = tmp_path / "mine.py"
     code.write_text(
@@ -106,8 +78,8 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
     )
     trust([f"{code}:Plain"])
     with pytest.raises(FixInput, match="neither predict_proba"):
-        run_on(
-            tmp_path / "r",
+        run_of_films(
+            tmp_path,
             *ONE_PAIR,
             f"models.mine.kind={code}:Plain",
             'grid.models=["mine"]',

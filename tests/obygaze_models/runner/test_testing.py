@@ -244,17 +244,6 @@ def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
         run_on(here, task="mood=calm", output="other")
 
 
-def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
-    keep(here, task="violent")
-    with pytest.raises(FixUsage) as refused:
-        run_on(here)
-    assert refused.value.message == "unknown task or column 'violent'"
-    assert str(refused.value.hint).startswith(
-        "theirs was trained for the task violent: --task asks for another one, one of EN_S"
-    )
-    assert len(rows_of(run_on(here, task="EN_S")))
-
-
 def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here)
     with pytest.raises(FixUsage, match="where nothing is fitted"):
