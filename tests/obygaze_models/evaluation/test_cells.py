@@ -316,32 +316,6 @@ def test_what_models_had_seen(seed: int) -> None:
         assert cell.same_film == len(of_films - seen)
 
 
-@pytest.mark.parametrize("seed", WORLDS)
-def test_points_of_a_curve_are_of_the_clips_that_all_of_them_test(seed: int) -> None:
-    world = drawn(seed)
-    points = {
-        n_films: rows
-        for (_, n_films), rows in rows_by_cell(world).items()
-        if n_films is not None
-    }
-    tested = [{row["clip_id"] for row in rows} for rows in points.values()]
-    shared = set.intersection(*tested)
-    classes = {row["y"] for row in points[1] if row["clip_id"] in shared}
-    found = results(world.tests, world.settings)
-    found = found[found["train_films"].notna()]
-    assert found["train_films"].tolist() == [1, 2, 4]
-    for row in rows_of(found):
-        assert (row["metric"], row["clips"]) == ("ap", len(shared))
-        if len(classes) < 2:
-            assert math.isnan(row["value"])
-            continue
-        rows = points[row["train_films"]]
-        kept = [test for test in rows if test["clip_id"] in shared]
-        expected = plain_of_rows("ap", kept, averaged=world.is_averaged)
-        assert row["value"] == pytest.approx(expected)
-        assert row["basis"] == plain_basis(kept)
-
-
 # ---- the files ----
 
 

@@ -27,16 +27,6 @@ def clips(seed: int = 0, n: int = 600) -> tuple:
     return rng.random(n) < 1 / (1 + np.exp(-margin)), factors, films
 
 
-def test_all_films_and_each() -> None:
-    success, factors, films = clips()
-    pooled, *alone = analyse_success(success, factors, films)
-    assert (pooled.film, pooled.n, pooled.errors) == ("all films", 600, "films")
-    assert [a.film for a in alone] == [f"tt{i}" for i in range(6)]
-    assert sum(a.n for a in alone) == 600
-    assert sum(a.n_success for a in alone) == pooled.n_success == success.sum()
-    assert {a.errors for a in alone} == {"independent"}
-
-
 class TestWhatCannotBeTold:
     def test_constant_and_dependent_factors_are_named(self) -> None:
         a = np.array([0, 1, 0, 1, 1, 0])

@@ -204,27 +204,6 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     assert "c tests clips of a in other folds in 1 of 1 cell" in folds
 
 
-def test_one_fold_of_all_films_and_a_fold_of_each_are_one_quantity_within_films(
-    tmp_path: Path,
-) -> None:
-    first = cell(seed=1)
-    in_one_fold = [{**row, "fold": "all"} for row in first.predictions()]
-    runs = [made_run(tmp_path / "a", [first])]
-    tables = {"predictions.csv": in_one_fold}
-    runs.append(made_run(tmp_path / "b", [first], tables=tables))
-    for pair in (runs, runs[::-1]):
-        compared = compare_runs(pair)
-        (warning,) = compared.warnings
-        assert warning == (
-            "Some of these runs test several films in one fold, and others do not: AP and AUC are"
-            " those within films."
-        )
-        # Both have the same scores of the same clips; `ap` is the mean over the films.
-        side = the_row(compared)
-        assert side["value"] == pytest.approx(first.ap, abs=1e-12)
-        assert side["difference"] == 0
-
-
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
     changes = ["fit.seed=3", "models.logistic.kind=logistic"]
@@ -315,39 +294,3 @@ def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
         compare_runs([run, run], "acc")
     assert "accuracy" in str(raised.value.hint)
-
-
-def test_differences_are_on_the_clips_that_both_tested_with_one_class(
-    tmp_path: Path,
-) -> None:
-    first = cell(seed=1)
-    kept = np.array([number % 4 != 0 for number in range(len(CLIPS.ids))])
-    y = CLIPS.y.copy()
-    changed = int(np.flatnonzero(kept)[0])
-    y[changed] = not y[changed]
-    part = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[kept].tolist()),
-        films=tuple(np.array(CLIPS.films)[kept].tolist()),
-        y=y[kept],
-    )
-    other = MadeCell("ridge", part, scores_for(CLIPS, 1.0, 2)[kept])
-    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
-    compared = compare_runs(runs)
-    both = kept.copy()
-    both[changed] = False
-    shared = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[both].tolist()),
-        films=tuple(np.array(CLIPS.films)[both].tolist()),
-        y=CLIPS.y[both],
-    )
-    ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
-    theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
-    side = the_row(compared)
-    assert side["difference_n_clips"] == int(both.sum())
-    assert side["difference"] == pytest.approx(by_film(ours, theirs).mean())
-    (warning,) = compared.warnings
-    assert (
-        "b tests other clips than a, or has other classes of them, in 1 of 1" in warning
-    )

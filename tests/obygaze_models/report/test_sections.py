@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from support.run_tables import (
     FILMS,
     MANIFEST,
-    STORE,
-    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -34,13 +32,11 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.sections import (
     Section,
-    section_of_results,
     sections_of,
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
@@ -230,44 +226,6 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
         kind = "open" if "fill-opacity: 0;" in style else "filled"
         n_dots[kind] = n_dots.get(kind, 0) + dots.count("<title>film")
     assert n_dots == {"open": 1, "filled": 7}
-
-
-def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
-    tmp_path: Path,
-) -> None:
-    clips = clips_of()
-    first, second = np.flatnonzero(clips.y)[:2]
-    cells = []
-    for store, left_out in {"a": first, "b": second}.items():
-        kept = np.arange(len(clips.ids)) != left_out
-        films = tuple(np.array(clips.films)[kept].tolist())
-        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
-        scores = scores_for(clips, 1.0, 3)[kept]
-        facts = {"tested": store}
-        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
-        prior = {"is_model": False, "store": store, "facts": facts}
-        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
-    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
-    n_clips = len(clips.ids) - 1
-    (row,) = [
-        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
-    ]
-    # Both models, and the guess, which is that of the first.
-    assert row.count(f" on {n_clips}") == 3
-    assert "Models of a row were tested on other clips" in result_text(run)
-    page = section_of_results(run, {})
-    beside = next(table for table in page.tables if table.key == "summary")
-    assert sum(isinstance(row, str) for row in beside.rows) == 2
-    of_films = next(table for table in page.tables if table.key == "films")
-    common = (
-        f"All values are of the {n_clips - 1} clips that each of them was tested on"
-    )
-    assert common in of_films.note
-    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
-    assert figure.markup(1).count(f"{n_clips} clips") == 3
-    # Models of the same clips need no such words.
-    alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
-    assert "Models of a row" not in result_text(alike)
 
 
 def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ ONE_PAIR = (
     'grid.test=["EN_S"]',
     'grid.models=["ridge", "mlp"]',
     "report.contrast=[]",
+    "report.concepts=false",
     "models.mlp.max_epochs=3",
     "models.mlp.min_epochs=1",
 )

@@ -23,6 +23,7 @@ from support.tables import rows_of, the_cell
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.joining import part_slices
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import PartScaling
@@ -33,6 +34,8 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.text import result_text
 
 MANIFEST = films(5, 30, seed=8)
+# The clips that train models that are kept.
+FEWER = films(3, 24, seed=8)
 FEW_FITS = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
@@ -45,11 +48,11 @@ WINDOWS = {"unit": "window", "grid": {"seconds": 1.0, "every": 1.0}}
 ONLY_RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["random"]')
 
 
-def senses(*, seen: float = 0.6, heard: float = 0.6) -> dict[str, NDArray[Any]]:
+def senses(manifest: Manifest = MANIFEST) -> dict[str, NDArray[Any]]:
     """Two senses of other widths and scales."""
     return {
-        "seen": planted(MANIFEST, width=14, strength=seen, seed=1),
-        "heard": 6 * planted(MANIFEST, width=22, strength=heard, seed=2),
+        "seen": planted(manifest, width=14, strength=0.6, seed=1),
+        "heard": 6 * planted(manifest, width=22, strength=0.6, seed=2),
     }
 
 
@@ -227,8 +230,8 @@ QUICK_TRAINING = {"pcbm-h": ("model.tolerance=0.1", "model.cross_fit=2")}
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workspace")
-    write_manifest(MANIFEST, folder / "manifests" / f"{MANIFEST.name}.toml")
-    joined_stores(folder / "stores", MANIFEST, senses())
+    write_manifest(FEWER, folder / "manifests" / f"{FEWER.name}.toml")
+    joined_stores(folder / "stores", FEWER, senses(FEWER))
     return folder
 
 
@@ -253,7 +256,7 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     _, model = og.train(
         kind,
         "joined",
-        MANIFEST.name,
+        FEWER.name,
         changes=changes,
         output=f"kept-{kind}",
         n_jobs=1,
@@ -265,8 +268,9 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
         f"kept-{kind}", "joined", in_sample=True, workspace=workspace
     )
     scaling, fitted = fits[0]
-    rows = [MANIFEST.clip_ids.index(clip) for clip in predicted.clip_ids]
-    X = np.concatenate([senses()["heard"], senses()["seen"]], axis=1)[rows]
+    rows = [FEWER.clip_ids.index(clip) for clip in predicted.clip_ids]
+    values = senses(FEWER)
+    X = np.concatenate([values["heard"], values["seen"]], axis=1)[rows]
     factors = np.repeat(scaling.factors, [22, 14])
     scaled = X.astype(np.float64) * factors
     if kind == "cav":
@@ -288,7 +292,7 @@ def test_an_own_class_is_not_saved_for_joined_features(workspace: Path) -> None:
         og.train(
             "sklearn.naive_bayes.GaussianNB",
             "joined",
-            MANIFEST.name,
+            FEWER.name,
             output="bayes",
             workspace=workspace,
         )
