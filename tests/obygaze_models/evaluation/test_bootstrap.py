@@ -10,7 +10,6 @@ from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
     Interval,
     estimate,
-    groups_behind,
     interval_of,
     ratio_interval,
     resample,
@@ -43,15 +42,6 @@ def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
 
 
 class TestWeights:
-    def test_a_draw_holds_as_many_films_as_there_are(self) -> None:
-        codes = np.array([0, 0, 1, 2, 2, 2])
-        (weights,) = bootstrap.draw_weights(codes, 500, 0)
-        assert weights.shape == (500, 6)
-        np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
-        np.testing.assert_array_equal(weights[:, [0, 2, 3]].sum(axis=1), 3)
-        # Each film is left out of a draw with chance (2/3)^3.
-        assert np.mean(weights[:, 2] == 0) == pytest.approx((2 / 3) ** 3, abs=0.06)
-
     def test_blocks_are_as_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         predictions, film = films(0, k=4, scale=10)
         whole = estimate(predictions, film, ["auc"], n_replicates=50)
@@ -124,20 +114,6 @@ class TestRefusals:
     def test_groups_of_another_length(self) -> None:
         with pytest.raises(FixInput):
             estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
-
-
-def test_effective_groups_by_hand() -> None:
-    """Six films: of 4, 4, 4, 4, 4 and 20 clips; positive clips are 1, 1, 1, 1, 1 and 5."""
-    sizes = [4, 4, 4, 4, 4, 20]
-    n_positive = [1, 1, 1, 1, 1, 5]
-    films = np.repeat(list("abcdef"), sizes)
-    y = np.concatenate(
-        [[1] * n + [0] * (size - n) for size, n in zip(sizes, n_positive, strict=True)]
-    )
-    assert groups_behind("ap", y, films) == (6, pytest.approx(10**2 / (5 * 1 + 25)))
-    of_sizes = 40**2 / (5 * 16 + 400)
-    expected = (6, pytest.approx((6 * of_sizes) ** 0.5))
-    assert groups_behind("auc", y, films) == expected
 
 
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:

@@ -43,15 +43,6 @@ def test_support_vectors_on_products_are_those_of_libsvm(
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
-    X, y = clips()
-    rows = np.arange(3, 240, 2)
-    normal, bias = Gram(X).svm(rows, (y == "HN")[rows], 0.05)
-    theirs = SVC(C=0.05, kernel="linear").fit(X[rows], y[rows])
-    np.testing.assert_allclose(normal, theirs.coef_[0], rtol=0, atol=1e-12)
-    assert bias == pytest.approx(float(theirs.intercept_[0]), abs=1e-12)
-
-
 def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
     """No weights and a small C: all decisions are nearly equal, however long it runs."""
     rng, C = np.random.default_rng(0), 1e-3
@@ -88,26 +79,6 @@ def test_the_ridge_path_is_ridge_at_each_strength(alpha: float) -> None:
         theirs = Ridge(alpha=alpha).fit(X, targets)
         np.testing.assert_allclose(coef, theirs.coef_, atol=1e-10)
         np.testing.assert_allclose(intercept, theirs.intercept_, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("by_film", "n_features"), [(True, 50), (True, 3), (False, 50)]
-)
-def test_leaving_out_without_refitting_is_refitting(
-    by_film: bool, n_features: int
-) -> None:
-    rng = np.random.default_rng(0)
-    X, targets = rng.normal(size=(30, n_features)) + 1, rng.normal(size=(30, 1))
-    films = np.repeat(np.arange(5), 6) if by_film else np.arange(30)
-    errors = []
-    for film in np.unique(films):
-        out = films == film
-        model = Ridge(alpha=7.0).fit(X[~out], targets[~out])
-        errors.append((targets[out] - model.predict(X[out]).reshape(-1, 1)) ** 2)
-    expected = float(np.concatenate(errors).mean())
-    path = RidgePath(X, targets)
-    errors = path.left_out([7.0], films if by_film else None)
-    assert np.mean(errors**2) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("by_film", [True, False])

@@ -19,7 +19,6 @@ from obygaze_models.runner.files import Run
 
 SHORT = (
     "models.mlp.max_epochs=6",
-    "models.pcbm-lr.tolerance=0.01",
     "report.concepts=false",
     "grid.baselines=[]",
 )
@@ -34,7 +33,7 @@ PUBLISHED = (
 
 def hard(tmp_path: Path, *changes: str, models: str = '["ridge", "mlp"]') -> Run:
     """A run on films where easy negatives differ from sure clips mostly by what hard ones share."""
-    manifest = with_folds(films(8, 30, seed=3, runs_on=0))
+    manifest = with_folds(films(8, 50, seed=3, runs_on=0))
     X = planted(manifest, width=14, strength=0.0)
     levels = np.array([clip.level for clip in manifest])
     X[:, 0] += np.select([levels == "S", levels == "EN"], [3.0, 1.0])

@@ -40,11 +40,10 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
             run_on(tmp_path, protocol, manifest, {"s": store})
 
 
-@pytest.mark.parametrize("change", ["models.cav.C=1"])
-def test_concept_vectors_take_no_settings(change: str) -> None:
+def test_concept_vectors_take_no_settings() -> None:
     """The first was the unknown key 'model', "did you mean 'models'?", which failed next."""
     with pytest.raises(FixUsage, match="cav has no settings of its own") as raised:
-        training_protocol("cav", "EN_S", films(4, 40, seed=5), [change])
+        training_protocol("cav", "EN_S", films(4, 40, seed=5), ["models.cav.C=1"])
     assert "--set data.view=raw" in raised.value.hint
     changes = ["data.view=raw", "leakage=warn", "features.x.array=tokens"]
     changed = training_protocol("cav", "EN_S", films(4, 40, seed=5), changes)

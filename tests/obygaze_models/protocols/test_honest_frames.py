@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +50,6 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
         read_frames(store, table, of_frames=False)
     with pytest.raises(FixInput, match="unscaled frames"):
         read_frames(store, table, scale="unit")
-
-
-def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
-    manifest = films(3, 20)
-    X = np.zeros((60, 16, 4096), dtype=np.float32)
-    store = store_of(tmp_path / "s", manifest, X, array="frames")
-    table = clip_table(manifest, Data())
-    tracemalloc.start()
-    found = read_frames(store, table)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    # With what decoding takes; copies for a selection and for the checksum were two more.
-    assert found.X.nbytes == X.nbytes and peak < 2.5 * X.nbytes
 
 
 def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:

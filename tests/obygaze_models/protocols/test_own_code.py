@@ -21,8 +21,6 @@ FILE = """
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from obygaze_features.manifest import Clip, Header, ImportedManifest, Manifest, source_of
-
 
 class NearestMean(ClassifierMixin, BaseEstimator):
     def __init__(self, shrink=0.0):
@@ -97,13 +95,8 @@ def by_parity(clips, *, folds, seed):
 def divided(clips, *, folds, seed):
     return [clip.scene % 2 for clip in clips]
 
-
-def read(files, *, name):
-    (table,) = files
-    clips = tuple(Clip(line, "pier") for line in table.read_text().split())
-    return ImportedManifest(Manifest(name, Header("Piers", sources=(source_of(table),)), clips))
 """
-FILMS = replace(films(4, 20), name="films")
+FILMS = replace(films(4, 30), name="films")
 QUICK = [
     *("report.replicates=20", "report.contrast=[]", "report.concepts=false"),
     "report.compare=false",

@@ -29,14 +29,6 @@ class TestAuthors:
         """From 322 to 459 clips train in the cells of Table 2."""
         assert [s.train.size for s in authors(split_file(name))] == sizes
 
-    @pytest.mark.parametrize(
-        ("name", "n", "positive"), [("02_EN_S.csv", 75, 31), ("02_ENHN_S.csv", 103, 31)]
-    )
-    def test_the_test_fold(self, name: str, n: int, positive: int) -> None:
-        table = split_file(name)
-        for split in authors(table):
-            assert (split.test.size, int(table.y[split.test].sum())) == (n, positive)
-
     def test_by_hand_on_made_up_folds(self) -> None:
         """Thirty negatives and ten positives in each of ten folds; run 2.
 

@@ -14,7 +14,6 @@ from obygaze_models.protocols.kinds import (
 from obygaze_models.protocols.reading import (
     load_protocol,
     parse_protocol,
-    protocol_names,
 )
 from obygaze_models.protocols.tasks import with_tasks
 
@@ -39,15 +38,6 @@ def violations(text: str, *changes: str) -> list[str]:
     with pytest.raises(FixInput) as caught:
         read(text, *changes)
     return list(caught.value.details)
-
-
-class TestShipped:
-    @pytest.mark.parametrize("name", protocol_names())
-    def test_each_of_them_loads_and_keeps_its_hash(self, name: str) -> None:
-        found = load_protocol(name)
-        assert (found.name, len(found.sha256)) == (name, 64)
-        assert found.sha256 == load_protocol(name).sha256
-        assert found.report.title
 
 
 class TestRefused:

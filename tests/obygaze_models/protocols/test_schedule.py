@@ -148,21 +148,3 @@ class TestTasks:
                 quick("honest"),
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
-
-
-def without_ns(manifest: Manifest) -> Manifest:
-    return manifest.with_clips([clip for clip in manifest if clip.level != "NS"])
-
-
-def test_of_few_films_single_clips_validate_one_in_five() -> None:
-    manifest = without_ns(films(4, 40))
-    changes = ("splits.kind=fixed", "splits.column=film", 'splits.test=["tt0000004"]')
-    columns = {clip.clip_id: clip.movie_id for clip in manifest}
-    manifest = manifest.with_column("film", columns)
-    found, table = plan(quick("honest", *changes), manifest)
-    (split,) = found["ENHN_S", "ENHN_S"]
-    n_others = sum(clip.movie_id != "tt0000004" for clip in manifest)
-    assert len(split.validation) == n_others // 5
-    assert len(split.train) == n_others - n_others // 5
-    assert not set(split.train) & set(split.validation)
-    assert len(set(table.films[split.validation])) > 1

@@ -276,7 +276,8 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
     by_task = "{ by_task = { EN_S = 3, other = 0 } }"
     with pytest.raises(FixInput, match="1 problem"):
-        choosing(f"models.pcbm-lr.cross_fit={by_task}")
+        both = 'grid.train=["EN_S", "ENHN_S"]'
+        choosing(f"models.pcbm-lr.cross_fit={by_task}", both)
     choosing(f"models.pcbm-lr.cross_fit.grid=[{by_task}, 5]", 'grid.train=["EN_S"]')
 
 

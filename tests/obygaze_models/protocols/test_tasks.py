@@ -79,22 +79,6 @@ def test_two_tasks_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "unnamed"),
-    [
-        ("harsh=rating >= 2 and rating != 3", "rating >= 2 and rating != 3"),
-        ("a.b-1=not rating in {1, 3}", "not rating in {1, 3}"),
-    ],
-)
-def test_a_short_name_stands_for_an_expression(text: str, unnamed: str) -> None:
-    cells = ["1", "2", "3", ""]
-    name = text.partition("=")[0].strip()
-    named = asked("rating", cells, text)
-    assert named.grid.test == (name,)
-    (task,) = asked("rating", cells, unnamed).tasks.values()
-    assert named.tasks == {name: task}
-
-
-@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("a name=rating>=2", "the name 'a name' cannot be the name of a task"),

@@ -264,13 +264,10 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
     assert [row["difference"] for row in rows] == [None, 0, None, 0]
     assert "ridge (x / q)  " in str(compared)
-    # An equal name is meant first; of two stores of one recipe, the last.
+    # An equal name is meant first.
     same_name = run_of("same", {"x": "2", "z": "2"})
     rows = rows_of_runs(compare_runs([ours, same_name]))
     assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
-    twice = run_of("twice", {"p": "1", "q": "1"})
-    rows = rows_of_runs(compare_runs([ours, twice]))
-    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
 
 
 def test_own_metrics_are_not_compared_and_no_code_is_run(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
-from sklearn.linear_model import LogisticRegression
 from support.stores import a_recipe, made_store
 
 import obygaze as og
@@ -18,6 +17,7 @@ from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run
@@ -217,21 +217,18 @@ def test_clips_whose_films_are_not_stated(here: Path) -> None:
 
 
 def test_models_that_are_not_of_two_classes(here: Path) -> None:
-    levels = np.array([clip.level for clip in TRAINED])
-    three = LogisticRegression().fit(X[: len(TRAINED)].astype(float), levels)
-    saved = ModelInfo(
-        name="theirs",
-        kind="logistic",
-        task="levels",
-        classes=("EN", "HN", "S"),
-        features=FeatureSpec("toy", "clip", "float32", 4, a_recipe().fingerprint),
-        training=TrainingData("films", "0" * 64, "raw", 22, 2, ("alba", "brug")),
+    keep(
+        here,
+        ConceptBank(["Look"], C=0.1),
+        kind="cav",
+        classes=(),
+        concepts=("Look",),
     )
-    save_model(three, saved, here / "models" / "theirs", X[: len(TRAINED)])
     with pytest.raises(FixUsage) as refused:
         run_on(here)
     assert refused.value.message == (
-        "a test needs a model of two classes, and theirs (logistic for levels) has EN, HN, S"
+        "a test needs a model of two classes, and theirs (cav, vectors of 1 concept) has"
+        " none"
     )
 
 
