@@ -117,18 +117,6 @@ def over_folds(
 
 
 class TestOnThePublishedFiles:
-    @pytest.mark.parametrize(
-        ("name", "metric", "value"),
-        [("02_HN_S.csv", "f1_binary", 0.81), ("02_ENHN_S.csv", "f1_weighted", 0.82)],
-    )
-    def test_a_baseline_that_sees_no_video(
-        self, name: str, metric: str, value: float
-    ) -> None:
-        table = split_file(name)
-        X = film_and_scene(table.films, table.scenes)
-        found = over_folds(table, table.folds, X, neighbour)
-        assert evaluate(found, [metric])[metric] == pytest.approx(value, abs=0.005)
-
     def test_it_is_far_above_chance_there_and_not_on_films_it_has_not_seen(
         self,
     ) -> None:
