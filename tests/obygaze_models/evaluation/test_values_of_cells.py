@@ -44,9 +44,7 @@ def with_facts(rows: Sequence[RunRow], **facts: Any) -> list[RunRow]:
 A0 = fold_of("1", 0, [0, 1, 2], [1, 0, 1], [0.9, 0.6, 0.2])
 B0 = fold_of("2", 0, [3, 4, 5], [0, 0, 0], [0.1, 0.7, 0.3])
 A1 = fold_of("1", 1, [0, 1, 2], [1, 0, 1], [0.4, 0.2, 0.8])
-B1 = fold_of("2", 1, [3, 4, 5], [0, 0, 0], [0.2, 0.1, 0.1])
 SEED_0 = [*A0, *B0]
-BOTH = [*SEED_0, *A1, *B1]
 
 
 def values_of(rows: Sequence[RunRow], **settings: Any) -> list[RunRow]:
@@ -81,19 +79,6 @@ def test_a_cell_with_leaked_clips_has_no_interval() -> None:
     # Nothing leaks into what learns from no clip.
     untrained = cell_of(with_facts(rows, is_trained=False))
     assert (untrained.basis, untrained.inflation) == (UNSEEN, 1)
-
-
-def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
-    rows = values_of(BOTH)
-    # The means of folds are 1/2 and 5/6; of film a, the fits have 1/3 and 2/3.
-    assert row_of(rows, "accuracy")["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
-    of_film = row_of(rows, "accuracy", "a")
-    assert (of_film["clips"], of_film["fits"]) == (3, 2)
-    assert of_film["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
-    assert math.isnan(row_of(values_of(SEED_0), "accuracy", "a")["sd"])
-    mixed = fold_of("1", 1, [0, 1, 3], [1, 0, 0], [0.4, 0.2, 0.8])
-    crossed = values_of([*SEED_0, *mixed])
-    assert math.isnan(row_of(crossed, "accuracy", "a")["sd"])
 
 
 def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[RunRow]:

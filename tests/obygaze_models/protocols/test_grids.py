@@ -10,14 +10,12 @@ from support.experiments import quick
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
-from obygaze_models.protocols.kinds import candidates, offered_values
+from obygaze_models.protocols.kinds import candidates
 
 OWN_CLASS = """
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 class Base: pass
-SEEN = []
 
 class Layers(ClassifierMixin, BaseEstimator):
     def __init__(self, layers=(64, 32), names=[], empty=(), missing=float("nan"), base=Base,
@@ -26,15 +24,11 @@ class Layers(ClassifierMixin, BaseEstimator):
         self.base, self.kind, self.package, self.shrink = base, kind, package, shrink
         self.none, self.options = none, options
     def fit(self, X, y):
-        SEEN.append(self.get_params())
-        self.classes_ = np.unique(y)
-        self.mean_ = X[y == self.classes_[-1]].mean(0) - X[y == self.classes_[0]].mean(0)
         return self
     def decision_function(self, X):
-        sign = -1 if self.shrink > 0.5 else 1
-        return sign * (X @ self.mean_)
+        return X[:, 0]
     def predict(self, X):
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        return X[:, 0] > 0
 """
 
 
@@ -78,13 +72,6 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
 
 
 def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
-    assert offered_values({"grid": [{"by_task": {"other": 0.1}}, 5.0]}) == [
-        {"by_task": {"other": 0.1}},
-        5.0,
-    ]
-    assert offered_values({"grid": 0.1}) == [0.1]
-    assert offered_values([64, 32]) is None
-    assert offered_values({"Look": 0.1}) is None
     long = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
     short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
     assert len(candidates(long)) == 2

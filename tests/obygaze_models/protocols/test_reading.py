@@ -6,10 +6,8 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.kinds import (
     for_task,
-    setting_problem,
 )
 from obygaze_models.protocols.reading import (
     load_protocol,
@@ -130,19 +128,6 @@ class TestSettings:
         by_task = {"C": {"by_task": {"Body against EN": "published", "other": 2.0}}}
         tolerances = [for_task(by_task, f"{c} against EN")["C"] for c in concepts]
         assert tolerances == [0.05, 2.0]
-
-    def test_a_value_by_training_task(self) -> None:
-        settings = {"C": {"by_task": {"EN_S": 0.1, "other": 5.0}}, "penalty": "l1"}
-        tasks = ("EN_S", "HN_S")
-        assert [for_task(settings, t)["C"] for t in tasks] == [0.1, 5.0]
-        setting = find_kind("pcbm-lr").settings["C"]
-        assert setting_problem(setting, settings["C"]) is None
-        assert setting_problem(setting, {"grid": [1.0, settings["C"]]}) is None
-        wrong = {"by_task": {"EN_S": -1.0, "other": 5.0}}
-        problem = str(setting_problem(setting, wrong))
-        assert "for the task 'EN_S' must be a number" in problem
-        problem = str(setting_problem(setting, {"by_task": {"EN_S": 0.1}}))
-        assert "with one for 'other'" in problem
 
 
 def test_clips_that_are_tested_do_not_choose() -> None:

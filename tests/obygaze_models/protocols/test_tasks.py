@@ -71,13 +71,6 @@ def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:
     assert of_protocol == load_protocol("honest").tasks["EN_S"]
 
 
-def test_two_tasks_of_one_name_are_refused() -> None:
-    # That of the paper has published folds.
-    with pytest.raises(FixUsage, match="two tasks have the name EN_S"):
-        asked("stares", ["yes", "no"], "EN_S", "paper-table2:EN_S")
-    assert list(asked("stares", ["yes", "no"], "EN_S", "honest:EN_S").tasks) == ["EN_S"]
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
