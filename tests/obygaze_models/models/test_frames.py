@@ -1,4 +1,4 @@
-"""Probes on frames: pooling, streaming."""
+"""Probes on frames: pooling, number formats, and what is refused."""
 
 from __future__ import annotations
 

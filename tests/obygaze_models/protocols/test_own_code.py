@@ -1,4 +1,4 @@
-"""Models, metrics, baselines, kinds of splits and data sets of a file: FILE.py:NAME."""
+"""Models, metrics, baselines and kinds of splits of a file: FILE.py:NAME."""
 
 from __future__ import annotations
 

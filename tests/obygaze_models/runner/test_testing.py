@@ -1,4 +1,4 @@
-"""A saved model on labels of one's own: values, what it has seen, and what is refused."""
+"""A saved model on labels of one's own: what it has seen, and what is refused."""
 
 from __future__ import annotations
 
