@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from support.run_tables import (
     FILMS,
     MANIFEST,
+    STORE,
+    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -32,11 +34,13 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.sections import (
     Section,
+    section_of_results,
     sections_of,
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import ResultTable
 from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
@@ -271,3 +275,107 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
         ["Body", "30", "–", "–", "left out: it never varies"],
     ]
     assert "60 of 96 decisions are correct" in table.note
+
+
+def test_concepts_have_their_quality(tmp_path: Path) -> None:
+    rows = [
+        concept_row("Look", films=8, films_with_value=3),
+        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
+    ]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    section = sections_by_key(run)["concepts"]
+    (table,) = section.tables
+    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
+    assert rows_of(table)[1] == [
+        "Look",
+        "20",
+        "0.20",
+        "0.60 [0.40, 0.80]",
+        "0.70",
+        "0.010",
+        "0.50",
+    ]
+
+
+def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
+    tmp_path: Path,
+) -> None:
+    films = ("tt0119822", "tt0110912")
+    clips = clips_of(films=films)
+
+    class Printed(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            rows = super().results()
+            of_films = [row for row in rows if row.get("film")]
+            for row in of_films:
+                if row["metric"] == "ap":
+                    mean = {"tt0119822": 0.55, "tt0110912": 0.29}[row["film"]]
+                    row |= with_print({}, mean, 0.09)
+                    row["metric"] = "f1_weighted"
+            return rows
+
+    names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
+    cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
+    run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
+    (table,) = sections_by_key(run)["paper"].tables
+    first, second = (cell.ap_of(film) for film in films)
+    assert table.title == (
+        "F1 weighted of each film, on clips of which some trained or chose (leaked): mlp (x), HN_S"
+        " → ENHN_S"
+    )
+    assert rows_of(table) == [
+        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
+        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
+        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
+    ]
+    assert table.note == "Leaked clips: 5 of 24."
+
+
+def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
+    tmp_path: Path,
+) -> None:
+    clips = clips_of()
+    first, second = np.flatnonzero(clips.y)[:2]
+    cells = []
+    for store, left_out in {"a": first, "b": second}.items():
+        kept = np.arange(len(clips.ids)) != left_out
+        films = tuple(np.array(clips.films)[kept].tolist())
+        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
+        scores = scores_for(clips, 1.0, 3)[kept]
+        facts = {"tested": store}
+        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
+        prior = {"is_model": False, "store": store, "facts": facts}
+        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
+    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
+    n_clips = len(clips.ids) - 1
+    (row,) = [
+        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
+    ]
+    # Both models, and the guess, which is that of the first.
+    assert row.count(f" on {n_clips}") == 3
+    assert "Models of a row were tested on other clips" in result_text(run)
+    page = section_of_results(run, {})
+    beside = next(table for table in page.tables if table.key == "summary")
+    assert sum(isinstance(row, str) for row in beside.rows) == 2
+    of_films = next(table for table in page.tables if table.key == "films")
+    common = (
+        f"All values are of the {n_clips - 1} clips that each of them was tested on"
+    )
+    assert common in of_films.note
+    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
+    assert figure.markup(1).count(f"{n_clips} clips") == 3
+    # Models of the same clips need no such words.
+    alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
+    assert "Models of a row" not in result_text(alike)
+
+
+def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
+    tmp_path: Path,
+) -> None:
+    cells = []
+    for train in ("EN_S", "HN_S"):
+        cells.append(replace(RIDGE, train=train))
+        cells.append(replace(GUESS, train=train))
+    run = made_run(tmp_path / "run", cells)
+    (figure,) = figures_of_tasks(run, {})
+    assert "without video, trained on EN_S" in figure.markup(1)
