@@ -180,6 +180,17 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def test_the_table_of_films_has_the_value_of_each(
+    run: Run, written: list[Path]
+) -> None:
+    path = run.folder / "tables" / "films.csv"
+    assert path in written
+    rows = table_of(path)
+    assert [row["id"] for row in rows] == list(FILMS)
+    for row in rows:
+        assert float(row["ridge"]) == pytest.approx(RIDGE.ap_of(row["id"]))
+
+
 def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     page = page_of(written[0])
     assert not {"script", "iframe", "object", "form", "img"} & set(page.tags)

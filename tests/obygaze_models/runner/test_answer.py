@@ -22,6 +22,7 @@ from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import (
     PROTECTS_NUMBERS,
     limits_of,
+    many_fits,
 )
 
 TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
@@ -353,6 +354,17 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
     found = limits(run).get("folds of several films", "")
     assert found.startswith("Folds hold up to 3 films, and intervals") == is_said
+
+
+def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
+    nested = {"kind": "nested", "folds": 0, "column": ""}
+    of_directors = many_fits({**nested, "column": "director"}, 301)
+    assert of_directors is not None and "one director at a time" in of_directors.text
+    of_films = many_fits(nested, 1301)
+    assert of_films is not None and "fitted 1,301 times" in of_films.text
+    assert many_fits(nested, 300) is None
+    assert many_fits({**nested, "folds": 400}, 400) is None
+    assert many_fits({**nested, "kind": "fixed"}, 400) is None
 
 
 # ---- the text for a terminal ----
