@@ -48,7 +48,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 100), (1, 8), (3, 32), (5, 100)])
+@pytest.mark.parametrize(("seed", "count"), [(0, 100), (1, 8)])
 def test_no_spoilt_picture_goes_unnoticed(
     clean: Path, tmp_path: Path, seed: int, count: int
 ) -> None:
@@ -111,22 +111,22 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "share"), [(".mp4", 0.5), (".mov", 0.95)])
+@pytest.mark.parametrize("late", [0, 50])
 def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
-    tmp_path: Path, suffix: str, share: float
+    tmp_path: Path, late: int
 ) -> None:
     """Its sound begins with the file, and the header counts pictures from the first one."""
-    for late in (0, 3, 50):
-        path = write_video(
-            tmp_path / f"late{suffix}",
-            numbers=range(90),
-            ticks=range(late, late + 90),
-            options=EVEN_GROUPS,
-            container_options={"movflags": "faststart"},
-            audio=True,
-        )
-        assert length_of(path) == pytest.approx((late + 90) / 25, abs=0.01)
-        short = cut(path, tmp_path / f"short{suffix}", share)
+    path = write_video(
+        tmp_path / "late.mp4",
+        numbers=range(90),
+        ticks=range(late, late + 90),
+        options=EVEN_GROUPS,
+        container_options={"movflags": "faststart"},
+        audio=True,
+    )
+    assert length_of(path) == pytest.approx((late + 90) / 25, abs=0.01)
+    for share in (0.5, 0.95):
+        short = cut(path, tmp_path / "short.mp4", share)
         for end_s in (None, (late + 90) / 25):
             with pytest.raises(BadVideo) as caught:
                 decode_clip(short, PictureView(8), start_s=late / 25, end_s=end_s)
@@ -158,7 +158,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_part_that_begins_where_pictures_are_missing_is_named(tmp_path: Path) -> None:
-    film = write_video(tmp_path / "a.mkv", numbers=range(250), options=EVEN_GROUPS)
+    film = write_video(tmp_path / "a.mkv", numbers=range(150), options=EVEN_GROUPS)
     zero_the_middle(film)
     times_s = probe(film).index.times_s
     before = int(np.diff(times_s).argmax())
@@ -300,26 +300,25 @@ def test_a_part_of_which_some_has_no_pictures_says_so(
 
 
 @pytest.mark.parametrize(
-    ("container", "how", "seeds"),
+    ("container", "how", "seed"),
     [
         # Bytes removed at the end of a picture that a decoder skips where it begins.
-        ("mpg", "file-remove", (5, 28)),
+        ("mpg", "file-remove", 5),
         # Zeros from such a picture to the end of the ones behind it.
-        ("mp4", "file-zero", (0, 8)),
+        ("mp4", "file-zero", 8),
     ],
 )
 def test_no_wrong_picture_is_returned_if_each_is_asked_alone(
-    tmp_path: Path, container: str, how: str, seeds: tuple[int, ...]
+    tmp_path: Path, container: str, how: str, seed: int
 ) -> None:
     whole = make(Case("mpeg2", "open", container, "25", "whole", "none"), tmp_path)
     assert whole is not None
     known = pictures_of(whole)
     tally = DamagedTally()
-    for seed in seeds:
-        path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
-        judge(path, known, tally, at_a_time=1)
+    path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
+    judge(path, known, tally, at_a_time=1)
     assert tally.n_wrong == 0
-    assert tally.n_right > 50
+    assert tally.n_right > 25
     assert tally.n_refused > 0
 
 

@@ -40,7 +40,7 @@ SHAPES = {
     "mp4_wide_pixels": (120, 233),
     "mp4_narrow_pixels": (120, 142),
 }
-SOME_KINDS = amount(sorted(KINDS)[::3], sorted(KINDS))
+SOME_KINDS = amount(sorted(KINDS)[::6], sorted(KINDS))
 
 
 def test_probe_counts_the_pictures(made: Made) -> None:
@@ -81,7 +81,7 @@ def test_parts_are_exact(made: Made) -> None:
         assert np.allclose(clip.time_s, times[wanted])
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".ts", ".flv", ".wmv"])
+@pytest.mark.parametrize("suffix", [".mp4", ".ts", ".wmv"])
 def test_the_clock_is_that_of_the_file_where_pictures_begin_late(
     suffix: str, tmp_path: Path
 ) -> None:

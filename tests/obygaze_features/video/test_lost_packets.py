@@ -67,7 +67,7 @@ CODED: dict[str, tuple[str, dict[str, str]]] = {
 }
 PIXELS = {"mjpeg": "yuvj420p"}
 # H.263 has a few sizes only.
-SIZES = {"h263": (352, 288)}
+SIZES = {"h263": (176, 144)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Any:
             codec,
             numbers=numbers,
             options=options,
-            size=SIZES.get(kind, (320, 240)),
+            size=SIZES.get(kind, (160, 120)),
             pix_fmt=PIXELS.get(kind, "yuv420p"),
         )
 
@@ -174,13 +174,12 @@ def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
     clean: Any, tmp_path: Path, name: str, change: Change
 ) -> None:
     whole = clean(name)
-    for seed in range(2):
-        path = change_file(whole, tmp_path / f"{seed}-{name}", change, seed=seed)
-        try:
-            found = judge(path, whole)
-        except BadVideo as error:
-            assert error.reason == "order"
-            continue
+    path = change_file(whole, tmp_path / name, change, seed=0)
+    try:
+        found = judge(path, whole)
+    except BadVideo as error:
+        assert error.reason == "order"
+    else:
         assert not (~found.whole & ~found.marked).any()
 
 
