@@ -291,7 +291,7 @@ def by_id(values):
     return st.lists(values, unique_by=lambda value: value.clip_id)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=by_id(ROWS),
     clips=by_id(CLIPS),

@@ -289,7 +289,7 @@ def test_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
         uploads = Uploads("cuda")
         fillers = []
         for number, backbone in enumerate(backbones):
-            filling = new_filling(tmp_path / str(number), inner, 64)
+            filling = new_filling(tmp_path / str(number), inner, 16)
             backbone.started.clear()
             filler = new_filler(backbone, filling, inner, batches[number], uploads)
             fillers.append(stack.enter_context(filler))
@@ -297,7 +297,7 @@ def test_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
         assert [filler.batch for filler in fillers] == batches
         assert sum(gpu.reserved.values()) <= 40 * GB
         starts = [len(backbone.started) for backbone in backbones]
-        assert starts == [64 // batch for batch in batches]
+        assert starts == [16 // batch for batch in batches]
 
 
 def test_the_processes_of_several_devices_share_the_machine(

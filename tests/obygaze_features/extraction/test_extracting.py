@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 from support.extracted_stores import (
-    N_CLIPS,
     bytes_of,
     films_with_failures,
     no_work_is_left,
@@ -38,11 +37,13 @@ from obygaze_features.store.reading import Store, open_store
 from obygaze_features.video import decode_clip
 
 STORE = "films.descriptors"
+# A block of 16 and one of four.
+N_CLIPS = 20
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return films_with_failures(tmp_path_factory.mktemp("films"))
+    return films_with_failures(tmp_path_factory.mktemp("films"), N_CLIPS)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process finishes and removes the blocks that are about to be read."""
-    run(films, world, watch=at_row(30, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    run(films, world, watch=at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT)))
     store = world / "stores" / STORE
     read_block = Filling.read_block
 
@@ -208,11 +209,11 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
 ) -> None:
     shutil.copytree(films.header.video_root, tmp_path / "videos")
     header = structs.replace(films.header, video_root=str(tmp_path / "videos"))
-    manifest = replace(films, header=header)
+    manifest = some_clips(replace(films, header=header), range(4))
     run(manifest, tmp_path, arrays=["clip"])
     store = tmp_path / "stores" / STORE
     before = everything_in(store)
-    clip = films.clips[20]
+    clip = films.clips[3]
     video = tmp_path / "videos" / str(clip.video)
     unmount = at_row(1, lambda: video.rename(tmp_path / "elsewhere.mp4"))
     with pytest.raises(
@@ -224,13 +225,13 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     (tmp_path / "elsewhere.mp4").rename(video)
     run(manifest, tmp_path, arrays=["clip", "frames"])
     assert open_store(store).feature_arrays == ("clip", "frames")
-    assert open_store(store).status().counts["ok"] == N_CLIPS - 3
+    assert open_store(store).status().counts["ok"] == 4
 
 
 def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     films: Manifest, world: Path
 ) -> None:
-    run(some_clips(films, range(20)), world)
+    run(some_clips(films, [0, 1, 10, 11]), world)
     store = world / "stores" / STORE
 
     def change() -> None:
@@ -240,8 +241,9 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     with pytest.raises(Mismatch, match="was not added: meanwhile another") as error:
         run(films, world, watch=at_row(3, change))
     assert str(store) in str(error.value)
-    assert len(open_store(store)) == 20
-    assert run(films, world)[0].clips == 36
+    assert len(open_store(store)) == 4
+    # Ten of the first film, and two of the second one, which was withdrawn.
+    assert run(films, world)[0].clips == 12
 
 
 # --- The wrong thing is refused ---
