@@ -145,16 +145,6 @@ def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -
     np.testing.assert_array_equal(got["pooled"][0], of_thirds["pooled"].amax(dim=0))
 
 
-@pytest.mark.parametrize("family", ["wav2vec2", "wavlm"])
-def test_step_k_of_waves_stands_for_sample_320_k_and_200(
-    family: str, backbones: Any
-) -> None:
-    backbone = backbones(family)
-    steps = backbone.steps([noise(family, 1.0).samples], 1)[0]
-    # As many as fit: step k has the samples from 320 k to 320 k + 400.
-    assert steps.moments.tolist() == [320 * k + 200 for k in range(49)]
-
-
 @pytest.mark.parametrize("family", ["whisper", "clap"])
 def test_what_changes_in_a_part_changes_the_vector_of_that_part_most(
     family: str, backbones: Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -74,13 +73,6 @@ def found(done: Work) -> dict[Case, int]:
     return {case: len(lines) for case, lines in done.found.items()}
 
 
-def test_a_store_of_other_clips_is_refused() -> None:
-    done = work([CLIP_A], [ROW_B])
-    assert found(done) == {cases.OTHER_CLIPS: 1, cases.NEW: 1}
-    with pytest.raises(Mismatch, match="no clip of this store is in the manifest"):
-        done.refuse("films.clip")
-
-
 @pytest.mark.parametrize(
     ("clips", "line"),
     [
@@ -97,36 +89,6 @@ def test_a_manifest_that_changed_since_the_plan_is_refused(
     with pytest.raises(Mismatch, match="changed since this store was planned") as error:
         done.refuse("films.clip")
     assert error.value.hint.startswith("finish it with the manifest as it was")
-
-
-def test_what_is_missing_of_a_filling_is_computed() -> None:
-    done = work([CLIP_A, CLIP_B], [ROW_A, NOT_THERE], filling=True)
-    assert found(done) == {cases.SAME: 1, cases.MISSING: 1}
-    assert done.computed == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"end_s": None}, "a: end_s was 1, is not given"),
-        ({"movie_id": "other", "video": ""}, "a: the film was film, is other"),
-    ],
-)
-def test_times_that_changed_are_refused(change: dict[str, Any], line: str) -> None:
-    done = work([CLIP_A._replace(**change)], [ROW_A])
-    assert done.found[cases.TIMES_CHANGED] == [line]
-    assert done.rows == [ROW_A]
-    with pytest.raises(Mismatch) as error:
-        done.refuse("films.clip")
-    assert list(error.value.details) == [line]
-
-
-@pytest.mark.parametrize("now", [(11, "a" * 64), (10, "c" * 64)])
-def test_a_video_that_was_replaced_is_refused(now: tuple[int, str]) -> None:
-    done = work([CLIP_A], [ROW_A], facts={"a.mp4": now})
-    assert found(done) == {cases.VIDEO_REPLACED: 1}
-    with pytest.raises(Mismatch, match="1 clip changed"):
-        done.refuse("films.clip")
 
 
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:

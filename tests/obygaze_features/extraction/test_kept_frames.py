@@ -33,7 +33,7 @@ from obygaze_features.extraction.kept import (
     stores_of_frames,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import open_store, verify
+from obygaze_features.store import open_store
 from obygaze_features.store.layout import CLEAN, PICTURES
 from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
@@ -72,19 +72,6 @@ def kept_of(
     stores, unreadable = stores_of_frames(name, Workspace(workspace))
     assert unreadable == []
     return find_kept(stores, clips, facts, views, None)
-
-
-def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) -> None:
-    run(films, tmp_path, "frames:descriptors")
-    store = open_store(tmp_path / "stores" / KEPT)
-    assert not verify(store).problems
-    assert store.read(CLEAN, range(N_CLIPS)).tolist() == [
-        number != BROKEN for number in range(N_CLIPS)
-    ]
-    for row in (0, 3):
-        decoded = decode_clip(video_of(films, row), view_of_descriptors())
-        kept = store.read(PICTURES, [row])[0]
-        assert kept.tobytes() == decoded.pictures.tobytes()
 
 
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
@@ -170,22 +157,6 @@ def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(
     assert store.read("mask", [0, 1]).sum(axis=1).tolist() == [1, 4]
     of_frames = tmp_path / "stores" / "films.tiny-lsmdc"
     assert bytes_of(of_frames) == bytes_of(tmp_path / "stores" / "of-films")
-
-
-def test_a_film_that_is_replaced_after_the_plan_is_not_that_of_the_kept_frames(
-    tmp_path: Path,
-) -> None:
-    """One view has kept frames of the old film, the other one would be of the new film."""
-    films = film_folder(tmp_path, 1)
-    run(films, tmp_path, "frames:descriptors")
-    views = (view_of_descriptors(), PictureView(4))
-    kept = kept_of(films, tmp_path, "films", list(views))
-    write_video(video_of(films, 0), numbers=range(100, 140), size=(64, 48))
-    with DecodePool(1) as pool:
-        clips = planned_clips(films)
-        decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
-        (row,) = decoder.rows([RowJob(0, views)])
-    assert row.views == dict.fromkeys(views, decoding.REPLACED)
 
 
 def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:

@@ -75,14 +75,6 @@ def _as_seen(row: int) -> ViewedClip:
     return replace(clip, pictures=resize(clip.pictures))
 
 
-def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.run()
-    assert world.backbone.batches == FULL_BATCHES
-    assert world.decoded == list(range(N))
-    assert world.store().status().counts == {"ok": N}
-
-
 def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> None:
     """Two stores see the same pictures of a clip; one of them has the odd rows already."""
     one, two = World(tmp_path / "one"), World(tmp_path / "two")

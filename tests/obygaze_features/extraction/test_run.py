@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,22 +34,6 @@ def extract(folder: Path, verb: str, *words: str) -> Result:
 
 def run(folder: Path, *words: str) -> Result:
     return extract(folder, "run", "films", "-b", "descriptors", *words)
-
-
-def unlinked(manifest: Manifest, *numbers: int) -> Manifest:
-    clips = [replace(c, video="") if c.scene in numbers else c for c in manifest.clips]
-    return manifest.with_clips(clips)
-
-
-def test_a_run_before_the_link_is_refused_and_leaves_no_store(
-    films: Manifest, tmp_path: Path
-) -> None:
-    keep_manifest(unlinked(films, *range(N_CLIPS)), tmp_path)
-    done = run(tmp_path)
-    assert done.code == 1
-    assert "no clip of films has a video file" in done.stderr
-    assert "obygaze manifest link films FOLDER" in done.stderr
-    assert not (tmp_path / "stores").exists()
 
 
 @pytest.mark.parametrize(

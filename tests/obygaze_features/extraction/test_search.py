@@ -203,18 +203,6 @@ def test_texts_are_compared_in_their_own_space_only(
         og.search(tmp_path / "t", text="a dog")
 
 
-def test_clips_without_words_are_left_out(tmp_path: Path) -> None:
-    arrays = (*CLIP, Array.of("n_words", "int32", ()))
-    values = some_values(5, arrays)
-    values["n_words"] = np.array([3, 0, 1, 0, 7], np.int32)
-    made_store(tmp_path / "s", some_rows(5), values)
-    ids, _ = some_ids(5)
-    hits = og.search(tmp_path / "s", like=ids[0], array="clip")
-    assert sorted(hit.clip_id for hit in hits) == [ids[2], ids[4]]
-    with pytest.raises(FixInput, match=f"nothing is said in the clip {ids[1]!r}"):
-        og.search(tmp_path / "s", like=ids[1], array="clip")
-
-
 def test_code_named_by_a_store_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

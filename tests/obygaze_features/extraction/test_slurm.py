@@ -124,14 +124,6 @@ def test_a_plan_downloads_no_weights(
     assert asked == []
 
 
-def test_another_script_is_replaced_only_with_force(here: Path) -> None:
-    script()
-    words = ("extract", "slurm", *RUN, "--tasks", "1", "-o", "night.sh")
-    assert "exists and has other contents" in call_obygaze(*words).stderr
-    call_obygaze(*words, "--force").ok()
-    assert "--array=0-0" in (here / "night.sh").read_text()
-
-
 def test_only_what_is_missing_has_tasks(here: Path) -> None:
     workspace_in(here, 2)
     call_obygaze("extract", "run", *RUN, "--workers", "1").ok()

@@ -106,13 +106,3 @@ def test_bad_words(
     assert result.code == code
     assert says in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_replaced_silently(film: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.npz"
-    out.write_bytes(b"precious")
-    result = call_obygaze("video", "frames", film, "-o", out)
-    assert result.code == 1 and out.read_bytes() == b"precious"
-    call_obygaze("video", "frames", film, "-o", out, "--force").ok()
-    # The same once more is no replacement.
-    call_obygaze("video", "frames", film, "-o", out).ok()

@@ -221,20 +221,6 @@ def test_what_is_written_by_the_standard_is_read(
     check_that_damaged_sizes_are_used(reader, packet, size_bytes)
 
 
-@given(
-    stream=streams(), flips=st.lists(st.integers(0, 500), max_size=4), cut=st.integers()
-)
-def test_a_damaged_header_is_no_error(
-    stream: Stream, flips: list[int], cut: int
-) -> None:
-    """The decoder says that it is damaged; the reader only finds no numbers, or wrong ones."""
-    damaged = bytearray(header(*stream.parameters(), 4))
-    for place in flips:
-        damaged[place // 8 % len(damaged)] ^= 1 << place % 8
-    reader = H264Reader(bytes(damaged[: cut % (len(damaged) + 1)]))
-    reader.read(by_sizes([unit(SEI, "01" * 40)], 4))
-
-
 @st.composite
 def numbered_pictures(draw: st.DrawFn) -> list[CodedPicture]:
     """Pictures with the numbers that the standard gives them (7.4.3)."""
@@ -440,51 +426,6 @@ def test_what_is_written_by_the_standard_of_hevc_is_read(
     later = stream.slice_of(kind, order, layer, first="0")
     packet = by_sizes([later], size_bytes) if size_bytes else by_start_codes([later])
     assert reader.read(packet) is None
-
-
-@given(
-    pictures=st.lists(
-        st.tuples(
-            st.lists(
-                st.sampled_from(UNUSED_SLICES + USED_SLICES), min_size=1, max_size=2
-            ),
-            st.integers(0, 2),
-            st.sampled_from([0, 0, 0, 1]),
-            st.sampled_from([None, DELIMITER, SEI_OF_HEVC, VPS, SPS_OF_HEVC, END]),
-        ),
-        min_size=1,
-        max_size=20,
-    ),
-    has_sizes=st.booleans(),
-)
-def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
-    pictures: list[tuple[list[int], int, int, int | None]], has_sizes: bool
-) -> None:
-    stream = HevcStream((), 1, False, False, 8, False, 0, 0, 0)
-    parameters = stream.parameters()
-    header = hevc_header(parameters, 4) if has_sizes else by_start_codes(parameters)
-    reader = CodedPictures(HevcReader(header))
-    highest = max(layer for _, layer, _, _ in pictures)
-    expected = []
-    n_since_idr = 0
-    for kinds, layer, has_view, other in pictures:
-        # At some key pictures the count begins anew.
-        n_since_idr = 0 if 16 <= kinds[0] <= 20 else n_since_idr + 1
-        units = [stream.slice_of(kind, n_since_idr, layer) for kind in kinds]
-        if has_view:
-            units.append(stream.slice_of(0, n_since_idr, layer, view=1))
-        if other == SPS_OF_HEVC:
-            units.insert(0, parameters[0])
-        elif other is not None:
-            units.insert(0, hevc_unit(other, "01" * 40))
-        reader.is_after_gap(by_sizes(units, 4) if has_sizes else by_start_codes(units))
-        is_unused = set(kinds) <= set(UNUSED_SLICES) and not has_view
-        has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
-        expected.append(is_unused and layer == highest and not has_more)
-    shown = np.arange(len(pictures))
-    assert reader.unused(shown, 2).tolist() == expected
-    # If the times say another order, none is left out.
-    assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:

@@ -36,11 +36,9 @@ from support.seeds import amount
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.damage import gaps
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import VideoInfo, probe
-from obygaze_features.video.source import DecodedRun
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
@@ -200,18 +198,6 @@ def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
     assert caught.value.reason == "damaged"
 
 
-def test_a_gap_is_one_in_regular_times() -> None:
-    regular = np.arange(20) * 40
-    assert gaps(regular).tolist() == []
-    assert gaps(np.delete(regular, 7)).tolist() == [6]
-    # Rounded to milliseconds, as in Matroska.
-    assert gaps(np.rint(np.arange(100) * 1001 / 24).astype(np.int64)).tolist() == []
-    # Of a variable rate, no time is missing.
-    assert gaps(np.cumsum([20, 33, 40, 80, 33, 180, 41] * 5)).tolist() == []
-    assert gaps(np.delete(regular, [3, 7, 9, 14])).tolist() == []
-    assert gaps(regular[[0, 1, 3]]).tolist() == []
-
-
 LOST = ["vp8.avi", "mpeg4p.mkv", "msmpeg4v2.avi", "flv1.flv", "ffv1.mkv", "av1.mkv"]
 LOST += ["hevc.mkv", "mpeg2.mkv", "h264.mkv"]
 LOST_AT = [(name, 23) for name in LOST] + [("mpeg4.avi", 36), ("vp9.webm", 36)]
@@ -296,29 +282,6 @@ def test_of_packets_falsely_called_key_frames_some_are(tmp_path: Path) -> None:
     damaged = change_packets(path, tmp_path / "damaged.mp4", {23}, flip_bits)
     found = judge(damaged, path)
     assert not (~found.whole & ~found.marked).any()
-
-
-@pytest.mark.parametrize(
-    ("out", "keys", "reports", "damage"),
-    [
-        # Of a picture that came out after a whole key frame: it is not about packets before it.
-        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [5], {4, 5}),
-        # Of the key frame itself, or of a picture that came out before it.
-        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [4], {2, 3, 4}),
-        ([0, 1, 2, 3, 5, 4, 6], {0, 4}, [5], {3, 4, 5}),
-        # Of a picture that did not come out.
-        ([0, 1, 2, 3, 4, 6], {0, 4}, [5], {3, 4, 5}),
-        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [1, 6], {0, 1, 4, 5, 6}),
-    ],
-)
-def test_what_a_report_may_be_about(
-    out: list[int], keys: set[int], reports: list[int], damage: set[int]
-) -> None:
-    outcome = DecodedRun(late=2, out=out, keys=keys, reports=reports)
-    assert outcome.damage == damage
-    assert (outcome.has_reports, DecodedRun(late=2).has_reports) == (True, False)
-    corrupt = DecodedRun(late=2, out=out, keys=keys, corrupt={3})
-    assert (corrupt.damage, corrupt.has_reports) == ({3}, True)
 
 
 @pytest.mark.parametrize(

@@ -410,35 +410,6 @@ def test_a_view_is_plain_and_checked() -> None:
         DecodeJob("a.mp4", (view,), ranks=[3])
 
 
-def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> list[int]:
-    """The first sample of each packet, by a count that begins anew at each far time."""
-    numbers = []
-    count = None
-    for time, n_samples in zip(times, samples, strict=True):
-        by_time = round(time * tick_s * 48000)
-        if n_samples and (count is None or abs(by_time - count) > 0.01 * 48000):
-            count = by_time
-        numbers.append(count or 0)
-        count = (count or 0) + n_samples
-    return numbers
-
-
-@pytest.mark.parametrize("seed", [0, 5])
-def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    samples = np.full(9000, 1024)
-    samples[random.integers(9000, size=5)] = 0
-    samples[0] = 1024
-    clock = np.cumsum(samples) - samples
-    for at in random.integers(9000, size=seed * seed):
-        clock[at:] += random.integers(-2000, 90000)
-    times = np.round(clock / 48 + random.uniform(-0.3, 0.3, 9000)).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    expected = placed_one_by_one(times.tolist(), samples.tolist(), 0.001)
-    is_heard = samples > 0
-    assert np.array_equal(numbers[is_heard], np.array(expected)[is_heard])
-
-
 def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
     """Return the correlation of a sound with another one that many samples before."""
     n_samples = min(len(sound.samples), len(whole.samples)) - abs(late)
