@@ -42,7 +42,6 @@ ROW_B = Row("b", "film", 1.0, 2.0, OK, "", 20, "b" * 16, 25, 0)
 CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
 CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
 NOT_THERE = Row("b", "film", 1.0, 2.0, NOT_EXTRACTED)
-NOT_A = Row("a", "film", 0.0, 1.0, NOT_EXTRACTED)
 BROKEN = Row("b", "film", 1.0, 2.0, FAILED, "damaged")
 
 
@@ -93,15 +92,6 @@ def test_a_manifest_that_changed_since_the_plan_is_refused(
 
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
     assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {cases.SAME: 1}
-
-
-def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
-    None
-):
-    for retry in (False, True):
-        done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
-        assert found(done) == {cases.MISSING: 1, cases.FAILED_SO_FAR: 1}
-        assert done.computed == [True, False]
 
 
 def test_a_row_without_a_video_gets_the_times_of_the_manifest() -> None:

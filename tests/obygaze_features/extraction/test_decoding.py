@@ -1,4 +1,4 @@
-"""Which clips share the index of their film, and when the next film's index is made."""
+"""What is decoded ahead of the rows, and which file a row says that it is of."""
 
 from __future__ import annotations
 

@@ -428,6 +428,51 @@ def test_what_is_written_by_the_standard_of_hevc_is_read(
     assert reader.read(packet) is None
 
 
+@given(
+    pictures=st.lists(
+        st.tuples(
+            st.lists(
+                st.sampled_from(UNUSED_SLICES + USED_SLICES), min_size=1, max_size=2
+            ),
+            st.integers(0, 2),
+            st.sampled_from([0, 0, 0, 1]),
+            st.sampled_from([None, DELIMITER, SEI_OF_HEVC, VPS, SPS_OF_HEVC, END]),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    has_sizes=st.booleans(),
+)
+def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
+    pictures: list[tuple[list[int], int, int, int | None]], has_sizes: bool
+) -> None:
+    stream = HevcStream((), 1, False, False, 8, False, 0, 0, 0)
+    parameters = stream.parameters()
+    header = hevc_header(parameters, 4) if has_sizes else by_start_codes(parameters)
+    reader = CodedPictures(HevcReader(header))
+    highest = max(layer for _, layer, _, _ in pictures)
+    expected = []
+    n_since_idr = 0
+    for kinds, layer, has_view, other in pictures:
+        # At some key pictures the count begins anew.
+        n_since_idr = 0 if 16 <= kinds[0] <= 20 else n_since_idr + 1
+        units = [stream.slice_of(kind, n_since_idr, layer) for kind in kinds]
+        if has_view:
+            units.append(stream.slice_of(0, n_since_idr, layer, view=1))
+        if other == SPS_OF_HEVC:
+            units.insert(0, parameters[0])
+        elif other is not None:
+            units.insert(0, hevc_unit(other, "01" * 40))
+        reader.is_after_gap(by_sizes(units, 4) if has_sizes else by_start_codes(units))
+        is_unused = set(kinds) <= set(UNUSED_SLICES) and not has_view
+        has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
+        expected.append(is_unused and layer == highest and not has_more)
+    shown = np.arange(len(pictures))
+    assert reader.unused(shown, 2).tolist() == expected
+    # If the times say another order, none is left out.
+    assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
+
+
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
     layers = [CodedPicture(True, n == 0, False, 2 * n, 16, True) for n in range(8)]
     fields = [CodedPicture(True, n == 0, True, n // 2, 16, False) for n in range(16)]

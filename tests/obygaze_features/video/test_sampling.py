@@ -212,15 +212,6 @@ def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() 
     assert np.flatnonzero(index.affected({7}, range(8))).tolist() == [7]
 
 
-def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
-    """With B pictures FFmpeg computes them from the times of the pictures before, as in MXF."""
-    shown_at = np.delete(np.arange(20), 10)
-    slots = np.concatenate([[-1], shown_at[:-1]])
-    index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
-    assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
-    assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
-
-
 @pytest.mark.parametrize("apart", [5, 30])
 def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
     """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
