@@ -94,21 +94,6 @@ def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
     assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {cases.SAME: 1}
 
 
-def test_a_row_without_a_video_gets_the_times_of_the_manifest() -> None:
-    row = BROKEN._replace(status=NO_VIDEO)
-    done = work([CLIP_B._replace(video="", movie_id="other")], [row])
-    assert found(done) == {cases.TIMES_CORRECTED: 1}
-    assert done.rows == [Row("b", "other", 1.0, 2.0)]
-
-
-def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept() -> None:
-    """As with a video that comes later, it need not be asked for."""
-    row = BROKEN._replace(status=NO_VIDEO)
-    done = work([CLIP_B], [row], kept={"b"}, facts={"b.mp4": None})
-    assert found(done) == {cases.PICTURES_FOUND: 1}
-    assert done.computed == [True]
-
-
 def test_what_was_withdrawn_never_comes_back() -> None:
     gone = Row("a", "film", status=WITHDRAWN, reason="by request, 2026-01-02")
     other = PlannedClip("c", "gone", "b.mp4")

@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support.damage import (
-    Change,
-    change_file,
     change_packets,
     drop_packets,
     flip_bits,
-    remove_bytes,
-    zero_bytes,
 )
 from support.exactness import (
     DamagedTally,
@@ -154,31 +150,6 @@ def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
     (rows,) = np.nonzero(found.marked)
     group = position // 20
     assert group * 20 <= rows.min() and rows.max() < (group + 1) * 20
-
-
-# Zeros in a stream without a container are reported by no decoder.
-CHANGES = [
-    ("h264.mkv", remove_bytes),
-    ("h264.ts", zero_bytes),
-    ("h264.avi", zero_bytes),
-    ("h264.h264", remove_bytes),
-    ("mpeg2.mpg", remove_bytes),
-    ("mpeg2.ts", zero_bytes),
-]
-
-
-@pytest.mark.parametrize(("name", "change"), CHANGES)
-def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
-    clean: Any, tmp_path: Path, name: str, change: Change
-) -> None:
-    whole = clean(name)
-    path = change_file(whole, tmp_path / name, change, seed=0)
-    try:
-        found = judge(path, whole)
-    except BadVideo as error:
-        assert error.reason == "order"
-    else:
-        assert not (~found.whole & ~found.marked).any()
 
 
 def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
