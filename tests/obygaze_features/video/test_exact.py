@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
     return {}
 
 
-@pytest.fixture(params=sorted(KINDS))
+def kinds() -> list[Any]:
+    """All kinds of files, of which every second one is made in `make check` alone."""
+    mark = pytest.mark.check("many kinds of files")
+    return [
+        pytest.param(name, marks=mark if number % 2 else ())
+        for number, name in enumerate(sorted(KINDS))
+    ]
+
+
+@pytest.fixture(params=kinds())
 def made(
     request: pytest.FixtureRequest,
     corpus: dict[str, Made],
