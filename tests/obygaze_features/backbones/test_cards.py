@@ -219,3 +219,15 @@ def test_the_hash_of_a_card_is_that_of_the_stores_which_have_it_in_their_recipe(
     }
     for name, expected in hashes.items():
         assert find_card(name).sha256 == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_mb"),
+    [("xclip-b16-k600-zs", 165), ("vivit-b16x2-k400", 125), ("xclip-lsmdc-b32", 18)],
+)
+def test_activations_are_near_what_was_measured(name: str, measured_mb: float) -> None:
+    card, depth = find_card(name), PUBLISHED[name][-1]
+    g = replace(card.geometry, depth=depth)
+    n_bytes = card.family.activation_bytes(g, "bfloat16", "sdpa")
+    assert n_bytes / 1e6 == pytest.approx(measured_mb, rel=0.2)
+    assert card.family.activation_bytes(g, "bfloat16", "eager") > n_bytes

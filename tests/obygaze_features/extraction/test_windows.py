@@ -34,6 +34,7 @@ from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.video import (
+    DecodeJob,
     DecodePool,
     PictureView,
     decode_clip,
@@ -477,3 +478,37 @@ def test_a_film_that_was_replaced_or_cannot_be_read(
     was = "the film had 91 pictures from 0 s to 3.64 s when it was cut"
     assert was in reasons[1] and reasons[1].endswith("has 90 from 0 s to 3.6 s")
     assert reasons[2].endswith("has 100 from 0 s to 2 s")
+
+
+def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
+    """24 pictures of 64 x 48 in parts of at most a quarter of 16 of them, half of it ahead."""
+    write_video(
+        tmp_path / "a.mkv", numbers=range(24), size=(64, 48), options={"g": "100"}
+    )
+    workspace, grid = Workspace(tmp_path), Grid(4, 4)
+    make_windows(tmp_path, grid, workspace=workspace, name="w")
+    n_bytes = 3 * 64 * 48
+    wanted = [WantedWindow(number, (PictureView(4),)) for number in range(6)]
+    video = str(tmp_path / "a.mkv")
+    indexes = str(workspace.folder("indexes"))
+    asked: list[int] = []
+
+    class CountingPool(DecodePool):
+        """Count the pictures of the jobs whose results were not taken."""
+
+        def submit(self, job: DecodeJob) -> Any:
+            asked.append(len(job.ranks or ()))
+            return super().submit(job)
+
+    with CountingPool(2) as pool:
+        results = decode_windows(
+            video, grid, wanted, pool, indexes, most_bytes=16 * n_bytes
+        )
+        n_taken = 0
+        for window, result in enumerate(results):
+            found = read_numbers(result.clips[PictureView(4)].pictures)
+            assert found == [4 * window + n for n in range(4)]
+            n_taken += 4
+            assert max(asked) <= 4
+            assert sum(asked) <= n_taken + 8
+    assert sum(asked) == 24
