@@ -48,6 +48,7 @@ def test_nobody_waits_for_a_worker_that_stands_still(ws: Workspace) -> None:
     assert clips_begun(ws) <= N_CLIPS + BLOCK_CLIPS
 
 
+@pytest.mark.check("two processes with torch")
 def test_two_workers_at_the_same_block_leave_the_same_bytes(ws: Workspace) -> None:
     """The ten clips of a film are one block."""
     begin_with_counting_model(ws, "harbour")
@@ -61,19 +62,19 @@ def test_two_workers_at_the_same_block_leave_the_same_bytes(ws: Workspace) -> No
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers()[:10])
 
 
-@pytest.mark.check("eight processes with torch")
-def test_eight_processes(ws: Workspace) -> None:
-    """200 clips are 13 blocks."""
-    begin_with_counting_model(ws, per_film=50)
-    n_workers = 8
+@pytest.mark.check("four processes with torch")
+def test_four_processes(ws: Workspace) -> None:
+    """100 clips are 7 blocks."""
+    begin_with_counting_model(ws, per_film=25)
+    n_workers = 4
     workers = []
     for _ in range(n_workers):
         workers.append(ws.start(EXTRACT, env={"BEGIN_TOGETHER": str(n_workers)}))
     for worker in workers:
         worker.wait()
     assert len(clips_of_processes(ws)) == n_workers
-    assert clips_begun(ws) < 1.5 * 200
-    assert "200 with features" in ws(f"store verify {STORE} --hash").text
+    assert clips_begun(ws) < 1.5 * 100
+    assert "100 with features" in ws(f"store verify {STORE} --hash").text
     ws(f"{EXTRACT} --store counting.py:model=alone")
     assert bytes_of_features(ws) == bytes_of_features(ws, "alone")
 

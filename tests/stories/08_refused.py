@@ -57,12 +57,12 @@ def replace_film(ws: Workspace) -> None:
     write_video(ws.path(f"videos/{FIRST}.mp4"), numbers=range(first, first + PICTURES))
 
 
-@pytest.mark.check("three processes with torch")
+@pytest.mark.check("two processes with torch")
 def test_another_version_does_not_fill_a_store(ws: Workspace) -> None:
     import_films(ws)
     write_model(ws)
     run = "extract run films -b blocks.py:blocks --workers 1 --batch 1"
-    interrupted = ws.process(run, code=130, env={"INTERRUPT_AT": "20"})
+    interrupted = ws(run, code=130, env={"INTERRUPT_AT": "20"})
     assert "of 40 clips are kept" in interrupted.text
     before = ws.bytes_of("stores/films.blocks.next")
     newer = another_version(ws)

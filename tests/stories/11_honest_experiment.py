@@ -25,7 +25,7 @@ from stories.workspace import Workspace
 # The share of S among the EN and S clips of the twelve films of the paper: films differ much.
 SHARES = (0.0, 0.22, 0.27, 0.34, 0.36, 0.37, 0.46, 0.54, 0.69, 0.72, 0.73, 0.83)
 ONE_TASK = """--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]' --jobs 1"""
-QUICK = f"{ONE_TASK} --set report.concepts=false --set report.replicates=400"
+QUICK = f"{ONE_TASK} --set report.concepts=false --set report.replicates=200"
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 PUBLISHED_SPLITS = """
 schema = "obygaze-protocol/1"
@@ -146,9 +146,9 @@ def ap_and_auc_within_films(
 
 
 def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
-    """95 % intervals are wrong once in 20 times, on one side once in 40: more than 4 is a fault."""
+    """95 % intervals are wrong once in 20 times, on one side once in 40: more than 3 is a fault."""
     rows = clips_of_unequal_films()
-    names = [f"noise{seed:02d}" for seed in range(40)]
+    names = [f"noise{seed:02d}" for seed in range(20)]
     arrays: dict[str, Any] = {}
     for seed, name in enumerate(names):
         arrays[name] = features_of(rows, width=8, seed=seed)
@@ -168,12 +168,12 @@ def test_noise_is_seldom_an_effect(ws: Workspace) -> None:
     results = [row for row in results_of(ws, "noise") if row["model"] == "ridge"]
     assert sorted(row["store"] for row in results) == names
     claims = [row["store"] for row in results if row["auc_low"] > 0.5]
-    assert len(claims) <= 4
+    assert len(claims) <= 3
     # The intervals are no wider than 12 films make them: most do not hold all values.
     assert np.median([row["auc_high"] - row["auc_low"] for row in results]) < 0.4
-    reaching = re.search(r"In (\d+) of 40 cells the interval of AUC", run.text)
+    reaching = re.search(r"In (\d+) of 20 cells the interval of AUC", run.text)
     assert reaching is not None
-    assert int(reaching[1]) == 40 - len(claims)
+    assert int(reaching[1]) == 20 - len(claims)
 
 
 def clips_of_unequal_films() -> list[Row]:
@@ -253,17 +253,11 @@ def test_copies_of_clips_that_trained_are_counted(ws: Workspace) -> None:
 
 def test_concepts_of_a_tested_film_change_nothing(ws: Workspace) -> None:
     """A bottleneck finds its concepts on the other films, as `honest` splits them."""
-    assert change_by_concepts_of_the_tested_film(ws, "") == 0
-
-
-def change_by_concepts_of_the_tested_film(ws: Workspace, splits: str) -> float:
-    """Return the largest change of a score of a film when its own concepts are others."""
     rows = labelled_clips(n_films=6, per_film=12)
     other_rows = []
     for row in rows:
-        row["part"] = "tested" if row["movie_id"] == "film06" else "seen"
         other = dict(row)
-        if row["part"] == "tested" and row["level"] == "HN":
+        if row["movie_id"] == "film06" and row["level"] == "HN":
             number = CONCEPTS.index(row["concepts"])
             other["concepts"] = CONCEPTS[(number + 1) % len(CONCEPTS)]
         other_rows.append(other)
@@ -273,9 +267,9 @@ def change_by_concepts_of_the_tested_film(ws: Workspace, splits: str) -> float:
     for manifest in ("films", "other"):
         ws(
             f"run honest --manifest {manifest} --store noise -o {manifest} {QUICK}"
-            f""" --set 'grid.models=["pcbm-lr"]' {splits}"""
+            """ --set 'grid.models=["pcbm-lr"]' --set models.pcbm-lr.tolerance=0.1"""
         )
     before = scores_of(ws, "films", model="pcbm-lr", movie_id="film06")
     after = scores_of(ws, "other", model="pcbm-lr", movie_id="film06")
     assert len(before) >= 5
-    return max(abs(before[clip_id] - after[clip_id]) for clip_id in before)
+    assert before == after

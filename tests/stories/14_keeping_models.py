@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from support.cli import call_obygaze, without_torch
+from support.cli import without_torch
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips, rows_of_clips
@@ -246,19 +245,6 @@ def test_what_cannot_be_saved_is_said_before_the_training(
     assert not ws.path("runs/machine").exists()
 
 
-def predicts_as_it_learnt(ws: Workspace, fit: str, score: str) -> bool:
-    """Return whether an own class that is saved has the border that it learnt."""
-    X = planted_clips(ws).X
-    ws.write("own.py", OWN_CLASS.format(fit=fit, score=score))
-    ws(f"train own.py:Middle planted films -o own {QUICK}")
-    line = "models predict own planted --in-sample -o own.csv --trust own.py:Middle"
-    answer = call_obygaze(*shlex.split(line), cwd=ws.folder)
-    if answer.code != 0:
-        assert "own.py:Middle" in answer.stderr
-        return False
-    return has_scores(ws, "own.csv", X[:, 0] - X[:, 0].mean())
-
-
 def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
     """Return whether the EN and S clips of a table have the expected scores."""
     clip_ids = og.dataset("planted", "films", task="EN_S", workspace=ws.folder).ids
@@ -303,10 +289,4 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     lab.write("models/own/code/half.py", "HALF = 5\n")
     lab.process(
         f"{predict} --force --trust models/own/code/own.py:Middle", code=5, env=no_torch
-    )
-
-
-def test_what_an_own_class_learns_is_kept(ws: Workspace) -> None:
-    assert predicts_as_it_learnt(
-        ws, "self.border_ = np.mean(X[:, 0])", "X[:, 0] - self.border_"
     )

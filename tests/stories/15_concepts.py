@@ -1,19 +1,13 @@
-"""Story 15: I ask which concepts a model uses, correct them, look where they are, remove them."""
+"""Story 15: I ask which concepts a model uses, correct them, remove them."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.ndimage import label
 from scipy.special import logit
 from sklearn.svm import SVC
 
-import obygaze as og
 from stories.films import (
     CONCEPTS,
     Row,
@@ -28,33 +22,6 @@ QUICK = "--set report.replicates=200 --jobs 1"
 
 # How tolerant the paper's code is to clips on the wrong side of a concept's border.
 PUBLISHED_C = {"Look": 0.05, "Body": 0.05, "Posture": 0.01, "Clothing": 0.01}
-
-# A corner of each film, by row and column of a grid of four by four, in which a look is shown.
-CORNERS = {"alba": (0, 0), "brug": (3, 3), "cirk": (0, 3), "dune": (3, 0)}
-SIDE = 64
-PATCH = 16
-PICTURES_A_CLIP = 8
-PICTURES_A_SECOND = 4
-PATCHES = """
-schema = "obygaze-backbone/1"
-like = "clip-b16"
-name = "patches"
-checkpoint = "local/patches"
-frames = 4
-size = 64
-gflop = 0.001
-download_mb = 1
-
-[tokens]
-grid = [4, 4, 4]
-width = 32
-out = 24
-
-[depth]
-layers = 1
-hidden = 48
-heads = 2
-"""
 
 
 def has_concept(rows: list[Row], concept: str) -> npt.NDArray[np.bool_]:
@@ -189,140 +156,3 @@ def test_an_erased_concept_is_gone_and_the_others_stay(ws: Workspace) -> None:
     assert of_film == scores_of(
         ws, "other", model="ridge", test="Look", movie_id="film08"
     )
-
-
-@pytest.mark.check("a network of torch, and films that are decoded")
-def test_a_planted_corner_is_the_peak_of_its_map(ws: Workspace) -> None:
-    pytest.importorskip("transformers")
-    rows = films_with_corners(ws.path("videos"))
-    ws.write_table("clips.csv", rows)
-    ws("manifest import clips.csv -o films")
-    ws("manifest link films videos")
-    write_network(ws.path("weights"))
-    ws.write("backbones/patches.toml", PATCHES)
-    ws(
-        "extract run films -b patches --weights patches=weights --workers 1"
-        " --arrays pooled,tokens --store patches=patches"
-    )
-    ws("explain concepts patches films -o maps")
-
-    # The directions for a film are those of other films, whose corner is another one.
-    store = og.open_store("maps", workspace=ws.folder)
-    looks = [row for row in rows if row["concepts"] == "Look"]
-    clip_ids = [row["clip_id"] for row in looks]
-    maps = np.asarray(store.matrix("maps", clips=clip_ids))
-    boxes = []
-    for row, map_of_clip in zip(looks, maps, strict=True):
-        corner = CORNERS[row["movie_id"]]
-        for step in map_of_clip[0]:
-            assert np.unravel_index(step.argmax(), step.shape) == corner
-        box = {"clip_id": row["clip_id"], "x0": corner[1] / 4, "y0": corner[0] / 4}
-        boxes.append({**box, "x1": box["x0"] + 0.25, "y1": box["y0"] + 0.25})
-
-    # Two conditions of clips of other films, which have more in their own corners than at random.
-    ws.write_table("corners.csv", boxes)
-    pairs = []
-    for number, row in enumerate(looks[:4]):
-        named = {"clip_id": row["clip_id"], "condition": "ab"[number % 2]}
-        pairs.append({**named, "pair": number // 2})
-    ws.write_table("pairs.csv", pairs)
-    line = "explain conditions maps pairs.csv --boxes corners.csv --json"
-    look, body, at_random = json.loads(ws(line).out)["directions"]
-    assert (look["direction"], body["direction"]) == ("Look", "Body")
-    for of_look, others in zip(look["shares"], at_random["shares"], strict=True):
-        assert of_look > others
-    assert max(body["shares"]) < min(look["shares"])
-
-    ws("explain draw maps alba-002 -o sheets")
-    names = sorted(path.name for path in ws.path("sheets").iterdir())
-    assert names == ["alba-002.Body.png", "alba-002.Look.png", "alba-002.random-1.png"]
-    # One orange spot on each of four pictures, no larger than the corner and its soft edge.
-    spots = orange_spots(ws.path("sheets/alba-002.Look.png"))
-    assert len(spots) == 4
-    assert all(height <= 2 * PATCH and width <= 2 * PATCH for height, width in spots)
-
-
-def films_with_corners(folder: Path) -> list[Row]:
-    """Write four grey films, and return their clips: in each second one a corner is red."""
-    import av
-
-    folder.mkdir()
-    rows = []
-    for film, (row, column) in CORNERS.items():
-        with av.open(str(folder / f"{film}.mp4"), "w") as out:
-            stream: Any = out.add_stream(
-                "libx264", rate=PICTURES_A_SECOND, options={"g": "4", "crf": "10"}
-            )
-            stream.width = stream.height = SIDE
-            stream.pix_fmt = "yuv420p"
-            for clip in range(8):
-                picture = np.full((SIDE, SIDE, 3), 110, dtype=np.uint8)
-                has_look = clip % 2 == 1
-                if has_look:
-                    down = slice(row * PATCH, (row + 1) * PATCH)
-                    across = slice(column * PATCH, (column + 1) * PATCH)
-                    picture[down, across] = (230, 60, 60)
-                for _ in range(PICTURES_A_CLIP):
-                    frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-                    out.mux(stream.encode(frame))
-                rows.append(clip_of(film, clip, has_look))
-            out.mux(stream.encode())
-    return rows
-
-
-def clip_of(film: str, number: int, has_look: bool) -> Row:
-    """Return the row of a clip: S with a look, HN with something that is not seen, or EN."""
-    seconds = PICTURES_A_CLIP / PICTURES_A_SECOND
-    is_hard = number % 4 == 2
-    return {
-        "clip_id": f"{film}-{number + 1:03d}",
-        "movie_id": film,
-        "start_s": number * seconds,
-        "end_s": (number + 1) * seconds,
-        "level": "S" if has_look else "HN" if is_hard else "EN",
-        "concepts": "Look" if has_look else "Body" if is_hard else "",
-    }
-
-
-def write_network(folder: Path) -> None:
-    """Write a CLIP with random weights that sees each patch alone, and not where it is."""
-    import torch
-    from transformers import CLIPConfig, CLIPModel
-
-    size = {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "projection_dim": 24,
-    }
-    text = {**size, "vocab_size": 40, "max_position_embeddings": 8}
-    vision = {**size, "image_size": SIDE, "patch_size": PATCH}
-    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
-    model = CLIPModel(config)
-    draws = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, weights in sorted(model.named_parameters()):
-            drawn = torch.randn(weights.shape, generator=draws)
-            if "out_proj" in name or "position_embedding" in name:
-                weights.zero_()
-            elif weights.ndim > 1:
-                weights.copy_(0.3 * drawn)
-            elif "norm" in name and name.endswith("weight"):
-                weights.copy_(1 + 0.1 * drawn)
-            else:
-                weights.copy_(0.1 * drawn)
-    model.save_pretrained(folder)
-
-
-def orange_spots(path: Path) -> list[tuple[int, int]]:
-    """Return the height and width of each spot of a picture that is orange."""
-    from PIL import Image
-
-    picture = np.asarray(Image.open(path).convert("RGB")).astype(int)
-    numbered, n_spots = label(picture[..., 0] - picture[..., 2] > 100)
-    sizes = []
-    for number in range(1, n_spots + 1):
-        rows, columns = np.nonzero(numbered == number)
-        sizes.append((int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1))
-    return sizes

@@ -295,8 +295,6 @@ def test_it_is_removed_from_the_hub(ws: Workspace) -> None:
         }
         push = "store push films.descriptors hf://lab/films --no-licence"
         ws.process(push, env=environment)
-        add_a_clip(ws)
-        ws.process(push, env=environment)
         withdraw(ws, "films.descriptors", "lake")
         ws.process(push, env=environment)
         for name, data in hub.files.items():

@@ -1,8 +1,7 @@
 """Story 24: I want to mark what I see in a film, and lose nothing.
 
 What is stored is what was on the screen, while the film plays and picture by picture, at each frame
-rate. What was not seen is no negative. Each change can be undone. A crash and a second window take
-nothing away.
+rate. What was not seen is no negative. A crash and a second window take nothing away.
 """
 
 from __future__ import annotations
@@ -16,12 +15,7 @@ import pytest
 from support.browsers import browser, wait
 from support.videos import write_video
 
-from stories.film_page import (
-    LEVEL_KEYS,
-    FilmPage,
-    Server,
-    viewed,
-)
+from stories.film_page import LEVEL_KEYS, FilmPage, Server, viewed
 from stories.workspace import Workspace
 
 __all__ = ["browser"]
@@ -256,48 +250,7 @@ def test_what_was_not_seen_has_no_label(browser: Any, ws: Workspace) -> None:
             assert level_of[f"even-{number}"] is None
 
 
-# ---- undo, a crash, two windows ------------------------------------------------------------------
-
-
-def test_each_change_is_undone_and_done_again(browser: Any, ws: Workspace) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    write_films(ws, "even")
-    first = ("even", 10, 19, "S")
-    changed = ("even", 10, 19, "NS")
-    second = ("even", 30, 39, "EN")
-    with marking(browser, ws) as page:
-        mark_at(page, ws, 10, 19, "S")
-        assert saved(ws) == [first]
-        # A level for the mark at this picture.
-        page.go_to("picture 12")
-        page.wait_for_picture(FIRST["even"] + 12)
-        page.press(LEVEL_KEYS["NS"], Keys.ENTER)
-        wait(lambda: saved(ws) == [changed])
-        mark_at(page, ws, 30, 39, "EN")
-        assert saved(ws) == [changed, second]
-        for expected in ([changed], [first], []):
-            undo_until(ws, page, "u", "Undone: ", expected)
-        for expected in ([first], [changed], [changed, second]):
-            undo_until(ws, page, "U", "Done again: ", expected)
-
-
-def undo_until(
-    ws: Workspace,
-    page: FilmPage,
-    key: str,
-    words: str,
-    expected: list[tuple[str, int, int, str]],
-) -> None:
-    """Press a key, which also takes back steps in the form, until the table is as expected.
-
-    The page says these words at the end of each step; before the end, no key is pressed.
-    """
-    for _ in range(8):
-        page.press_until_said(key, words)
-        if saved(ws) == expected:
-            return
-    raise AssertionError("undo does not lead there")
+# ---- a crash, two windows ------------------------------------------------------------------
 
 
 def test_a_crash_takes_no_mark_away(browser: Any, ws: Workspace) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pytest
-from scipy.stats import hypergeom
 
 from stories.workspace import Workspace
 
@@ -128,99 +126,6 @@ def test_concepts_are_grouped_by_subconstruct_or_by_ones_own_theory(
         "Posture": 1,
         "Clothing": 1,
     }
-
-
-# ---- emotions of another table -------------------------------------------------------------------
-
-# Of each film: how many clips of levels S and EN, and how many of these have each emotion.
-FILMS = {
-    "harbour": {"S": 5, "EN": 7, "fear": (4, 1), "joy": (1, 4)},
-    "lake": {"S": 4, "EN": 4, "fear": (3, 0), "joy": (2, 2)},
-    "night": {"S": 6, "EN": 3, "fear": (3, 1), "joy": (5, 2)},
-}
-
-
-def clips_and_emotions() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    clips = []
-    emotions = []
-    for film, counts in FILMS.items():
-        for column, level in enumerate(("S", "EN")):
-            for number in range(counts[level]):
-                clip_id = f"{film}-{level}-{number}"
-                concepts = "Look" if level == "S" else ""
-                row = {"clip_id": clip_id, "movie_id": film, "level": level}
-                clips.append({**row, "concepts": concepts})
-                # Two emotions of a clip are in two rows.
-                for emotion in ("fear", "joy"):
-                    if number < counts[emotion][column]:
-                        emotions.append({"clip_id": clip_id, "emotions": emotion})
-    return clips, emotions
-
-
-def p_two_sided(chances: np.ndarray, observed: int) -> float:
-    """Return the chance of a count that is as far from its mean as the observed one."""
-    counts = np.arange(len(chances))
-    mean = chances @ counts
-    is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9
-    return float(chances[is_as_far].sum())
-
-
-def chances_of_count(emotion: str, film: str) -> np.ndarray:
-    """Return the chance of each count in S, where S is drawn from the clips of the film."""
-    counts = FILMS[film]
-    n_clips = counts["S"] + counts["EN"]
-    n_with_emotion = sum(counts[emotion])
-    return hypergeom.pmf(
-        np.arange(counts["S"] + 1), n_clips, n_with_emotion, counts["S"]
-    )
-
-
-def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
-    clips, emotions = clips_and_emotions()
-    ws.write_table("clips.csv", clips)
-    ws.write_table("emotions.csv", emotions)
-    ws("manifest import clips.csv -o films")
-    ws("manifest join films emotions.csv")
-    # The third clip of level S of night has both emotions, of two rows of the table.
-    both = ws(
-        "manifest show films --where 'fear in emotions and joy in emotions' --json"
-    )
-    assert "night-S-2" in [clip["clip_id"] for clip in both.json()["clips"]]
-    answer = ws(
-        "audit annotations films --column emotions --x 'level == S' --y 'level == EN'"
-        " --json"
-    )
-    found = answer.json()
-    assert (found["n_x"], found["n_y"]) == (15, 14)
-    values = {row["value"]: row for row in found["values"]}
-    expected = {}
-    for emotion in ("fear", "joy"):
-        n_s = sum(counts[emotion][0] for counts in FILMS.values())
-        n_en = sum(counts[emotion][1] for counts in FILMS.values())
-        row = values[emotion]
-        assert row["share_x"] == pytest.approx(n_s / 15)
-        assert row["share_y"] == pytest.approx(n_en / 14)
-        across = hypergeom.pmf(np.arange(16), 29, n_s + n_en, 15)
-        assert row["p"]["two_sided"] == pytest.approx(p_two_sided(across, n_s))
-        within = np.ones(1)
-        for film in FILMS:
-            within = np.convolve(within, chances_of_count(emotion, film))
-        expected[emotion] = p_two_sided(within, n_s)
-        assert row["p_blocked"]["two_sided"] == pytest.approx(expected[emotion])
-        assert row["p_blocked"]["greater"] == pytest.approx(within[n_s:].sum())
-    # Holm: the smaller of two p-values is doubled, the larger one is not below it.
-    assert expected["fear"] < expected["joy"]
-    assert values["fear"]["p_holm"] == pytest.approx(2 * expected["fear"])
-    assert values["joy"]["p_holm"] == pytest.approx(
-        max(2 * expected["fear"], expected["joy"])
-    )
-    text = ws(
-        "audit annotations films --column emotions --x 'level == S' --y 'level == EN'"
-    ).text
-    assert "fear: 66.7 % of X, 14.3 % of Y" in text
-
-
-# ---- the published labels ------------------------------------------------------------------------
 
 
 # ---- joined tables -------------------------------------------------------------------------------

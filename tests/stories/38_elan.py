@@ -18,7 +18,7 @@ from stories.workspace import Workspace
 
 FILMS = ("Der Hof", "Nacht zug", "See", "Das Fest", "Morgen", "Ufer")
 SECONDS = 24
-RATE = 25
+RATE = 10
 # Of each two seconds of a film, whether there is violence, and how much.
 WORDS = ("", "schwach", "stark")
 

@@ -32,18 +32,7 @@ LEVEL_CHOICE = "#filters [name=level]"
 SHOW_CLIPS = "#filters button"
 FILM_CHOICE = "#film-choice"
 SCORES_CHOICE = "#cell-choice"
-# Collects what the page says in its line of messages, also if it is what stood there before.
-LISTEN = """
-const line = document.querySelector("#status");
-window.said = [];
-window.listener?.disconnect();
-window.listener = new MutationObserver(() => window.said.push(line.textContent));
-window.listener.observe(line, { childList: true, characterData: true, subtree: true });
-"""
 # What the page calls its film once it knows when each picture is shown.
-IS_SHOWN = """
-return import("/state.js").then(({ state }) => state.film?.id === arguments[0]);
-"""
 IS_READY = """
 return Promise.all([import("/state.js"), import("/player.js")]).then(([{ state }, player]) =>
   state.film?.id === arguments[0] && player.knowsPictures());
@@ -116,26 +105,14 @@ class FilmPage:
         script = "return document.body.innerText"
         return " ".join(str(self.browser.execute_script(script)).split())
 
-    def says(self, words: str) -> bool:
-        """Return whether the page says these words."""
-        return words in self.text()
-
     def wait_for(self, words: str) -> None:
         """Wait until the page says these words."""
-        wait(lambda: self.says(words))
+        wait(lambda: words in self.text())
 
-    def choose_film(self, film: str, *, is_readable: bool = True) -> None:
-        """Choose a film in the list of films, and wait until it is shown.
-
-        Args:
-            film: The film.
-            is_readable: Whether its first picture can be shown.
-        """
+    def choose_film(self, film: str) -> None:
+        """Choose a film in the list of films, and wait until it is shown."""
         self.choose(FILM_CHOICE, film)
-        if is_readable:
-            self.wait_for_film(film)
-        else:
-            wait(lambda: self.browser.execute_script(IS_SHOWN, film))
+        self.wait_for_film(film)
 
     def wait_for_film(self, film: str) -> None:
         """Wait until a film is shown and its pictures are known."""
@@ -198,19 +175,6 @@ class FilmPage:
 
         for key in keys:
             ActionChains(self.browser).send_keys(key).perform()
-
-    def press_until_said(self, key: str, words: str) -> None:
-        """Press a key once, and wait until the page says a message that begins with these words."""
-        self.browser.execute_script(LISTEN)
-        self.press(key)
-        try:
-            wait(lambda: any(said.startswith(words) for said in self._said()))
-        except AssertionError:
-            raise AssertionError(f"{words!r} is not in {self._said()}") from None
-
-    def _said(self) -> list[str]:
-        found: list[str] = self.browser.execute_script("return window.said")
-        return found
 
     def click(self, selector: str, x: float = 0.5) -> None:
         """Click an element with the mouse, at a share of its width."""
