@@ -28,9 +28,13 @@ from support.videos import write_video
 from stories.films import features_of, import_features, labelled_clips, write_films
 from stories.workspace import Workspace
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="memory is read from /proc, and a pipe needs POSIX"
-)
+pytestmark = [
+    pytest.mark.check("processes whose memory is measured, and large files"),
+    pytest.mark.skipif(
+        sys.platform != "linux",
+        reason="memory is read from /proc, and a pipe needs POSIX",
+    ),
+]
 
 MB = 1_000_000
 LIMIT = 500 * MB
@@ -447,7 +451,7 @@ def write_tables(lab: Lab) -> list[str]:
     good = row_of_sheet(2, A2=b"lake-1", B2=b"lake")
     far = row_of_sheet(1_048_576, XFD1048576=b"x")
     write_workbook(lab.theirs("far.xlsx"), good + far)
-    write_workbook(lab.theirs("bomb.xlsx"), good, n_blanks=1_200)
+    write_workbook(lab.theirs("bomb.xlsx"), good, n_blanks=1_080)
     laughs = b'<!ENTITY a0 "ha">'
     for number in range(1, 11):
         laughs += b'<!ENTITY a%d "%s">' % (number, b"&a%d;" % (number - 1) * 10)
@@ -581,7 +585,7 @@ def write_archives(lab: Lab) -> list[str]:
     lab.theirs("pickle.npz").write_bytes(PICKLE)
     write_npz(lab.theirs("rows.npz"), "X.npy", npy_header((10**12, 16)) + bytes(128))
     write_npz(lab.theirs("wide.npz"), "X.npy", npy_header((2, 10**11)) + bytes(128))
-    bomb = npy_header((2, 10**9)) + bytes(300 * MB)
+    bomb = npy_header((2, 10**9)) + bytes(50 * MB)
     write_npz(lab.theirs("bomb.npz"), "X.npy", bomb)
     secret = lab.root / "secret.h5"
     with h5py.File(secret, "w") as file:

@@ -133,9 +133,7 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
     # Scores of other clips say nothing of these.
     others = [{**row, "movie_id": "film01"} for row in rows]
     ws.write_table("other.csv", others)
-    text = ws(
-        f"audit share drawn --marks {MARKS} --predictions other.csv", code=5
-    ).text
+    text = ws(f"audit share drawn --marks {MARKS} --predictions other.csv", code=5).text
     assert "are not what the manifest drawn has under the same ids" in text
 
 
