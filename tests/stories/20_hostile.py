@@ -107,28 +107,21 @@ class Lab:
 
     def type_all(self, lines: list[str]) -> list[tuple[int, str]]:
         """Type lines in a process of their own; it may take little memory, and start nothing."""
-        answers, n_bytes = self.type_and_measure(lines)
-        assert n_bytes < LIMIT, f"{n_bytes / MB:.0f} MB"
-        return answers
-
-    def type_and_measure(self, lines: list[str]) -> tuple[list[tuple[int, str]], int]:
-        """Type lines in a process of their own; return also the most memory that it had."""
         result = self.root / "result.json"
         words = json.dumps([shlex.split(line) for line in lines])
         home = self.root / "home"
         home.mkdir(exist_ok=True)
+        changes = {
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "XDG_CACHE_HOME": None,
+            "XDG_CONFIG_HOME": None,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
         done = subprocess.run(
             [sys.executable, "-c", READER, words, str(result)],
             cwd=self.ws.folder,
-            env=environment(
-                {
-                    "HOME": str(home),
-                    "TMPDIR": str(home),
-                    "XDG_CACHE_HOME": None,
-                    "XDG_CONFIG_HOME": None,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
-                }
-            ),
+            env=environment(changes),
             capture_output=True,
             encoding="utf-8",
             timeout=240,
@@ -138,8 +131,8 @@ class Lab:
         told = json.loads(result.read_text())
         result.unlink()
         assert told["started"] == []
-        answers = [(code, " ".join(text.split())) for code, text in told["answers"]]
-        return answers, told["peak_bytes"]
+        assert told["peak_bytes"] < LIMIT, f"{told['peak_bytes'] / MB:.0f} MB"
+        return [(code, " ".join(text.split())) for code, text in told["answers"]]
 
 
 @pytest.fixture

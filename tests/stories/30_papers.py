@@ -544,14 +544,19 @@ FITTED = (
     *("Table 2, hard negatives", "Table 2, standard deviations"),
     *("Table 2, perceptron", "Table 2, folds", "Table 4, folds", "Figure 6"),
 )
-FITS = pytest.mark.check("fits models on two thousand clips")
+# Rows that need torch, or project all segments of MObyGaze.
+SLOW = (
+    *("CLIP 4.1, emotion", "CLIP 4.2", "CLIP, Table 1", "CLIP, Table 2"),
+    *("Other thresholds", "Figure 2"),
+)
+CHECK = pytest.mark.check("models of two thousand clips, torch, segments, figures")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(row, marks=[FITS] * (row.name in FITTED), id=row.name)
+        pytest.param(row, marks=[CHECK] * (row.name in FITTED + SLOW), id=row.name)
         for row in rows_of_page()
     ],
 )
