@@ -80,23 +80,6 @@ def test_the_clips_of_a_task(planted: Workspace) -> None:
     assert looks.y.astype(bool).tolist() == has_look
 
 
-def test_a_matrix_has_the_rows_that_are_asked_for(planted: Workspace) -> None:
-    rows = labelled_clips()
-    ids = [row["clip_id"] for row in rows]
-    X = features_of(rows, level=1.0, concepts=1.0)
-    store = og.open_store("planted")
-    assert len(store) == 240
-    assert "film03-007" in store
-    assert "film13-001" not in store
-    np.testing.assert_array_equal(store["clip"], X)
-    asked = ["film12-020", "film01-001", "film03-007"]
-    matrix = store.matrix("clip", clips=asked)
-    assert list(matrix.clip_ids) == asked
-    np.testing.assert_array_equal(matrix, X[[ids.index(clip) for clip in asked]])
-    of_film = [number for number, clip in enumerate(ids) if clip[:6] == "film03"]
-    np.testing.assert_array_equal(store.matrix("clip", films=["film03"]), X[of_film])
-
-
 def test_a_clip_that_is_missing_is_an_error_with_its_reason(planted: Workspace) -> None:
     ids = [row["clip_id"] for row in labelled_clips()]
     X = features_of(labelled_clips())

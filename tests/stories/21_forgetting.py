@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 from support.store_servers import web_server
 
 import obygaze as og
@@ -281,22 +281,16 @@ def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None
     assert "after" not in again
 
 
-def test_it_is_removed_from_the_hub(ws: Workspace) -> None:
-    pytest.importorskip("huggingface_hub")
+def test_it_is_removed_from_the_hub(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin_with_extracted_films(ws)
     planted = features_of_film(ws, "lake")["clip"]
-    with fake_hub() as hub:
-        environment = {
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_TOKEN": "hf_of_the_lab",
-        }
+    with hub_here(monkeypatch) as hub:
         push = "store push films.descriptors hf://lab/films --no-licence"
-        ws.process(push, env=environment)
+        ws(push)
         withdraw(ws, "films.descriptors", "lake")
-        ws.process(push, env=environment)
+        ws(push)
         for name, data in hub.files.items():
             if name.startswith("data.zarr"):
                 assert not any(row.tobytes() in data for row in planted)

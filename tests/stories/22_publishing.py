@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas
 import pytest
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 
 from stories.workspace import Workspace
 
@@ -187,20 +187,14 @@ def test_datasets_loads_equal_values(ws: Workspace) -> None:
         check_table(table.to_pandas(), ids, X)
 
 
-def test_it_is_published_on_the_hub(ws: Workspace) -> None:
-    pytest.importorskip("huggingface_hub")
+def test_it_is_published_on_the_hub(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyarrow")
     ids, X = make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")
-    with fake_hub() as hub:
-        environment = {
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_TOKEN": "hf_of_the_lab",
-        }
+    with hub_here(monkeypatch) as hub:
         line = f"store push stored hf://lab/films --publish {CREATORS}"
-        ws.process(line, env=environment)
+        ws(line)
         assert hub.private
         files = dict(hub.files)
     assert {"README.md", "CITATION.cff", "croissant.json"} <= files.keys()
