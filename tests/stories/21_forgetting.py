@@ -52,11 +52,6 @@ def withdraw(ws: Workspace, store: str = "stored", film: str = FILM) -> Answer:
     )
 
 
-def send(ws: Workspace, file: str, store: str = "stored") -> None:
-    """Export a store to a file of the format that its ending says."""
-    ws(f"store export {store} {file}")
-
-
 def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
     """Check that a store lists the film without its features, and has the others as before."""
     opened = og.open_store(ws.path(f"stores/{store}"))
@@ -232,7 +227,7 @@ def test_no_extraction_brings_it_back(ws: Workspace) -> None:
 
 def test_no_import_brings_it_back(ws: Workspace) -> None:
     X = make_store(ws)
-    send(ws, "sent.npz")
+    ws("store export stored sent.npz")
     withdraw(ws)
     for manifest in ("--manifest films", ""):
         name = f"again{len(manifest)}"
@@ -262,7 +257,7 @@ def test_no_join_brings_it_back(ws: Workspace) -> None:
 def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None:
     make_store(ws)
     for name in ("sent.npz", "sent.h5", "sent.parquet"):
-        send(ws, name)
+        ws(f"store export stored {name}")
     X = np.array(og.open_store(ws.path("stores/stored")).matrix("clip"))
     np.save(ws.path("sent.npy"), X)
     np.savetxt(ws.path("sent.csv"), X)
