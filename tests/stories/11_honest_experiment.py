@@ -61,8 +61,7 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
     import_features(ws, rows, features_of(rows, level=1.0), "planted")
     run = ws(
         "run honest --manifest films --store planted -o honest"
-        """ --set 'grid.models=["ridge", "logistic"]' --set models.logistic.kind=logistic"""
-        f" --set models.logistic.C=0.5 {QUICK}"
+        f""" --set 'grid.models=["ridge"]' {QUICK}"""
     )
     assert "400 clips of 20 films" in run.text
 
@@ -79,7 +78,7 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
         "runs/honest/report.html"
     )
     summary = ws.read_table("runs/honest/tables/summary.csv")
-    assert [row["better?"] for row in summary] == ["yes", "yes"]
+    assert [row["better?"] for row in summary] == ["yes"]
     assert all(float(row["difference low"]) > 0 for row in summary)
 
     # A task that these clips do not have is no score of zero clips.

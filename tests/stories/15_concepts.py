@@ -18,7 +18,7 @@ from stories.films import (
 from stories.results import scores_of, the_result
 from stories.workspace import Workspace
 
-QUICK = "--set report.replicates=200 --jobs 1"
+QUICK = "--set report.replicates=100 --jobs 1"
 
 # How tolerant the paper's code is to clips on the wrong side of a concept's border.
 PUBLISHED_C = {"Look": 0.05, "Body": 0.05, "Posture": 0.01, "Clothing": 0.01}
@@ -75,7 +75,7 @@ def clips_of_a_look(ws: Workspace) -> tuple[str, str]:
 def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> None:
     unseen_look, seen_look = clips_of_a_look(ws)
     ws(
-        f"train {kind} looks films -o corrected {QUICK}"
+        f"train {kind} looks films -o corrected {QUICK} --set model.tolerance=0.1"
         """ --set 'data.where="movie_id != film08"'"""
     )
     ws("models predict corrected looks --in-sample -o predicted.csv")
@@ -127,6 +127,7 @@ def erased(ws: Workspace, run: str, manifest: str, concepts: str) -> None:
         """ --set 'tasks.Body.positive="Body in concept"'"""
         """ --set 'grid.train=["Look", "Body"]' --set 'grid.test=["Look", "Body"]'"""
         """ --set grid.pairs=same --set 'grid.models=["ridge"]'"""
+        """ --set 'grid.baselines=["random"]'"""
         """ --set report.contrast=[] --set report.concepts=false"""
         f" --set 'data.erase=[{concepts}]'"
     )

@@ -22,7 +22,7 @@ RATES = {
 }
 ANNOTATORS = ("ada", "ben")
 LEVELS = ("EN", "HN", "NS", "S")
-N_PICTURES = 300
+N_PICTURES = 150
 # Film, annotator, first and last picture, level and comment of a mark.
 Mark = tuple[str, str, int, int, str, str]
 
