@@ -20,7 +20,7 @@ from stories.made import begin_with_planted_and_noise
 from stories.workspace import Workspace
 
 ONE_CELL = (
-    """--jobs 1 --set 'grid.models=["ridge"]'"""
+    """--jobs 1 --set 'grid.models=["ridge"]' --set 'grid.baselines=["random"]'"""
     """ --set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]'"""
 )
 SVG = "{http://www.w3.org/2000/svg}"

@@ -30,6 +30,7 @@ MISTAKES: list[Mistake] = tomllib.loads(
 )["mistake"]
 SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
 SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
+SMALL_GRID += """ --set 'grid.baselines=["random"]'"""
 
 
 def make_world(folder: Path) -> None:
