@@ -212,7 +212,7 @@ def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
     return np.allclose(scores, expected, atol=1e-5)
 
 
-@pytest.mark.check("a process for each command")
+@pytest.mark.check("a process for each refusal")
 def test_a_model_of_own_code_takes_its_file_to_another_lab(
     ws: Workspace, tmp_path: Path, no_torch: dict[str, str]
 ) -> None:
@@ -221,10 +221,9 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     ws.write("half.py", "HALF = 0.5\n")
     ws.write("own.py", OWN_CLASS)
     ws(f"train own.py:Middle planted films -o own {QUICK}")
+    # A process that has trained with the code trusts it.
     ws.process("models push own ../disk/own", code=2, env=no_torch)
-    said = ws.process(
-        "models push own ../disk/own --trust own.py:Middle", env=no_torch
-    ).text
+    said = ws("models push own ../disk/own --trust own.py:Middle").text
     assert "with the own code that it needs: half.py, own.py" in said
     ws("store push planted ../disk/planted --no-licence")
 
@@ -238,10 +237,8 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     predict = "models predict own planted --in-sample -o own.csv"
     refused = lab.process(predict, code=2, env=no_torch).text
     assert "--trust models/own/code/own.py:Middle" in refused
-    lab.process(f"{predict} --trust models/own/code/own.py:Middle", env=no_torch)
+    lab(f"{predict} --trust models/own/code/own.py:Middle")
     assert has_scores(lab, "own.csv", X[:, 0] - X[:, 0].mean())
     # Another file of this name is not the code that the model was trained with.
     lab.write("models/own/code/half.py", "HALF = 5\n")
-    lab.process(
-        f"{predict} --force --trust models/own/code/own.py:Middle", code=5, env=no_torch
-    )
+    lab(f"{predict} --force --trust models/own/code/own.py:Middle", code=5)
