@@ -6,13 +6,16 @@ what a model predicts is refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import numpy as np
 import pytest
 from support.seeds import amount, least_by_chance, most_by_chance
 
+from stories.film_page import viewed
 from stories.workspace import Workspace
 
 SECONDS = 2  # of a clip
@@ -151,6 +154,18 @@ def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
     document = audit(ws)
     assert document["shares"][0]["n_films"] == N_FILMS - 1
     assert document["shares"][0]["n_marked"] == 113
+
+
+@pytest.mark.check("a process of its own")
+def test_who_marks_a_sample_sees_neither_labels_nor_scores(ws: Workspace) -> None:
+    write_clips(ws)
+    ws("manifest sample films -n 120 -o drawn")
+    browser = build_opener(HTTPCookieProcessor())
+    with viewed(ws, "drawn", "--annotate", "eva") as server:
+        origin, _, _ = server.address.partition("/?token=")
+        assert b"<title>" in browser.open(server.address).read()
+        overview = json.loads(browser.open(f"{origin}/api/overview").read())
+    assert overview["blind"]
 
 
 @pytest.mark.check("audits many made-up worlds")
