@@ -17,7 +17,7 @@ from support.videos import write_video
 from stories.workspace import Workspace
 
 FILMS = ("Der Hof", "Nacht zug", "See", "Das Fest", "Morgen", "Ufer")
-SECONDS = 24
+SECONDS = 16
 RATE = 10
 # Of each two seconds of a film, whether there is violence, and how much.
 WORDS = ("", "schwach", "stark")
