@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from support.cli import ROOT, environment
 from support.slurm import Slurm
 
+import obygaze as og
 from stories.counting_model import (
     BLOCK_CLIPS,
     EXTRACT,
@@ -84,4 +88,48 @@ def test_a_slurm_array(ws: Workspace, slurm: Slurm) -> None:
     job = mine.call("sbatch", "--parsable", str(ws.path("night.sh")))
     states = mine.wait_for_end(job)
     assert set(states.values()) == {"COMPLETED"}, ws.path("logs")
+    assert_whole_and_as_undisturbed(ws)
+
+
+MAP = """\
+from distributed import Client, LocalCluster
+
+import obygaze as og
+
+
+def extract_part(part):
+    (state,) = og.extract("films", "counting.py:model", workers=1)
+    return state.seal
+
+
+def main():
+    parts = range(3)
+    settings = {"threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(3, **settings) as cluster, Client(cluster) as client:
+        print(*client.gather(client.map(extract_part, parts, pure=False)))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.check("three processes with torch")
+def test_a_map_of_dask(ws: Workspace) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    begin_with_counting_model(ws)
+    ws.write("map.py", MAP)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "map.py"],
+        cwd=ws.folder,
+        env=environment({"PYTHONPATH": paths}),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seals = done.stdout.splitlines()[-1].split()
+    seal = og.open_store(ws.path(f"stores/{STORE}")).seal
+    assert seals == [seal] * 3
     assert_whole_and_as_undisturbed(ws)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,26 @@ def test_a_saved_model_runs_no_code_that_is_not_trusted(
     ws.write("mine.py", PIPELINE.replace("C=2.0", "C=200.0"))
     ws(f"{trusting} -o changed.csv", code=5)
     assert not ws.path("changed.csv").exists()
+
+
+def test_what_cannot_be_saved_is_said_before_the_training(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted_clips(ws)
+    ws.write("mine.py", PIPELINE)
+    ws.write("big.py", f"{PIPELINE}# {'a' * 10**6}\n")
+    line = f"planted films -o machine {QUICK}"
+    said = ws(f"train big.py:scaled_machine {line}", code=1).text
+    assert "a model cannot take along the file big.py" in said
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "skops" else find(name),
+    )
+    said = ws(f"train mine.py:scaled_machine {line}", code=2).text
+    assert "obygaze[skops]" in said
+    assert not ws.path("runs/machine").exists()
 
 
 def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:

@@ -186,3 +186,22 @@ def test_a_part_comes_from_the_hub(
         ws(f"store subset hf://lab/films {PART} -o part")
         assert len(hub.asked) <= 25
     check_part(ws, "part", values)
+
+
+def test_a_part_that_is_asked_for_wrongly_is_refused(
+    ws: Workspace, far: Workspace, web: WebServer
+) -> None:
+    make_store(far)
+    ws(f"store subset {web.url}/films --film film99 -o part", code=1)
+    assert (
+        "frames"
+        in ws(f"store subset {web.url}/films --array framez -o part", code=1).text
+    )
+    another = "0" * 64
+    ws(f"store subset {web.url}/films#sha256={another} --film film2 -o part", code=5)
+    assert not ws.path("stores/part").exists()
+    ws(f"store subset {web.url}/films --film film2 -o part")
+    before = ws.bytes_of("stores/part")
+    # A name that is taken by another part is not written to.
+    ws(f"store subset {web.url}/films --film film5 -o part", code=1)
+    assert ws.bytes_of("stores/part") == before

@@ -109,6 +109,26 @@ def test_stores_are_put_side_by_side(ws: Workspace) -> None:
     assert [fact["counts"]["ok"] for fact in facts] == [len(clips), len(clips)]
 
 
+def test_what_cannot_be_joined_says_why(ws: Workspace) -> None:
+    rows = begin(ws, n_films=2)
+    ws("store join seen heard -o both")
+    for line, words in (
+        ("store join both seen -o x", f"this store joins {HEARD} (imported), {SEEN}"),
+        ("store join seen seen -o x", "this is the same part as stores/seen"),
+        ("store join seen -o x", "a join needs at least two parts"),
+        ("store join seen:clap heard -o x", "no array 'clap'"),
+        ("store join seen nothing -o x", "no store called 'nothing'"),
+        (f"search both --like {rows[0]['clip_id']}", "this store joins"),
+        ("store merge both seen -o x", "have different recipes: backbone differ"),
+    ):
+        assert words in ws(line, code=(1, 2, 5)).text
+    # An import of an export would no longer know the parts.
+    ws("store export both both.npz", code=3)
+    refused = ws("store import both.npz -o x", code=2).text
+    assert "an export of a joined store" in refused
+    assert not ws.path("stores/x").exists()
+
+
 def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:
     """Return the gain in AP of the joined store over the one that training films choose."""
     for row in ws.read_table(f"runs/{run}/results.csv"):
