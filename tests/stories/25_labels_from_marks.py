@@ -209,3 +209,42 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     assert "lake-1 EN EN" in text
     # The mark of level S is all of the second clip.
     assert "lake-2 S S" in text
+
+
+def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) -> None:
+    spans = {f"lake-{n}": (2 * n, 2 * n + 2) for n in range(4)}
+    labels = {"paris": ["EN", "EN", "S", "S"], "nice": ["EN", "S", "S", "HN"]}
+    for lab, levels in labels.items():
+        rows = []
+        for (clip, (start, end)), level in zip(spans.items(), levels, strict=True):
+            times = {"start_s": start, "end_s": end}
+            rows.append({"clip_id": clip, "movie_id": "lake", **times, "level": level})
+        # Nice did not see the first clip.
+        ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
+        ws(f"manifest import {lab}.csv -o {lab}")
+    said = ws("manifest merge paris nice -o both", code=1).text
+    assert "annotators differ in 2 of 4 clips: level 2" in said
+    said = ws("manifest merge paris nice --rule agreed -o both").text
+    assert "manifests/both.toml: 4 clips of 1 film (EN 1, S 1, no level 2)" in said
+    assert "3 clips in several of the manifests" in said
+    ws("manifest export both both.csv")
+    found = {}
+    for row in ws.read_table("both.csv"):
+        clip = row["clip_id"]
+        assert (float(row["start_s"]), float(row["end_s"])) == spans[clip]
+        found[clip] = row["level"], row["differs"]
+    assert list(found.values()) == [("EN", ""), ("", "level"), ("S", ""), ("", "level")]
+    by_lab = {}
+    for row in ws.read_table("both.annotators.csv"):
+        by_lab[row["clip_id"], row["annotator"]] = row["level"]
+    assert by_lab == {
+        **{(f"lake-{n}", "paris"): labels["paris"][n] for n in range(4)},
+        **{(f"lake-{n}", "nice"): labels["nice"][n] for n in range(1, 4)},
+    }
+    # A third lab has other times for a clip of this name.
+    row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
+    ws.write_table("oslo.csv", [{**row, "level": "S"}])
+    ws("manifest import oslo.csv -o oslo")
+    said = ws("manifest merge both oslo --rule agreed -o all", code=5).text
+    assert "1 clip of both is not what oslo has under the same id" in said
+    assert "'lake-1' is 2 s to 4 s and 50 s to 52 s" in said
