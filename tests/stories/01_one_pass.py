@@ -41,20 +41,15 @@ STORES = ("films.descriptors", "films.tiny-clip")
 SIZES = {"kB": 10**3, "MB": 10**6}
 
 
-def begin_with_a_broken_film(ws: Workspace) -> None:
-    """Begin with 40 clips of four films, of which `lake` is broken, and a tiny CLIP."""
-    import_films(ws)
-    ws.path("videos/lake.mp4").write_bytes(b"this was a film" * 1000)
-    write_tiny_card("clip", ws.path("backbones"))
-    save_tiny("clip", ws.path("weights"))
-
-
 def begin_with_both_stores(ws: Workspace) -> None:
-    """Begin after one pass over these films with both backbones."""
+    """Begin after one pass over four films, of which `lake` is broken, with both backbones."""
 
     def fill(folder: Path) -> None:
         other = Workspace(folder)
-        begin_with_a_broken_film(other)
+        import_films(other)
+        other.path("videos/lake.mp4").write_bytes(b"this was a film" * 1000)
+        write_tiny_card("clip", other.path("backbones"))
+        save_tiny("clip", other.path("weights"))
         other(f"extract run films {BOTH} --workers 1", code=3)
 
     ws.copy_of(made_once("stories", fill, "one pass of two backbones"))
@@ -74,16 +69,16 @@ def clip_ids(*films: str) -> list[str]:
 
 
 def test_the_plan_says_what_a_pass_costs(ws: Workspace) -> None:
-    begin_with_a_broken_film(ws)
-    planned = ws(f"extract plan films {BOTH}").text
+    begin_with_both_stores(ws)
+    names = "--store descriptors=one --store tiny-clip=two"
+    planned = ws(f"extract plan films {BOTH} {names}").text
     assert "40 clips, 40 with video" in planned
     seconds = re.search(r"decoding takes about ([0-9.]+) s a clip", planned)
     assert seconds is not None
     assert float(seconds[1]) > 0
-    assert not ws.path("stores").exists()
-    ws(f"extract run films {BOTH} --workers 1", code=3)
-    for store in STORES:
-        size = re.search(rf"{store} .*? ([0-9.]+) (kB|MB) ", planned)
+    for name, store in zip(("one", "two"), STORES, strict=True):
+        assert not ws.path(f"stores/{name}").exists()
+        size = re.search(rf"{name} .*? ([0-9.]+) (kB|MB) ", planned)
         assert size is not None
         n_planned = float(size[1]) * SIZES[size[2]]
         arrays = [array for _, array in arrays_of(ws, store).arrays()]
@@ -97,6 +92,10 @@ def test_a_clip_that_cannot_be_read_is_a_row_with_its_reason(ws: Workspace) -> N
         ws(f"store info {store} --clips -o {store}.csv")
         rows = ws.read_table(f"{store}.csv")
         assert [row["clip_id"] for row in rows] == clip_ids()
+        verified = ws(f"store verify {store} --hash").text
+        assert "whole: " in verified
+        assert "30 with features, 10 could not be extracted" in verified
+        assert "seal: " in verified
         for row in rows:
             if row["movie_id"] == "lake":
                 assert row["status"] == "failed"
@@ -109,15 +108,6 @@ def test_a_clip_that_cannot_be_read_is_a_row_with_its_reason(ws: Workspace) -> N
         assert len(kept.values) == 30
         with pytest.raises(og.ObygazeError, match="10 of the requested clips"):
             opened.matrix("clip")
-
-
-def test_both_stores_are_sealed_and_verified(ws: Workspace) -> None:
-    begin_with_both_stores(ws)
-    for store in STORES:
-        verified = ws(f"store verify {store} --hash").text
-        assert "whole: " in verified
-        assert "30 with features, 10 could not be extracted" in verified
-        assert "seal: " in verified
 
 
 def test_each_row_is_of_its_own_clip(ws: Workspace) -> None:

@@ -121,13 +121,3 @@ def test_a_model_without_tensors_is_known_by_its_files(ws: Workspace) -> None:
     np.testing.assert_allclose(values, values[:, :1] * [1, 2, 3], rtol=1e-6)
     np.save(ws.path("table.npy"), np.array([1.0, 2.0, 4.0]))
     assert "table.npy" in ws(run, code=5).text
-
-
-def test_a_mistake_in_the_code_is_named(ws: Workspace) -> None:
-    begin(ws)
-    code = ws.read("blocks.py")
-    ws.write("blocks.py", code.replace("def blocks", "def bricks"))
-    assert "blocks.py has no blocks" in ws(RUN, code=1).text
-    ws.write("blocks.py", code.replace('"clip": [20]', '"clip": [21]'))
-    wrong_shape = "clip: expected shape [1, 21], the model returned [1, 20]"
-    assert wrong_shape in ws(RUN, code=1).text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 from support.store_servers import WebServer, s3_server, web_server
 
 import obygaze as og
@@ -174,22 +174,16 @@ def test_a_part_comes_from_a_bucket(ws: Workspace, far: Workspace) -> None:
         assert again.json()["n_bytes_transferred"] < len(values["frames"].tobytes()) / 2
 
 
-def test_a_part_comes_from_the_hub(ws: Workspace, far: Workspace) -> None:
-    pytest.importorskip("huggingface_hub")
+def test_a_part_comes_from_the_hub(
+    ws: Workspace, far: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = make_store(far)
-    with fake_hub() as hub:
-        environment = {
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_TOKEN": "hf_of_the_lab",
-        }
-        far.process("store push films hf://lab/films", env=environment)
+    with hub_here(monkeypatch) as hub:
+        far("store push films hf://lab/films")
         assert hub.private
         assert hub.files == far.bytes_of("stores/films")
         hub.asked.clear()
-        ws.process(f"store subset hf://lab/films {PART} -o part", env=environment)
+        ws(f"store subset hf://lab/films {PART} -o part")
         assert len(hub.asked) <= 25
     check_part(ws, "part", values)
 

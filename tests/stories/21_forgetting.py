@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 from support.store_servers import web_server
 
 import obygaze as og
@@ -50,11 +50,6 @@ def withdraw(ws: Workspace, store: str = "stored", film: str = FILM) -> Answer:
     return ws(
         f"store subset {store} --without {film} --reason '{REASON}' --author 'J. Doe'"
     )
-
-
-def send(ws: Workspace, file: str, store: str = "stored") -> None:
-    """Export a store to a file of the format that its ending says."""
-    ws(f"store export {store} {file}")
 
 
 def check_forgotten(ws: Workspace, store: str, X: Features) -> None:
@@ -232,7 +227,7 @@ def test_no_extraction_brings_it_back(ws: Workspace) -> None:
 
 def test_no_import_brings_it_back(ws: Workspace) -> None:
     X = make_store(ws)
-    send(ws, "sent.npz")
+    ws("store export stored sent.npz")
     withdraw(ws)
     for manifest in ("--manifest films", ""):
         name = f"again{len(manifest)}"
@@ -262,7 +257,7 @@ def test_no_join_brings_it_back(ws: Workspace) -> None:
 def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None:
     make_store(ws)
     for name in ("sent.npz", "sent.h5", "sent.parquet"):
-        send(ws, name)
+        ws(f"store export stored {name}")
     X = np.array(og.open_store(ws.path("stores/stored")).matrix("clip"))
     np.save(ws.path("sent.npy"), X)
     np.savetxt(ws.path("sent.csv"), X)
@@ -281,24 +276,16 @@ def test_only_what_can_say_of_which_store_it_is_is_listed(ws: Workspace) -> None
     assert "after" not in again
 
 
-def test_it_is_removed_from_the_hub(ws: Workspace) -> None:
-    pytest.importorskip("huggingface_hub")
+def test_it_is_removed_from_the_hub(
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin_with_extracted_films(ws)
     planted = features_of_film(ws, "lake")["clip"]
-    with fake_hub() as hub:
-        environment = {
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_OFFLINE": "0",
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_TOKEN": "hf_of_the_lab",
-        }
+    with hub_here(monkeypatch) as hub:
         push = "store push films.descriptors hf://lab/films --no-licence"
-        ws.process(push, env=environment)
-        add_a_clip(ws)
-        ws.process(push, env=environment)
+        ws(push)
         withdraw(ws, "films.descriptors", "lake")
-        ws.process(push, env=environment)
+        ws(push)
         for name, data in hub.files.items():
             if name.startswith("data.zarr"):
                 assert not any(row.tobytes() in data for row in planted)

@@ -225,7 +225,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     shown = [float(cue.text.split()[-1]) for cue in cues]
     assert shown == pytest.approx(list(values), rel=1e-3)
     # The page shows them along the film.
-    told = ws.process("view new --run motion", code=2).text
+    told = ws("view new --run motion", code=2).text
     assert "Try: --scores TABLE" in told
     ws("view new --scores scores.csv --export page")
     data = ws.path("page/data.js").read_text("utf-8")

@@ -20,7 +20,8 @@ import pytest
 from support.cli import call_obygaze, environment, obygaze_argv
 from support.once import made_once
 
-from stories.films import features_of, import_features, import_films, rows_of_clips
+from stories.films import features_of, import_features, rows_of_clips
+from stories.made import begin_with_extracted_films
 from stories.workspace import Answer, ExitCode, Workspace
 
 Mistake = dict[str, Any]
@@ -29,13 +30,13 @@ MISTAKES: list[Mistake] = tomllib.loads(
 )["mistake"]
 SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
 SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
+SMALL_GRID += """ --set 'grid.baselines=["random"]'"""
 
 
 def make_world(folder: Path) -> None:
     """Fill a folder with what a person has after a first day."""
     ws = Workspace(folder)
-    import_films(ws)
-    ws("extract run films -b descriptors --workers 1")
+    begin_with_extracted_films(ws)
     rows = rows_of_clips()
     import_features(ws, rows, features_of(rows, width=8, level=2.0), "other")
     ws.write_table("lake.csv", rows_of_clips("lake"))

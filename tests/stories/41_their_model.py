@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
+from support.once import made_once
 
 from stories.films import features_of, labelled_clips
 from stories.workspace import Workspace
@@ -28,21 +30,15 @@ def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
     )
 
 
-@pytest.fixture
-def labs(ws: Workspace) -> tuple[Workspace, LogisticRegression]:
-    """The lab that received the model `theirs`, and the same model as scikit-learn fits it."""
-    maker = Workspace(ws.folder / "maker")
-    rows = labelled_clips(n_films=5, per_film=20, seed=1)
-    X = features_of(rows, level=1.5, width=6, seed=2)
-    import_lab(maker, rows, X)
+def make_labs(folder: Path) -> None:
+    """Make the lab that trained a model, and the one that received it as `theirs`."""
+    maker = Workspace(folder / "maker")
+    rows = training_clips()
+    import_lab(maker, rows, features_of(rows, level=1.5, width=6, seed=2))
     maker(f"train logistic seen films --set model.C=0.5 {QUICK} --jobs 1 -o keeper")
-    maker(f"models push keeper {ws.folder / 'sent'}")
-    is_learned = np.array([row["level"] in ("EN", "S") for row in rows])
-    y = np.array([row["level"] == "S" for row in rows])
-    model = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-9, max_iter=10**5)
-    model.fit(X[is_learned].astype(float), y[is_learned])
+    maker(f"models push keeper {folder / 'sent'}")
 
-    receiver = Workspace(ws.folder / "receiver")
+    receiver = Workspace(folder / "receiver")
     draws = np.random.default_rng(3)
     own = labelled_clips(n_films=8, per_film=15, seed=4)
     for row in own:
@@ -51,8 +47,19 @@ def labs(ws: Workspace) -> tuple[Workspace, LogisticRegression]:
         is_violent = draws.random() < (0.7 if row["level"] == "S" else 0.2)
         row["violent"] = "yes" if is_violent else "no"
     import_lab(receiver, own, features_of(own, level=1.5, width=6, seed=5))
-    receiver(f"models pull {ws.folder / 'sent'} -o theirs")
-    return receiver, model
+    receiver(f"models pull {folder / 'sent'} -o theirs")
+
+
+def training_clips() -> Rows:
+    """Return the clips of the lab that trained the model."""
+    return labelled_clips(n_films=5, per_film=20, seed=1)
+
+
+@pytest.fixture
+def lab(ws: Workspace) -> Workspace:
+    """The lab that received the model `theirs`; the lab that made it is beside it."""
+    ws.copy_of(made_once("stories", make_labs, "their model"))
+    return Workspace(ws.folder / "receiver")
 
 
 def rows_of(ws: Workspace, run: str, model: str = "theirs") -> list[dict[str, str]]:
@@ -78,21 +85,27 @@ def value_of(ws: Workspace, run: str, model: str = "theirs") -> dict[str, str]:
 
 
 def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
-    labs: tuple[Workspace, LogisticRegression],
+    lab: Workspace,
 ) -> None:
-    ws, model = labs
-    answer = ws(f"models test theirs seen --manifest films {QUICK} -o tested")
-    rows = rows_of(ws, "tested")
-    features = np.load(ws.path("seen.npz"))
+    answer = lab(f"models test theirs seen --manifest films {QUICK} -o tested")
+    rows = rows_of(lab, "tested")
+    features = np.load(lab.path("seen.npz"))
     row_of = {clip: row for row, clip in enumerate(features["clip_id"].tolist())}
     X = features["clip"][[row_of[row["clip_id"]] for row in rows]].astype(float)
     scores = [float(row["score"]) for row in rows]
+    # The same model as scikit-learn fits it.
+    trained = training_clips()
+    is_learned = np.array([row["level"] in ("EN", "S") for row in trained])
+    y = np.array([row["level"] == "S" for row in trained])
+    model = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-9, max_iter=10**5)
+    of_trained = features_of(trained, level=1.5, width=6, seed=2).astype(float)
+    model.fit(of_trained[is_learned], y[is_learned])
     np.testing.assert_allclose(scores, model.predict_proba(X)[:, 1], atol=1e-4)
-    level = {row["clip_id"]: row["level"] for row in ws.read_table("films.csv")}
+    level = {row["clip_id"]: row["level"] for row in lab.read_table("films.csv")}
     with_class = [clip for clip in level if level[clip] in ("EN", "S")]
     assert [row["clip_id"] for row in rows] == with_class
     assert all((row["y"] == "1") == (level[row["clip_id"]] == "S") for row in rows)
-    value = value_of(ws, "tested")
+    value = value_of(lab, "tested")
     assert float(value["value"]) == pytest.approx(ap_of(rows), abs=1e-12)
     assert value["basis"] == "unseen"
     assert value["films"] == "8"
@@ -103,29 +116,28 @@ def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
 
 
 def test_a_report_and_a_comparison_with_my_own_model_follow(
-    labs: tuple[Workspace, LogisticRegression],
+    lab: Workspace,
 ) -> None:
-    ws, _ = labs
-    ws(f"models test theirs seen --manifest films --task violent {QUICK} -o tested")
+    lab(f"models test theirs seen --manifest films --task violent {QUICK} -o tested")
     models = """--set 'grid.models=["ridge"]'"""
-    ws(
+    lab(
         f"run honest --manifest films --store seen --task violent {models} {QUICK} -o mine"
     )
-    ws("report tested mine")
-    page = ws.read("runs/tested/report.html")
+    lab("report tested mine")
+    page = lab.read("runs/tested/report.html")
     assert "How well does theirs rank clips that it was not trained on?" in page
     assert "theirs was trained for the task EN_S: S, against EN." in page
-    answer = ws("compare tested mine -o compared.csv")
+    answer = lab("compare tested mine -o compared.csv")
     of_run = {
         row["run"]: row
-        for row in ws.read_table("compared.csv")
+        for row in lab.read_table("compared.csv")
         if row["model"] in ("theirs", "ridge")
     }
     assert {row["test"] for row in of_run.values()} == {"violent"}
     assert {row["n_clips"] for row in of_run.values()} == {"120"}
     # The own run has a model for each film, which is a fold.
     folds: dict[str, list[dict[str, str]]] = {}
-    for row in rows_of(ws, "mine", "ridge"):
+    for row in rows_of(lab, "mine", "ridge"):
         folds.setdefault(row["fold"], []).append(row)
     ours = float(of_run["mine"]["value"])
     expected = np.mean([ap_of(rows) for rows in folds.values()])
@@ -136,19 +148,18 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
 
 
 def test_clips_that_it_was_trained_on_are_no_test(
-    labs: tuple[Workspace, LogisticRegression],
+    lab: Workspace,
 ) -> None:
-    ws, _ = labs
-    maker = ws.folder.parent / "maker"
+    maker = lab.folder.parent / "maker"
     # The sender gives the clips and the features of the training, too.
-    ws(f"store pull {maker / 'stores' / 'seen'} -o sent-features")
-    ws(f"manifest import {maker / 'films.csv'} -o sent-films")
-    ws("models test theirs sent-features --manifest sent-films", code=1)
-    ws("store merge seen sent-features -o both")
-    ws("manifest merge films sent-films -o both")
-    answer = ws(f"models test theirs both --manifest both {QUICK} -o tested")
-    sent = ws.read_table(str(maker / "films.csv"))
+    lab(f"store pull {maker / 'stores' / 'seen'} -o sent-features")
+    lab(f"manifest import {maker / 'films.csv'} -o sent-films")
+    lab("models test theirs sent-features --manifest sent-films", code=1)
+    lab("store merge seen sent-features -o both")
+    lab("manifest merge films sent-films -o both")
+    answer = lab(f"models test theirs both --manifest both {QUICK} -o tested")
+    sent = lab.read_table(str(maker / "films.csv"))
     n_trained = sum(row["level"] in ("EN", "S") for row in sent)
     assert f"{n_trained} clips with a class in EN_S trained theirs" in answer.text
-    ids = {row["clip_id"] for row in rows_of(ws, "tested")}
+    ids = {row["clip_id"] for row in rows_of(lab, "tested")}
     assert all(clip.startswith("own-") for clip in ids)

@@ -66,15 +66,13 @@ def import_films(ws: Workspace, *films: str, per_film: int = 10) -> None:
     ws("manifest link films videos")
 
 
-def labelled_clips(
-    n_films: int = 12, per_film: int = 20, seed: int = 0, share_of_s: float = 0.4
-) -> list[Row]:
+def labelled_clips(n_films: int = 12, per_film: int = 20, seed: int = 0) -> list[Row]:
     """Return clips of made-up films whose levels and concepts are drawn at random."""
     draws = np.random.default_rng(seed)
     rows = []
     for film in range(1, n_films + 1):
         for scene in range(1, per_film + 1):
-            is_s = draws.random() < share_of_s
+            is_s = draws.random() < 0.4
             level = "S" if is_s else str(draws.choice(["EN", "HN"]))
             n_concepts = {"EN": 0, "HN": 1, "S": 2}[level]
             concepts = draws.choice(CONCEPTS, n_concepts, replace=False)

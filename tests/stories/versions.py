@@ -19,8 +19,4 @@ def another_version(ws: Workspace) -> dict[str, str | None]:
     """Return the variables of a process in which the program has the version 9.9.9."""
     folder = ws.write("newer/sitecustomize.py", _CUSTOMIZE).parent
     paths = [str(folder), os.environ.get("PYTHONPATH", "")]
-    variables: dict[str, str | None] = {
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path)
-    }
-    assert ws.process("--version", env=variables).out.split()[-1] == VERSION
-    return variables
+    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
