@@ -205,20 +205,6 @@ def test_a_lock_holds_off_other_processes(tmp_path):
     assert counter.read_text("utf-8") == "60"
 
 
-def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError) as caught:
-        files.write_atomic(tmp_path / "result", b"x")
-    assert (caught.value.errno, caught.value.filename) == (
-        errno.ENOSPC,
-        str(tmp_path / "result"),
-    )
-    assert names(tmp_path) == []
-
-
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

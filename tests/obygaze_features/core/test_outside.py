@@ -23,7 +23,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import one_line, safe_text
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import Recipe, merge, open_store, subset
+from obygaze_features.store import Recipe, open_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.describing import describe
 from obygaze_features.store.publishing import full_card
@@ -200,13 +200,3 @@ def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
     assert len(table((HOSTILE, "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
     assert "\x1b[8m" not in printable(HOSTILE)  # concealed
     assert short_repr("Store", HOSTILE).isprintable()
-
-
-def test_stores_of_one_hostile_licence_are_merged(
-    received: Path, tmp_path: Path
-) -> None:
-    """Their licence is refused as a new statement, and is not lost either."""
-    other = store_of(tmp_path / "other", HOSTILE)
-    subset(other, tmp_path / "part", clips=[open_store(other).clip_ids[0]])
-    merge([received, tmp_path / "part"], tmp_path / "m")
-    assert open_store(tmp_path / "m").terms == open_store(received).terms

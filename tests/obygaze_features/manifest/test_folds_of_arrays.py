@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import (
@@ -38,21 +37,7 @@ def test_stratified_folds_are_equal_in_all_and_in_each(
         assert spread(np.bincount(inside, minlength=k)) <= 1
 
 
-def test_stratified_folds_are_seeded() -> None:
-    strata = ["a", "b"] * 30
-    one, again, other = (stratified_folds(strata, 5, seed=s) for s in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert (one != other).any()
-
-
 class TestGrouped:
-    def test_a_film_is_in_one_fold(self) -> None:
-        table = split_file("02_ENHN_S.csv")
-        folds = grouped_folds(table.films, table.y, 4, seed=0)
-        films = np.array(table.films)
-        assert all(np.unique(folds[films == m]).size == 1 for m in set(table.films))
-        assert set(folds) == {0, 1, 2, 3}
-
     def test_the_best_of_all_deals_of_small_films(self) -> None:
         """Nine films in three folds are 19,683 deals: none is more even than the one found."""
         rng = np.random.default_rng(4)

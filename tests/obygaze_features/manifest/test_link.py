@@ -59,13 +59,6 @@ def videos(report: LinkReport) -> list[str]:
     return [clip.video for clip in report.manifest]
 
 
-def test_find_videos_by_extension_in_any_case(tmp_path: Path) -> None:
-    touch(
-        tmp_path, "b/x.MKV", "a.avi", "notes.txt", "b/c/d.mp4", "e.mp4/real.webm", "f"
-    )
-    assert find_videos(tmp_path) == ("a.avi", "b/c/d.mp4", "b/x.MKV", "e.mp4/real.webm")
-
-
 def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
     touch(tmp_path / "elsewhere", "x.mp4")
     root = touch(tmp_path / "root", "a/y.mp4")
@@ -165,26 +158,6 @@ def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> N
     assert report.without == ()
 
 
-def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
-    clips = (
-        named("a-1", "scene_1.mp4", "tt01"),
-        named("b-1", "scene_1.mp4", "tt02"),
-        named("b-2", "scene_2.mp4", "tt02"),
-        named("b-3", "scene_3.mp4", "tt02"),
-    )
-    touch(
-        tmp_path,
-        "scene_1.mp4",
-        "tt02 - Film/scene_1.mkv",
-        "scene_2.mp4",
-        "tt01/scene_3.mp4",
-    )
-    report = link(manifest_of(*clips), tmp_path)
-    # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
-    assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
-    assert report.without == ("a-1", "b-3")
-
-
 @pytest.mark.parametrize("file", ["tt01.mkv", "films/tt01.mp4"])
 def test_a_part_of_the_films_file_by_its_times(tmp_path: Path, file: str) -> None:
     clips = (
@@ -207,27 +180,6 @@ def test_a_file_whose_name_begins_with_a_film_is_another_film(tmp_path: Path) ->
     report = link(manifest_of(clip), tmp_path)
     assert (videos(report), report.without) == ([""], ("Alien-001",))
     assert report.unmatched == ("Alien 3.mkv", "Alien.Resurrection.mp4")
-
-
-def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> None:
-    clip = Clip("tt01-001", "tt01", 1, start_s=10.0, end_s=12.5)
-    own, film = (
-        touch(tmp_path / "own", "tt01_scene_1.avi"),
-        touch(tmp_path / "film", "tt01.mkv"),
-    )
-    linked = link(manifest_of(clip), own).manifest
-    found = linked.clips[0]
-    assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.avi", None, None)
-    assert (found.extra["film_start_s"], found.extra["film_end_s"]) == ("10.0", "12.5")
-    assert span_in_film(found) == (10.0, 12.5)
-    # The same clip in a folder that has the whole film only, and back.
-    part = link(linked, film)
-    assert part.by_time == ("tt01-001",)
-    assert (part.manifest.clips[0].start_s, part.manifest.clips[0].end_s) == (
-        10.0,
-        12.5,
-    )
-    assert link(part.manifest, own).manifest == linked
 
 
 def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:

@@ -42,12 +42,11 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.copying import pull, push
+from obygaze_features.store.copying import pull
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
-from obygaze_features.store.verifying import verify
 
 
 @pytest.fixture
@@ -81,22 +80,6 @@ def test_a_name_of_a_film_and_of_a_clip_is_refused(
     alone = write(workspace.root / "stores" / "alone", rows)
     made = subset(alone, without=[FILM], reason="asked", workspace=workspace)
     assert list(made.clips) == [FILM]
-
-
-def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> None:
-    films = ["film-20", "film-1", FILM]
-    made = subset(store, tmp_path / "part", films=films, without=["clip 10"])
-    wanted = [3, 4, 5, 9, 11, 60, 61, 62]
-    rows = [rows_of()[number] for number in wanted]
-    values = {name: array[wanted] for name, array in values_of().items()}
-    document = check_store(tmp_path / "part", rows, values)
-    assert document["origins"] == [
-        {"place": store.name, "seal": open_store(store).seal}
-    ]
-    assert document["replaces"] == []
-    assert document["fingerprint"] == a_recipe().fingerprint
-    assert made.n_clips == 8
-    check_all(tmp_path / "part")
 
 
 def test_a_subset_of_a_remote_store(store: Path, tmp_path: Path) -> None:
@@ -185,37 +168,6 @@ def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> No
         open_store(store).matrix("pooled", films=[FILM])
 
 
-def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
-    subset(store, without=["clip 10"], reason="one", workspace=workspace)
-    subset(store, without=[FILM, "clip 4"], reason="two", workspace=workspace)
-    rows = open_store(store).rows
-    assert rows[10].reason.endswith(": one")
-    assert rows[9].reason.endswith(": two")
-    assert rows[4].status == WITHDRAWN
-    record = open_store(store).record
-    named = [(each.movie_id, each.clip_id) for each in record.tombstones]
-    assert named == [(FILM, "clip 10"), (FILM, ""), ("film-1", "clip 4")]
-    assert record.rows.withdrawn == 4
-    # Neither a filling nor a subset nor a merger brings it back.
-    with pytest.raises(FixInput, match="was withdrawn"):
-        plan_filling(
-            store,
-            some_rows(N_ROWS),
-            arrays=ARRAYS,
-            recipe=a_recipe(),
-            manifest=MANIFEST,
-            kind=KIND,
-            computed=[number == 10 for number in range(N_ROWS)],
-            replaces=open_store(store).seal,
-        )
-    subset(store, workspace.root / "part", films=[FILM, "film-4"])
-    statuses = [row.status for row in open_store(workspace.root / "part").rows]
-    assert statuses == [WITHDRAWN] * 3 + ["ok"] * 3
-    with pytest.raises(FixInput, match=r"'clip 9' was withdrawn on .*: two"):
-        subset(store, workspace.root / "nothing", films=[FILM])
-    assert not (workspace.root / "nothing").exists()
-
-
 def test_a_change_while_the_store_is_filled_or_changed(
     store: Path, workspace: Workspace
 ) -> None:
@@ -293,33 +245,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     for again in (store, tmp_path / "copy"):
         with pytest.raises(FixUsage, match=f"the same store as {store}"):
             merge([store, again], tmp_path / "twice")
-
-
-def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> None:
-    """A clip of a withdrawn film that no store of the merger has cannot come back later."""
-    subset(store, without=[FILM], reason="asked")
-    values = {name: array[:1] for name, array in values_of().items()}
-    for name, film in (("other", "film-x"), ("same", FILM)):
-        row = Row(f"new of {film}", film, maker=0)
-        write(tmp_path / name, rows=[row], values=values)
-    merge([store, tmp_path / "other"], tmp_path / "both")
-    both = open_store(tmp_path / "both")
-    assert both.record.replaces == ()
-    assert both.record.tombstones == open_store(store).record.tombstones
-    merge([both, tmp_path / "same"], tmp_path / "all")
-    last = open_store(tmp_path / "all").rows[-1]
-    assert (last.clip_id, last.status) == (f"new of {FILM}", WITHDRAWN)
-    with pytest.raises(FixInput, match="'another' was withdrawn"):
-        plan_filling(
-            tmp_path / "both",
-            [*both.rows, Row("another", FILM)],
-            arrays=both.record.arrays,
-            recipe=both.recipe,
-            manifest=MANIFEST,
-            kind=KIND,
-            computed=[False] * len(both) + [True],
-            replaces=both.seal,
-        )
 
 
 def test_a_linked_store_is_removed_too(
@@ -446,20 +371,3 @@ def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
     old = write(tmp_path / "old", [Row("old", "film-x", maker=1)], makers=[gpu, MAKER])
     merge([old, tmp_path / "new"], tmp_path / "most")
     assert open_store(tmp_path / "most").record.makers == (MAKER,)
-
-
-def test_a_part_never_takes_the_place_of_its_source(
-    store: Path, workspace: Workspace, tmp_path: Path
-) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(store, old)
-    seal = open_store(old).seal
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    subset(store, tmp_path / "part", films=["film-4"])
-    with pytest.raises(AlreadyThere, match="another store is there"):
-        push(tmp_path / "part", old, no_licence=True)
-    with pytest.raises(AlreadyThere, match="another store has this name"):
-        pull(tmp_path / "part", old)
-    said = verify(tmp_path / "part", source=old).source
-    assert said.startswith("rows of it are from this store")
-    assert open_store(old).seal == seal

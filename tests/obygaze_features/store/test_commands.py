@@ -17,10 +17,6 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 
 Typed = Callable[..., Result]
-COMMANDS = (
-    *("info", "verify", "subset", "merge", "join"),
-    *("import", "export", "push", "pull", "card"),
-)
 
 
 @pytest.fixture
@@ -45,13 +41,6 @@ def store(tmp_path: Path, name: str = "films") -> Path:
     path = tmp_path / "stores" / name
     made_store(path, rows, some_values(23))
     return path
-
-
-def test_each_command_is_a_function_of_og() -> None:
-    names = {f"{name}_" if name == "import" else name for name in COMMANDS}
-    assert set(dir(og.store)) == names
-    for name in names:
-        assert callable(getattr(og.store, name))
 
 
 def test_the_functions_take_names_and_return_what_is_printed(
@@ -111,21 +100,6 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
     assert "23 clips" in typed("info", "more").stdout
     listed = og.ls(workspace=tmp_path)
     assert [one.name for one in listed.entries] == ["more", "more.next"]
-
-
-def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> None:
-    store(tmp_path)
-    typed("subset", "films", "--clips", "tt0000102-001,tt0000102-003", "-o", "two")
-    (tmp_path / "chosen.txt").write_text("tt0000103-001\ntt0000104-002\n")
-    done = typed("subset", "films", "--clips", "chosen.txt", "-o", "./part", "--json")
-    assert done.json()["n_clips"] == 2
-    ids = og.open_store(tmp_path / "part").clip_ids.tolist()
-    assert ids == ["tt0000103-001", "tt0000104-002"]
-    assert len(og.open_store(tmp_path / "stores" / "two")) == 2
-    missing = typed("subset", "films", "--clips", "tt0000102-9", "-o", "x", code=1)
-    assert "'tt0000102-9'" in missing.stderr
-    taken = typed("subset", "films", "--film", "tt0000102", "-o", "two", code=1)
-    assert "choose another store name: -o NAME" in taken.stderr
 
 
 def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
@@ -166,20 +165,6 @@ def test_a_file_that_may_not_become_so_large_is_named(
     (where,) = re.findall(r"^  in: (.*)$", done.stderr, re.MULTILINE)
     assert where.endswith(named)
     assert "Try: allow larger files (ulimit -f)" in done.stderr
-
-
-def test_hdf5_tells_of_a_full_disk_like_the_others(
-    tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*words: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    # On a disk that is really full HDF5 keeps the file open, and the disk could not be unmounted.
-    monkeypatch.setattr(h5py.Group, "create_dataset", full)
-    done = call_obygaze("store", "export", lab / "s", tmp_path / "f.h5")
-    assert done.code == 1
-    assert "free space on the disk" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_to_hdf5_asks_for_the_space_first(

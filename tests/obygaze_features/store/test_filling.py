@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +41,6 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store.filling import (
     Filling,
-    choose_block,
     plan_filling,
 )
 from obygaze_features.store.layout import ROWS_JSON, Array
@@ -232,32 +229,6 @@ def test_each_flipped_bit_of_the_record_of_a_block_is_found(tmp_path: Path) -> N
             decode_block(bytes(changed), "here")
 
 
-def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
-    """It wakes when the store is sealed, and when another plan has the place of its own."""
-    filling = plan(tmp_path / "s")
-    late = filling.begin(3, MAKER)
-    assert late is not None
-    for number in late.rows:
-        row = filling.rows[number]
-        late.add(row, {a.name: VALUES[a.name][number] * 3 for a in ARRAYS})
-    fill(filling, VALUES)
-    sealed = seal(tmp_path / "s").seal
-    before = files_of(tmp_path)
-    assert late.commit() is False and filling.begin(3, MAKER) is None
-    assert next_block(filling, 0) is None and filling.is_done(3)
-    late.__exit__(None, None, None)
-    assert files_of(tmp_path) == before
-    # A block of the earlier plan in a plan that was made since.
-    retry = plan(tmp_path / "s", replaces=sealed, computed=[True] * N_ROWS)
-    assert compute(filling, 3, values_of(9)) is True
-    fill(retry, VALUES)
-    with pytest.raises(FixInput, match="1 of 6 blocks are missing, 1 of them damaged"):
-        seal(tmp_path / "s")
-    fill(retry, VALUES)
-    seal(tmp_path / "s")
-    check_store(tmp_path / "s", expected_rows(), VALUES)
-
-
 # --- Changes ---
 
 
@@ -343,50 +314,6 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
 
 
 # --- The order of blocks ---
-
-
-def computed_over_needed(n_workers: int, n_blocks: int, seed: int) -> float:
-    """How much workers of unequal speed compute for each block: steps are rows of a block.
-
-    Before each row, a worker looks whether its block is done. The fastest worker is up to 16 times
-    as fast as the slowest.
-    """
-    random = np.random.default_rng(seed)
-    rows = 16
-    durations = 2.0 ** random.uniform(0, 4, n_workers)
-    starts = [worker * n_blocks // n_workers for worker in range(n_workers)]
-    needed = list(range(n_blocks))
-    done: set[int] = set()
-    begun: Counter[int] = Counter()
-    n_computed = 0
-    turns = [(0.0, worker, -1, 0) for worker in range(n_workers)]
-    heapq.heapify(turns)
-    while turns:
-        now, worker, block, n_rows = heapq.heappop(turns)
-        if block >= 0 and n_rows == rows:
-            done.add(block)
-        if block < 0 or block in done:
-            begun[block] -= 1
-            chosen = choose_block(needed, done, begun, starts[worker])
-            if chosen is None:
-                continue
-            begun[chosen] += 1
-            block, n_rows = chosen, 0
-        n_computed += 1
-        heapq.heappush(turns, (now + durations[worker], worker, block, n_rows + 1))
-    assert len(done) == n_blocks
-    return n_computed / (rows * n_blocks)
-
-
-def test_little_is_computed_twice() -> None:
-    n_workers = 8
-    for seed in range(5):
-        assert computed_over_needed(n_workers, 50 * n_workers, seed) <= 1.05
-    # With few blocks, about one block a worker too many.
-    for n_few in (n_workers, 2 * n_workers, 5 * n_workers):
-        ratios = [computed_over_needed(n_workers, n_few, seed) for seed in range(8)]
-        too_many = [(ratio - 1) * n_few / n_workers for ratio in ratios]
-        assert np.mean(too_many) <= 1.05 and max(too_many) <= 1.25
 
 
 def test_a_damaged_plan_is_said(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,7 +20,7 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.changing import subset
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
@@ -171,35 +170,6 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
     done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
-    """Two deliveries of one lab: other clips, another format, the same words."""
-    first = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with h5py.File(tmp_path / "g.h5", "w") as file:
-        file["names"] = [f"later-{clip}" for clip in IDS]
-        file["model/features"] = X + 1
-    stated = {"backbone": "x-clip", "facts": {"frames": "8"}}
-    one = made(first, tmp_path / "one", **stated)
-    import_features(
-        tmp_path / "g.h5",
-        tmp_path / "two",
-        arrays={"clip": "model/features"},
-        id_key="names",
-        **stated,
-    )
-    two = open_store(tmp_path / "two")
-    assert one.fingerprint == two.fingerprint
-    merge([one, two], tmp_path / "both")
-    assert len(open_store(tmp_path / "both")) == 2 * len(IDS)
-    # Other words are another recipe, also where only the kept vectors differ.
-    for name, changed in (
-        ("backbone", {"backbone": "x-clip-l"}),
-        ("fact", {"facts": {"frames": "16"}}),
-        ("pool", {"pool": "max"}),
-    ):
-        other = made(first, tmp_path / name, **{**stated, **changed})
-        assert other.fingerprint != one.fingerprint
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:

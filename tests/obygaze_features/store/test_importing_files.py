@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -354,30 +353,6 @@ def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
     return root / "FEATURES"
 
 
-def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
-    """ObyGaze12 has the clip tt1-001 in tt1/tt1_scene_1.avi."""
-    torch = pytest.importorskip("torch")
-    clips = [
-        Clip("tt1-001", "tt1", video="tt1/tt1_scene_1.avi"),
-        Clip("tt1-002", "tt1", video="tt1/tt1_scene_2.mkv"),
-        # A part of a file does not have its features, nor has each of two clips.
-        Clip("tt2-001", "tt2", video="tt2/film.avi", start_s=5.0),
-        Clip("tt2-002", "tt2", video="tt2/twice.avi"),
-        Clip("tt2-003", "tt2", video="tt2/twice.avi"),
-    ]
-    for number, path in enumerate(
-        ("tt1/tt1_scene_2", "tt1/tt1_scene_1", "tt2/film", "tt2/twice")
-    ):
-        root = pth(tmp_path, f"{path}.pth", torch.full((1, 2), float(number)))
-    done = import_features(
-        root, tmp_path / "s", manifest=Manifest("m", Header("x", {}), clips)
-    )
-    assert done.not_in_manifest == ["film", "twice"]
-    assert [*done.failed] == ["tt2-001", "tt2-002", "tt2-003"]
-    values = values_of(open_store(tmp_path / "s"), "clip", ["tt1-001", "tt1-002"])
-    assert values.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-
-
 def test_tensors_of_all_kinds_keep_their_numbers(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     values = [[0.1, 65504.0, 6e-8]]
@@ -433,25 +408,6 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
     )
     with pytest.raises(FixInput, match=message):
         import_features(root, tmp_path / "t")
-
-
-@pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
-def test_a_pickle_that_would_run_code_stops_the_import(
-    tmp_path: Path, how: str
-) -> None:
-    torch = pytest.importorskip("torch")
-    root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
-    evil = RunsCode(tmp_path / "harm")
-    if how == "pickle":
-        (root / "m/m-2.pth").write_bytes(pickle.dumps(evil))
-    else:
-        options = {"_use_new_zipfile_serialization": how == "torch"}
-        pth(tmp_path, "m/m-2.pth", evil, **options)
-    with pytest.raises(Corrupt, match="could run code") as caught:
-        import_features(root, tmp_path / "s")
-    assert "m-2.pth" in str(caught.value)
-    assert not (tmp_path / "harm").exists()
-    assert not (tmp_path / "s").exists()
 
 
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:

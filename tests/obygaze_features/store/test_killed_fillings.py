@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.filled_stores import fill, plan
 from support.killed_fillers import (
-    VALUES,
     change_life,
     check_changed,
     check_first,
@@ -24,7 +22,6 @@ from support.written_stores import lasting_bytes
 from support.zygote import Zygote, disturb, failures, mounted
 
 from obygaze_features.store.placing import seal_at
-from obygaze_features.store.sealing import seal
 
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
@@ -225,20 +222,3 @@ def test_another_process_does_it_all_meanwhile(
     n_met = meet_everywhere(prepare, rounds.work, rounds.work, EVERY)
     rounds.check(undisturbed)
     assert n_met > 100 / EVERY
-
-
-@pytest.mark.check("suspends a seal at many uses of the disk")
-@pytest.mark.timeout(1200)
-def test_seals_that_meet(tmp_path, sealed, undisturbed) -> None:
-    rounds = Rounds(tmp_path, "first", sealed)
-
-    def prepare() -> None:
-        if rounds.number:
-            rounds.check(undisturbed)
-        fill(plan(rounds.new()), VALUES)
-
-    def work() -> None:
-        seal(rounds.target)
-
-    assert meet_everywhere(prepare, work, work, EVERY) > 100 / EVERY
-    rounds.check(undisturbed)

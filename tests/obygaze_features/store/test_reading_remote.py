@@ -132,20 +132,6 @@ def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
         store.matrix("pooled", films=["film-15"])
 
 
-def test_a_flipped_bit_on_the_way_is_found(server: WebServer) -> None:
-    store = open_store(f"{server.url}/tokens")
-
-    def flip(path: str, body: bytes) -> bytes:
-        if not path.endswith("c.0.0.0"):
-            return body
-        middle = len(body) // 2
-        return body[:middle] + bytes([body[middle] ^ 8]) + body[middle + 1 :]
-
-    server.fault = flip
-    with pytest.raises(Corrupt, match=r"c\.0\.0\.0 is damaged"):
-        store.matrix("tokens", clips=[CLIPS[7]])
-
-
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
     """The length that store.json lists bounds what is taken into memory."""
     store = open_store(f"{server.url}/tokens")

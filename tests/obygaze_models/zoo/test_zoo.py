@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -114,55 +112,6 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     return save_model(probe, an_info(store), tmp_path / "models" / "toy", data[0])
 
 
-def test_what_is_saved_answers_as_before(
-    saved: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    probe = LogisticProbe().fit(data[0], data[1])
-    model = load_model(saved)
-    np.testing.assert_array_equal(
-        model.estimator.predict_proba(data[0]), probe.predict_proba(data[0])
-    )
-    assert model.info.classes == ("HN", "S")
-    assert model.info.metrics["ap"] == {"value": 0.8, "ci": (0.6, None)}
-    assert sorted(path.name for path in saved.iterdir()) == [
-        "README.md",
-        "model.json",
-        "model.safetensors",
-    ]
-
-
-def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    found = predict(load_model(saved), open_store(tmp_path / "store"))
-    assert len(found.clip_ids) == N - 1
-    assert found.absent == {"c-07": "failed: unreadable: x"}
-    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    probe = LogisticProbe().fit(data[0], data[1])
-    expected = probe.predict_proba(data[0][8:9].astype(np.float64))[0, 1]
-    assert rows[7]["clip_id"] == "c-08"
-    assert float(rows[7]["p:S"]) == pytest.approx(expected, abs=1e-12)
-    assert rows[7]["decision"] == ("S" if expected > 0.5 else "HN")
-    asked = predict(load_model(saved), open_store(tmp_path / "store"), ["c-09", "c-02"])
-    assert asked.clip_ids == ["c-09", "c-02"]
-
-
-def test_a_concept_bank_has_margins_and_decides_nothing(
-    tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    X, _, has = data
-    store = a_store(tmp_path, X)
-    bank = ConceptBank(CONCEPTS).fit(X, has)
-    info = an_info(store, "cav", kind="cav", classes=(), concepts=CONCEPTS)
-    found = predict(
-        load_model(save_model(bank, info, tmp_path / "cav", X)), open_store(store)
-    )
-    assert found.columns() == ["clip_id", "basis", "margin:Look", "margin:Body"]
-    np.testing.assert_allclose(
-        found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -193,14 +142,6 @@ def test_a_model_that_does_not_list_a_file_is_refused(
     write_model_json(saved, document)
     with pytest.raises((Corrupt, NotFound), match=name):
         pull_model(str(saved), tmp_path / "ours")
-
-
-def test_other_features_are_refused(saved: Path, tmp_path: Path, data: tuple) -> None:
-    (tmp_path / "other").mkdir()
-    store = a_store(tmp_path / "other", data[0], sampling={"rule": "other"})
-    with pytest.raises(Mismatch) as caught:
-        predict(load_model(saved), open_store(store))
-    assert caught.value.exit_code == 5
 
 
 def test_an_array_of_another_dtype_or_name_is_refused(
