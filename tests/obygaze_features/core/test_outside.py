@@ -10,9 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.stores import (
-    a_recipe,
     made_store,
-    sealed_store,
     some_rows,
     some_values,
 )
@@ -160,18 +158,6 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "other"
     assert front["license_name"].startswith("CC0 | # Fake")
-
-
-def test_commands_show_one_line_for_each_fact(received: Path, tmp_path: Path) -> None:
-    (tmp_path / "stores").mkdir()
-    (tmp_path / "stores" / "s").symlink_to(received)
-    said = call_obygaze("-C", tmp_path, "ls").ok().stdout
-    assert len(said.splitlines()) == 2
-    assert "\x1b" not in said
-    sealed_store(tmp_path / "stores" / "t", 4, recipe=a_recipe())
-    refused = call_obygaze("-C", tmp_path, "store", "merge", "s", "t", "-o", "m")
-    assert refused.code == 5
-    assert refused.stderr.count("\n  in: ") == 1 and "\x1b" not in refused.stderr
 
 
 def test_the_names_of_a_received_manifest_make_no_lines(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def spread(counts: np.ndarray) -> int:
     return int(counts.max() - counts.min())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from("abc"), min_size=12, max_size=90),
     st.integers(2, 10),
@@ -39,14 +39,14 @@ def test_stratified_folds_are_equal_in_all_and_in_each(
 
 class TestGrouped:
     def test_the_best_of_all_deals_of_small_films(self) -> None:
-        """Nine films in three folds are 19,683 deals: none is more even than the one found."""
+        """Seven films in three folds are 2,187 deals: none is more even than the one found."""
         rng = np.random.default_rng(4)
-        sizes = rng.integers(3, 30, 9)
-        groups = np.repeat(np.arange(9), sizes)
-        y = rng.random(groups.size) < rng.random(9)[groups]
+        sizes = rng.integers(3, 30, 7)
+        groups = np.repeat(np.arange(7), sizes)
+        y = rng.random(groups.size) < rng.random(7)[groups]
         totals = [y, ~y, np.ones(y.size)]
         loads = np.array(
-            [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(9)]
+            [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(7)]
         )
 
         def unevenness(deal: np.ndarray) -> float:
@@ -55,13 +55,13 @@ class TestGrouped:
             )
 
         best = min(
-            unevenness(np.array(d)) for d in itertools.product(range(3), repeat=9)
+            unevenness(np.array(d)) for d in itertools.product(range(3), repeat=7)
         )
         folds = grouped_folds(groups, y, 3, seed=0)
-        found = np.array([folds[groups == g][0] for g in range(9)])
+        found = np.array([folds[groups == g][0] for g in range(7)])
         assert unevenness(found) == pytest.approx(best)
 
-    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.parametrize("seed", range(6))
     def test_no_film_that_moves_and_no_two_that_swap_make_it_more_even(
         self, seed: int
     ) -> None:

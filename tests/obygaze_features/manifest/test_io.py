@@ -124,18 +124,6 @@ def test_a_header_of_another_form(
         assert any(line.startswith(text) for line in found), found
 
 
-def test_a_broken_header_is_named_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(FixInput, match=r"line 2"):
-        read_manifest(pair(tmp_path, toml=TOML.replace('"Tiny"', "Tiny")))
-    with pytest.raises(FixInput) as caught:
-        read_manifest(pair(tmp_path, toml='schema = "other"\n'))
-    assert "not a manifest" in caught.value.message
-    (tmp_path / "tiny.toml").write_bytes(b"schema = 1\nx = '\xe9'\n")
-    with pytest.raises(FixInput) as caught:
-        read_manifest(tmp_path / "tiny.toml")
-    assert str(caught.value.where).endswith("tiny.toml:2")
-
-
 def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Mismatch) as caught:
         read_manifest(pair(tmp_path, toml=TOML.replace("manifest/1", "manifest/2")))

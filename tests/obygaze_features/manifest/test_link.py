@@ -182,30 +182,6 @@ def test_a_file_whose_name_begins_with_a_film_is_another_film(tmp_path: Path) ->
     assert report.unmatched == ("Alien 3.mkv", "Alien.Resurrection.mp4")
 
 
-def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
-    clips = (
-        named("a", "tape.mp4", start_s=1.0, end_s=2.0),
-        named("b", "tape.mp4", start_s=2.0, end_s=3.0),
-        named("c", "lost.mp4", start_s=2.0, end_s=3.0),
-    )
-    # A file called like clip c is not the part of lost.mp4 that the times tell of.
-    report = link(manifest_of(*clips), touch(tmp_path, "tape.mov", "c.mp4", "tt01.mp4"))
-    assert videos(report) == ["tape.mov", "tape.mov", ""]
-    assert [(clip.start_s, clip.end_s) for clip in report.manifest] == [
-        *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0))
-    ]
-    assert report.without == ("c",)
-    # Neither the film nor its times stand for the file that is missing.
-    in_film = {"film_start_s": "102.0", "film_end_s": "105.0"}
-    clip = named("d", "lost.mp4", start_s=2.0, end_s=5.0, extra=in_film)
-    missing = link(manifest_of(clip), touch(tmp_path / "films", "tt01.mp4"))
-    assert missing.without == ("d",)
-    assert (missing.manifest.clips[0].start_s, missing.manifest.clips[0].end_s) == (
-        2,
-        5,
-    )
-
-
 @pytest.mark.parametrize(
     ("start", "end", "what"),
     [

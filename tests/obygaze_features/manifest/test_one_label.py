@@ -243,7 +243,7 @@ def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
 
 
 def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
-    for first in (*LABELS, "each"):
+    for first in ("highest", "each"):
         path = tmp_path / "manifests" / "first.toml"
         write_manifest(by_rows(tmp_path, first), path, force=True)
         for second in LABELS:

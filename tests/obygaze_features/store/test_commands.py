@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,32 +40,6 @@ def store(tmp_path: Path, name: str = "films") -> Path:
     path = tmp_path / "stores" / name
     made_store(path, rows, some_values(23))
     return path
-
-
-def test_the_functions_take_names_and_return_what_is_printed(
-    tmp_path: Path, typed: Typed
-) -> None:
-    path = store(tmp_path)
-    report = og.store.verify("films", hashes=True, workspace=tmp_path)
-    assert report.problems == []
-    part = og.store.subset(
-        "films", "part", films=["tt0000102"], workspace=tmp_path, arrays=["clip"]
-    )
-    assert part.path == tmp_path / "stores" / "part"
-    assert json.loads(json.dumps(part.to_json()))["n_clips"] == 5
-    opened = og.open_store(path)
-    for result, words in (
-        (og.store.info("films", workspace=tmp_path), ("info", "films")),
-        (og.store.card("films", workspace=tmp_path), ("card", "films")),
-    ):
-        assert opened.seal in typed(*words).stdout
-        printed = typed(*words, "--json").json()
-        expected = {"json_version": 1, **json.loads(json.dumps(result.to_json()))}
-        # What is printed knows where the program was started.
-        expected["location"] = printed.get("location", expected.get("location"))
-        if "location" not in printed:
-            del expected["location"]
-        assert printed == expected
 
 
 def test_one_text_where_names_are_expected_is_one_name(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
     ):
         for name in plain.namelist():
             is_data = name.endswith("/data/0")
-            packed.writestr(name, bytes(10**8) if is_data else plain.read(name))
-    with pytest.raises(FixInput, match=r"lake-1\.pth has 100\.0 MB unpacked"):
+            packed.writestr(name, bytes(10**7) if is_data else plain.read(name))
+    with pytest.raises(FixInput, match=r"lake-1\.pth has 10\.0 MB unpacked"):
         import_features(tmp_path, tmp_path / "store")
 
 

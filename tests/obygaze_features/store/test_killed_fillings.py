@@ -21,8 +21,6 @@ from support.seeds import SEED, amount
 from support.written_stores import lasting_bytes
 from support.zygote import Zygote, disturb, failures, mounted
 
-from obygaze_features.store.placing import seal_at
-
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
 # Of the changes and uses of the disk; `make torture` tries all of them.
@@ -163,22 +161,6 @@ def test_kills_on_disks_that_remember_names_and_repeat_requests(
     assert failures(tmp_path) == []
     with capsys.disabled():
         print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
-
-
-@pytest.mark.check("mounts a folder, and waits for a cache")
-def test_a_store_is_seen_that_a_disk_says_is_not_there(tmp_path: Path, sealed) -> None:
-    """It remembers by its path that a file of the folder of this name was not there."""
-    backing = tmp_path / "backing"
-    (backing / "s").mkdir(parents=True)
-    with mounted(backing, tmp_path / "m", "1") as no_mount:
-        if no_mount:
-            pytest.skip(f"no FUSE here: {no_mount}")
-        assert seal_at(tmp_path / "m" / "s") == ""
-        shutil.copytree(sealed, backing / "new")
-        (backing / "s").rename(backing / "old")
-        (backing / "new").rename(backing / "s")
-        assert not (tmp_path / "m" / "s" / "store.json").exists()
-        assert seal_at(tmp_path / "m" / "s") == seal_at(sealed)
 
 
 @pytest.mark.check("kills before many changes of the disk")

@@ -113,7 +113,7 @@ def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
 
 
 def test_a_flipped_bit_is_refused_or_not_read(stores, tmp_path, few_lines) -> None:
-    count = amount(40, 600)
+    count = amount(20, 600)
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     n_refused = 0

@@ -172,22 +172,9 @@ def test_what_is_no_fitted_classifier_is_named(
         save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m", rows[0])
 
 
-FILE = """
-from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.pipeline import make_pipeline
-
-
-def reduced_forest(n_components=4, n_estimators=9):
-    forest = RandomForestClassifier(n_estimators, random_state=0)
-    return make_pipeline(PCA(n_components), forest)
-"""
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
-    (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     untrusting(monkeypatch)
     return tmp_path

@@ -34,11 +34,11 @@ from obygaze_models.zoo import (
 )
 from obygaze_models.zoo.info import read_training_clips
 
-MANIFEST = films(7, 24)
-X = planted(MANIFEST, 60, 0.5)
+MANIFEST = films(5, 24)
+X = planted(MANIFEST, 24, 0.5)
 LEVEL = {clip.clip_id: clip.level for clip in MANIFEST}
 FILM = {clip.clip_id: clip.movie_id for clip in MANIFEST}
-LAST = "tt0000007"  # a film no model is trained on
+LAST = "tt0000005"  # a film no model is trained on
 TRAINED = Manifest(
     MANIFEST.name, MANIFEST.header, tuple(c for c in MANIFEST if c.movie_id != LAST)
 )

@@ -78,9 +78,10 @@ def test_segments_of_windows_with_frames_are_refused(tmp_path: Path) -> None:
         gather(protocol, CLIPS, "", {"x": store})
 
 
-@pytest.fixture
-def trained(workspace: Path) -> Path:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with a store of windows and a model of the segments of all films but one."""
+    workspace = tmp_path_factory.mktemp("workspace")
     windows(workspace)
     write_manifest(TRAINED, workspace / "manifests" / "some.toml")
     write_manifest(CLIPS, workspace / "manifests" / "all.toml")

@@ -16,7 +16,7 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, store_of_windows
 from support.stores import a_recipe, made_store
 
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -108,6 +108,20 @@ def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
     store = store_with(tmp_path, rows)
     with pytest.raises(Mismatch, match=r"'1' is 2\.5 s to 7\.5 s and 0 s to 5 s;"):
         predict(model, store, manifest=manifest if by_manifest else None)
+
+
+def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
+    """The clip or the film may be one that the model has seen, and was called unseen."""
+    names = [f"a-{number}" for number in IDS]
+    model = saved(tmp_path, ClipFacts.of(names, FILMS, STARTS, ENDS))
+    for row, said in (
+        (Row("new-1", "ALBA"), "the film 'ALBA' differs by capitals alone from 'alba'"),
+        (Row("A-3", "other"), "the clip 'A-3' differs by capitals alone from 'a-3'"),
+    ):
+        store = store_with(tmp_path / row.clip_id, [row])
+        with pytest.raises(FixInput, match=said) as refusal:
+            predict(model, store)
+        assert "--manifest" in refusal.value.hint
 
 
 def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:

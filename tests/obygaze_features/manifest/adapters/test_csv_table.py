@@ -207,16 +207,6 @@ def test_an_exported_table_is_read_as_the_same_manifest(
 @pytest.mark.parametrize(
     ("header", "row", "expected"),
     [
-        ("framerate", "25", (10 / 25, 20 / 25)),
-        ("framerate", "23.976", (10 * 1001 / 24000, 20 * 1001 / 24000)),
-        ("framerate", "", "needs the framerate of the film (--map framerate==25"),
-        ("framerate,start_s,end_s", "25,,", (10 / 25, 20 / 25)),
-        (
-            "framerate,start_s,end_s",
-            "25,3,4",
-            "the frames 10 to 19 are 0.4 s to 0.8 s at 25 frames per second, and the times are 3 s"
-            " to 4 s: empty those that are wrong",
-        ),
         # A file of its own is the clip, whatever pictures of the film it has.
         ("framerate,video", "25,lake-{n}.mp4", (None, None)),
         (

@@ -145,23 +145,6 @@ def seconds(*values: float) -> list[timedelta]:
     return [timedelta(seconds=value) for value in values]
 
 
-def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(
-        "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
-    )
-    words = ("manifest", "import", "t.csv", "-o", "t")
-    refused = call_obygaze(*words, cwd=tmp_path)
-    assert refused.code == 1
-    assert "unknown concept 'glint'" in refused.stderr
-    # A modality that is misspelt was kept, and the clip was EN in the visual view.
-    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visula"\n')
-    refused = call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path)
-    assert refused.code == 1
-    assert "m.toml:2: modalities.glint" in refused.stderr
-    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
-    call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
-
-
 @pytest.mark.parametrize(
     ("data", "content"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
@@ -125,27 +125,6 @@ def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
     read_back = read_mapping(mapping)
     assert read_back.columns == {"movie_id": "Film", "own": "?"}
     assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
-
-
-def test_a_further_table_is_joined_by_its_columns(tmp_path: Path) -> None:
-    mapping = TableMapping(
-        columns={"movie_id": "Film", "start_s": "Von", "end_s": "Bis"},
-        id="{movie_id}-{Nr:02d}",
-        times="m:ss",
-    )
-    first = table_of(tmp_path, "Film;Nr;Von;Bis\nÉté;1;0:00;1:05\nÉté;2;1:05;1:10\n")
-    manifest = read(first, mapping=mapping).manifest
-    moods = table_of(
-        tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;1:05;1:10;joy\n", "moods.csv"
-    )
-    columns = {"movie_id": "Film", "start_s": "Von", "end_s": "Bis", "times": "m:ss"}
-    form = "{movie_id}-{Nr:02d}"
-    joined = join(manifest, moods, columns, form=form)
-    assert [clip.extra["mood"] for clip in joined.manifest] == ["", "joy"]
-    assert joined.n_by_id == 0
-    other = table_of(tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;0:05;1:10;joy\n", "o.csv")
-    with pytest.raises(Mismatch, match="is 65 s to 70 s and 5 s to 70 s"):
-        join(manifest, other, columns, form=form)
 
 
 def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
