@@ -114,25 +114,6 @@ def on_windows(root: Path) -> Printed:
     return {name: part.splitlines() for name, part in zip(SCRIPTS, parts, strict=False)}
 
 
-def test_a_sync_on_macos_reaches_the_disk_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full: list[int] = []
-    plain: list[int] = []
-
-    def control(descriptor: int, command: int) -> None:
-        assert command == 51
-        full.append(descriptor)
-
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", control)
-    monkeypatch.setattr(os, "fsync", plain.append)
-    (tmp_path / "file").write_bytes(b"x")
-    posix.sync_path(tmp_path / "file")
-    posix.sync_folder(tmp_path)
-    assert (len(full), plain) == (2, [])
-
-
 @pytest.mark.parametrize("code", [errno.ENOTSUP, errno.EINVAL, errno.EIO])
 def test_a_disk_that_cannot_sync_as_macos_does_is_synced_as_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

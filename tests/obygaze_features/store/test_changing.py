@@ -155,6 +155,24 @@ def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> No
         open_store(store).matrix("pooled", films=[FILM])
 
 
+def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    with pytest.raises(FixInput, match="was withdrawn"):
+        plan_filling(
+            store,
+            some_rows(N_ROWS),
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=KIND,
+            computed=[number == 10 for number in range(N_ROWS)],
+            replaces=open_store(store).seal,
+        )
+    with pytest.raises(FixInput, match=r"'clip 9' was withdrawn on .*: asked"):
+        subset(store, workspace.root / "nothing", films=[FILM])
+    assert not (workspace.root / "nothing").exists()
+
+
 def test_a_change_while_the_store_is_filled_or_changed(
     store: Path, workspace: Workspace
 ) -> None:

@@ -173,6 +173,10 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     with pytest.raises(AlreadyThere, match="does not belong to this store") as error:
         push(store, home / "shared", no_licence=True)
     assert error.value.hint == OWN_PLACE
+    push(store, home / "taken", no_licence=True)
+    other = write(home / "other", values=values_of(seed=1))
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(other, home / "taken", no_licence=True)
     with pytest.raises(FixUsage, match="web server"):
         push(store, "https://example.org/films", no_licence=True)
     for place in ("me@host.org:/data/films", "host:films"):

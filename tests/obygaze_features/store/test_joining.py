@@ -105,10 +105,6 @@ REFUSALS: dict[str, Refusal] = {
         lambda here: join(["seen:frames", "heard"], "x", workspace=here.root),
         "got the array 'frames' with 2 x 3 of float32",
     ),
-    "an unknown array": (
-        lambda here: join(["seen:clip", "heard"], "x", workspace=here.root),
-        "no array 'clip'",
-    ),
     "a join of a join": (
         lambda here: join(["both", "seen"], "x", workspace=here.root),
         "this store joins wav2vec2, xclip-b16",

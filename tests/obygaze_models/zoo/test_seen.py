@@ -94,22 +94,6 @@ def with_features(model: SavedModel, **changes: str) -> SavedModel:
     return replace(model, info=structs.replace(model.info, features=features))
 
 
-@pytest.mark.parametrize("by_manifest", [True, False])
-def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
-    model: SavedModel, tmp_path: Path, by_manifest: bool
-) -> None:
-    clips = []
-    rows = []
-    for name, film, start_s in zip(IDS, FILMS, STARTS, strict=True):
-        times = (start_s + 2.5, start_s + 7.5)
-        clips.append(Clip(name, film, start_s=times[0], end_s=times[1]))
-        rows.append(Row(name, film) if by_manifest else Row(name, film, *times))
-    manifest = Manifest("theirs", Header("Theirs"), tuple(clips))
-    store = store_with(tmp_path, rows)
-    with pytest.raises(Mismatch, match=r"'1' is 2\.5 s to 7\.5 s and 0 s to 5 s;"):
-        predict(model, store, manifest=manifest if by_manifest else None)
-
-
 def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
     """The clip or the film may be one that the model has seen, and was called unseen."""
     names = [f"a-{number}" for number in IDS]

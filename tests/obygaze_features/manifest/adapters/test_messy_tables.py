@@ -71,7 +71,6 @@ def test_forms_and_cells_that_make_no_id_are_refused(
     ("header", "row", "problem"),
     [
         ("level", "oui", "unknown level 'oui'"),
-        ("concepts", '"Look, Body"', "'Look, Body'"),
         (
             "start_s,end_s",
             "1:10,1:20",
