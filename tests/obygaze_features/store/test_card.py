@@ -28,7 +28,9 @@ from obygaze_features.store.publishing import (
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import (
     Counts,
+    Maker,
     StoreRecord,
+    Tombstone,
     seal_of,
 )
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row, RowColumns
@@ -50,10 +52,9 @@ def some_rows() -> list[Row]:
     return rows
 
 
-def a_record(rows: list[Row], **facts: Any) -> StoreRecord:
-    """What a store of these rows says of itself; a card says nothing of its files."""
-    statuses = [row.status for row in rows]
-    counts = {name: statuses.count(name) for name in ("ok", "failed", "withdrawn")}
+def a_card(terms: Terms = TERMS, **facts: Any) -> str:
+    """A card of `some_rows`; it says nothing of the files of the store."""
+    rows = some_rows()
     given = {
         "created": "2026-02-03T00:00:00+00:00",
         "program": "obygaze 1.0",
@@ -61,26 +62,31 @@ def a_record(rows: list[Row], **facts: Any) -> StoreRecord:
         "recipe": a_recipe().to_json(),
         "fingerprint": a_recipe().fingerprint,
         "arrays": ARRAYS,
-        "rows": Counts(len(rows), **counts),
+        "rows": Counts(len(rows), ok=3, failed=1, withdrawn=1),
         "files": {},
     }
-    return StoreRecord(**(given | facts))
+    record = StoreRecord(**(given | facts))
+    return card_of_store(record, RowColumns.of(rows), terms, seal="", has_table=False)
 
 
-def a_card(
-    terms: Terms = TERMS,
-    *,
-    rows: list[Row] | None = None,
-    seal: str = "",
-    has_table: bool = False,
-    **facts: Any,
-) -> str:
-    """A card of some rows, by default `some_rows`."""
-    rows = some_rows() if rows is None else rows
-    record = a_record(rows, **facts)
-    return card_of_store(
-        record, RowColumns.of(rows), terms, seal=seal, has_table=has_table
+def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
+    maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
+    withdrawn = Tombstone(
+        movie_id="lake", clip_id="", date="2026-02-03", reason="asked", seal="ab" * 32
     )
+    facts = {"makers": (maker,), "replaces": ("ab" * 32,), "tombstones": (withdrawn,)}
+    card = a_card(**facts)
+    for words in (
+        "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
+        "| `clip` | 8 | float32 | 160 B |",
+        "| `frames` | 3 x 4 | float16 | 120 B |",
+        "- obygaze 1.0 on cuda (H100), tf32, av 18, torch 2.9",
+        "| 1 | failed | clip holds NaN or infinity |",
+        f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
+        f"History: replaced the store with the seal {'ab' * 32}",
+        "History: changed on 2026-02-03: asked (withdrawn: lake)",
+    ):
+        assert words in card
 
 
 @pytest.mark.parametrize(

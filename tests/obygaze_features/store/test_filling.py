@@ -41,6 +41,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store.filling import (
     Filling,
+    choose_block,
     plan_filling,
 )
 from obygaze_features.store.layout import ROWS_JSON, Array
@@ -314,6 +315,16 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
 
 
 # --- The order of blocks ---
+
+
+def test_a_worker_begins_where_nobody_works() -> None:
+    needed = range(6)
+    assert choose_block(needed, set(), {}, 4) == 4
+    # After the last block comes the first.
+    assert choose_block(needed, {4}, {5: 1}, 4) == 0
+    # Where all are begun, the one that was begun the fewest times.
+    assert choose_block(needed, {0, 1, 2, 3}, {4: 2, 5: 1}, 4) == 5
+    assert choose_block(needed, set(needed), {}, 4) is None
 
 
 def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
