@@ -20,14 +20,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_write_atomic_makes_folders_replaces_and_leaves_no_litter(tmp_path):
-    path = tmp_path / "a" / "b" / "file.json"
-    files.write_atomic(path, b"one")
-    files.write_atomic(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert names(path.parent) == ["file.json"]
-
-
 @pytest.mark.parametrize("mask, mode", [(0o002, 0o664), (0o077, 0o600)])
 def test_the_umask_decides_who_may_read(tmp_path, mask, mode):
     before = os.umask(mask)

@@ -132,16 +132,6 @@ def test_a_block_is_written_once(tmp_path: Path) -> None:
     assert filling.begin(2, MAKER) is None
 
 
-def test_what_is_not_committed_is_removed(tmp_path: Path) -> None:
-    filling = plan(tmp_path / "s")
-    with pytest.raises(RuntimeError), filling.begin(0, MAKER) as writer:
-        writer.add(filling.rows[0], {a.name: VALUES[a.name][0] for a in ARRAYS})
-        raise RuntimeError
-    with filling.begin(0, MAKER) as writer, pytest.raises(ValueError, match="0 of 16"):
-        writer.commit()
-    assert names_in(filling.folder / "blocks") == set()
-
-
 def test_a_row_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     filling = plan(tmp_path / "s")
     good = {array.name: VALUES[array.name][0] for array in ARRAYS}

@@ -125,13 +125,6 @@ def test_an_address_without_a_store(server: WebServer, absent) -> None:
         open_store(f"{server.url}/nothing")
 
 
-def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
-    server.denied = ("films.csv",)
-    store = open_store(f"{server.url}/many")
-    with pytest.raises(FixInput, match="access denied"):
-        store.matrix("pooled", films=["film-7"])
-
-
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
     """The length that store.json lists bounds what is taken into memory."""
     store = open_store(f"{server.url}/tokens")
