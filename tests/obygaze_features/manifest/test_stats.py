@@ -48,6 +48,30 @@ def manifest() -> Manifest:
     )
 
 
+def test_raw_counts(manifest: Manifest) -> None:
+    stats = compute_stats(manifest.view("raw"))
+    assert (stats.clips, stats.n_films, stats.without_video, stats.without_level) == (
+        8,
+        2,
+        4,
+        1,
+    )
+    assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
+    assert stats.share["S"] == 3 / 8
+    assert stats.concepts["S"] == {
+        "Look": 2,
+        "Body": 1,
+        "Clothing": 1,
+        "Soundtrack": 1,
+        "Voice": 1,
+    }
+    assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
+    assert stats.by_film == {
+        "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},
+        "b": {"EN": 0, "HN": 0, "NS": 1, "S": 3},
+    }
+
+
 def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pytest
 import zarr
@@ -24,7 +27,7 @@ from obygaze_features.store.encoding import (
     text_column,
 )
 from obygaze_features.store.layout import DTYPES, Array
-from obygaze_features.store.rows import Row, RowColumns
+from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
 from obygaze_features.store.text_columns import TextColumn
 
 
@@ -102,6 +105,35 @@ def test_zarr_reads_what_was_written(
     read = zarr.open_group(folder, mode="r", zarr_format=3)["a"]
     assert read.dtype == values.dtype and read.shape == values.shape
     np.testing.assert_array_equal(read[:], values)
+
+
+def test_rows_and_films() -> None:
+    rows = [
+        Row(
+            "a", "one", 1, 2.5, video_bytes=10, video_hash="0" * 16, pictures=3, maker=0
+        ),
+        Row('b, "b"', "one", status=FAILED, reason="no\npicture, at all"),
+        Row("c", 'x,"y"', status=NO_VIDEO, reason="\x1b[31mred"),
+    ]
+    rows_csv, films_csv = rows_and_films(RowColumns.of(rows))
+    assert rows_csv.count(b"\n") == 4 and b"\r" not in rows_csv
+    read = list(csv.DictReader(io.StringIO(rows_csv.decode(), newline="")))
+    assert read[0] == {
+        "row": "0", "clip_id": "a", "movie_id": "one", "start_s": "1.0", "end_s": "2.5",
+        "status": "ok", "reason": "", "video_bytes": "10", "video_hash": "0" * 16,
+        "pictures": "3", "maker": "0",
+    }  # fmt: skip
+    assert [line["clip_id"] for line in read] == ["a", 'b, "b"', "c"]
+    assert read[1]["reason"] == "no picture, at all" and read[1]["start_s"] == ""
+    assert read[2]["movie_id"] == 'x,"y"' and read[2]["reason"] == "\\x1b[31mred"
+    films = list(csv.DictReader(io.StringIO(films_csv.decode(), newline="")))
+    assert [line["movie_id"] for line in films] == ["one", 'x,"y"']
+    lines = rows_csv.splitlines(keepends=True)
+    for film, own_lines in zip(films, [lines[1:3], lines[3:]], strict=True):
+        own = b"".join(own_lines)
+        assert rows_csv[int(film["byte"]) :].startswith(own)
+        assert film["crc32c"] == f"{google_crc32c.value(own):08x}"
+        assert int(film["rows"]) == len(own_lines)
 
 
 def test_a_run_of_a_film_is_at_most_256_rows() -> None:

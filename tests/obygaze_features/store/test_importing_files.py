@@ -353,6 +353,30 @@ def pth(root: Path, name: str, value: Any, **options: Any) -> Path:
     return root / "FEATURES"
 
 
+def test_released_files_are_called_as_the_videos(tmp_path: Path) -> None:
+    """ObyGaze12 has the clip tt1-001 in tt1/tt1_scene_1.avi."""
+    torch = pytest.importorskip("torch")
+    clips = [
+        Clip("tt1-001", "tt1", video="tt1/tt1_scene_1.avi"),
+        Clip("tt1-002", "tt1", video="tt1/tt1_scene_2.mkv"),
+        # A part of a file does not have its features, nor has each of two clips.
+        Clip("tt2-001", "tt2", video="tt2/film.avi", start_s=5.0),
+        Clip("tt2-002", "tt2", video="tt2/twice.avi"),
+        Clip("tt2-003", "tt2", video="tt2/twice.avi"),
+    ]
+    for number, path in enumerate(
+        ("tt1/tt1_scene_2", "tt1/tt1_scene_1", "tt2/film", "tt2/twice")
+    ):
+        root = pth(tmp_path, f"{path}.pth", torch.full((1, 2), float(number)))
+    done = import_features(
+        root, tmp_path / "s", manifest=Manifest("m", Header("x", {}), clips)
+    )
+    assert done.not_in_manifest == ["film", "twice"]
+    assert [*done.failed] == ["tt2-001", "tt2-002", "tt2-003"]
+    values = values_of(open_store(tmp_path / "s"), "clip", ["tt1-001", "tt1-002"])
+    assert values.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
 def test_tensors_of_all_kinds_keep_their_numbers(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     values = [[0.1, 65504.0, 6e-8]]
