@@ -252,6 +252,33 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
             merge([store, again], tmp_path / "twice")
 
 
+def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> None:
+    """A clip of a withdrawn film that no store of the merger has cannot come back later."""
+    subset(store, without=[FILM], reason="asked")
+    values = {name: array[:1] for name, array in values_of().items()}
+    for name, film in (("other", "film-x"), ("same", FILM)):
+        row = Row(f"new of {film}", film, maker=0)
+        write(tmp_path / name, rows=[row], values=values)
+    merge([store, tmp_path / "other"], tmp_path / "both")
+    both = open_store(tmp_path / "both")
+    assert both.record.replaces == ()
+    assert both.record.tombstones == open_store(store).record.tombstones
+    merge([both, tmp_path / "same"], tmp_path / "all")
+    last = open_store(tmp_path / "all").rows[-1]
+    assert (last.clip_id, last.status) == (f"new of {FILM}", WITHDRAWN)
+    with pytest.raises(FixInput, match="'another' was withdrawn"):
+        plan_filling(
+            tmp_path / "both",
+            [*both.rows, Row("another", FILM)],
+            arrays=both.record.arrays,
+            recipe=both.recipe,
+            manifest=MANIFEST,
+            kind=KIND,
+            computed=[False] * len(both) + [True],
+            replaces=both.seal,
+        )
+
+
 def test_a_linked_store_is_removed_too(
     store: Path,
     workspace: Workspace,

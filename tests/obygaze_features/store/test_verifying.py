@@ -31,6 +31,30 @@ def write(path: Path, **more) -> str:
     return write_plain_store(path, values, rows, arrays=arrays, **more)
 
 
+def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
+    seal = write(tmp_path / "s")
+    report = verify(tmp_path / "s")
+    n_bytes = sum(
+        file.stat().st_size
+        for file in (tmp_path / "s").rglob("*")
+        if file.is_file() and file.name != "store.json"
+    )
+    assert report.n_bytes == n_bytes
+    assert report.counts == {"ok": 8, "no-video": 1}
+    assert str(report).splitlines()[1].endswith("not compared (--hash)")
+    report = verify(tmp_path / "s", hashes=True, expect=seal)
+    assert not report.problems and not report.warnings
+    report.require_ok()
+    text = str(report)
+    assert text.startswith("whole: ")
+    assert "8 with features, 1 without a video" in text
+    assert text.endswith(f"the expected store: its seal is {seal}")
+    assert report.to_json()["whole"] is True
+    assert verify(f"{tmp_path}/s#sha256={seal}").is_expected
+    with pytest.raises(Mismatch):
+        verify(tmp_path / "s", expect="0" * 64)
+
+
 @pytest.mark.parametrize("change", ["numbers", "checks"])
 def test_what_no_reader_takes_is_no_whole_store(tmp_path: Path, change: str) -> None:
     """A row without features that has numbers, and checksums that no chunk has; hashes agree."""
