@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,19 @@ def test_a_module_of_the_working_folder(here: Path, init: str | None) -> None:
     names = {file.relative_to(here).as_posix() for file in part.files}
     expected = {"gazing/data.py", "gazing/words.py"}
     assert names == (expected if init is None else {*expected, "gazing/__init__.py"})
+
+
+def test_a_class_of_an_installed_package_has_its_version(here: Path) -> None:
+    import click
+
+    assert load("click:Command") is click.Command
+    assert find_part("click:Command").package == f"click {version('click')}"
+    import sklearn
+    from sklearn.svm import SVC
+
+    part = find_part("sklearn.svm.SVC")  # nobody trusted it
+    assert part.load() is SVC
+    assert part.package == f"scikit-learn {sklearn.__version__}"
 
 
 def test_the_version_of_a_file_is_the_hash_of_all_that_it_imports(here: Path) -> None:

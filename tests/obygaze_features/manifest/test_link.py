@@ -158,6 +158,26 @@ def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> N
     assert report.without == ()
 
 
+def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
+    clips = (
+        named("a-1", "scene_1.mp4", "tt01"),
+        named("b-1", "scene_1.mp4", "tt02"),
+        named("b-2", "scene_2.mp4", "tt02"),
+        named("b-3", "scene_3.mp4", "tt02"),
+    )
+    touch(
+        tmp_path,
+        "scene_1.mp4",
+        "tt02 - Film/scene_1.mkv",
+        "scene_2.mp4",
+        "tt01/scene_3.mp4",
+    )
+    report = link(manifest_of(*clips), tmp_path)
+    # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
+    assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
+    assert report.without == ("a-1", "b-3")
+
+
 @pytest.mark.parametrize("file", ["tt01.mkv", "films/tt01.mp4"])
 def test_a_part_of_the_films_file_by_its_times(tmp_path: Path, file: str) -> None:
     clips = (

@@ -220,6 +220,32 @@ def test_each_flipped_bit_of_the_record_of_a_block_is_found(tmp_path: Path) -> N
             decode_block(bytes(changed), "here")
 
 
+def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
+    """It wakes when the store is sealed, and when another plan has the place of its own."""
+    filling = plan(tmp_path / "s")
+    late = filling.begin(3, MAKER)
+    assert late is not None
+    for number in late.rows:
+        row = filling.rows[number]
+        late.add(row, {a.name: VALUES[a.name][number] * 3 for a in ARRAYS})
+    fill(filling, VALUES)
+    sealed = seal(tmp_path / "s").seal
+    before = files_of(tmp_path)
+    assert late.commit() is False and filling.begin(3, MAKER) is None
+    assert next_block(filling, 0) is None and filling.is_done(3)
+    late.__exit__(None, None, None)
+    assert files_of(tmp_path) == before
+    # A block of the earlier plan in a plan that was made since.
+    retry = plan(tmp_path / "s", replaces=sealed, computed=[True] * N_ROWS)
+    assert compute(filling, 3, values_of(9)) is True
+    fill(retry, VALUES)
+    with pytest.raises(FixInput, match="1 of 6 blocks are missing, 1 of them damaged"):
+        seal(tmp_path / "s")
+    fill(retry, VALUES)
+    seal(tmp_path / "s")
+    check_store(tmp_path / "s", expected_rows(), VALUES)
+
+
 # --- Changes ---
 
 
