@@ -133,6 +133,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
         "Voice",
     )
     assert "infantilism or animalisation" not in grouped.header.concepts
+    assert made.to_json()["clips_of_group"]["male gaze"] == 1
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
     with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
         group(other, name="sub2", workspace=tmp_path)
