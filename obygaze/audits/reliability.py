@@ -8,6 +8,7 @@ two answers are equal or not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ OF_FEW = (
 NO_CONCEPT = "no concept"
 # The columns whose cells depend on the view.
 SEEN_IN_VIEW = ("level", *CONCEPTS)
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 IN_COLUMNS = (
     "If each annotator has a column, --raters without --column compares these; for one word against"
     " all else, give each a column of yes and no"
@@ -84,7 +86,9 @@ def audit_reliability(
     spelling = Spelling()
     for record in all_records:
         # A word is one in the columns of all raters.
-        answers = [spelling.word(str(record.cells[name]), "answer") for name in names]
+        answers = [
+            spelling.word(_answer(record.cells[name]), "answer") for name in names
+        ]
         if all(answers):
             rows.append(answers)
             clusters.append(record.cluster(cluster_columns))
@@ -238,7 +242,7 @@ def _are_numbers(
     place_of_word: dict[str, str] = {}
     for record in records:
         for name in names:
-            answer = str(record.cells[name]).strip()
+            answer = _answer(record.cells[name])
             if number_of_cell(answer) is not None:
                 n_numbers += 1
             elif answer:
@@ -257,7 +261,19 @@ def _are_numbers(
             where=title,
             hint=hint,
         )
+    if n_words and all(map(_DECIMAL_COMMA.fullmatch, place_of_word)):
+        answer, place = next(iter(place_of_word.items()))
+        raise FixInput(
+            f"expected numbers with a point, got {answer!r} ({place})",
+            where=title,
+            hint=f"write {answer.replace(',', '.')}",
+        )
     return not n_words
+
+
+def _answer(cell: object) -> str:
+    """Return an answer as text, "" where there is none: tables of pandas have NaN there."""
+    return "" if cell is None or cell != cell else str(cell).strip()
 
 
 def reliability_of(

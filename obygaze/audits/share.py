@@ -110,7 +110,7 @@ def audit_share(
     if marks is not None:
         projected = project_tables(marks, manifest, None, workspace=workspace)
         marked = _with_labels(marked, projected)
-    expression = _expression(of, marked)
+    expression = _expression(of, marked, projected)
     unknown = marked.unknown_values(expression)
     if unknown:
         raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
@@ -274,10 +274,7 @@ def _limits_of_interval(
             " another column differ, the clip is left out."
         )
     if not whole["share"]:
-        yield (
-            "No marked clip has it: that does not show that no clip has it, and the interval of a"
-            " share of 0 has no width."
-        )
+        yield ("No marked clip has it: that does not show that no clip has it.")
 
 
 def _limits_of_marks(
@@ -411,37 +408,52 @@ def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
     """
     levels = [mark.value for mark in marks if mark.column == LEVEL]
     level = max(levels, key=[UNKNOWN, *LEVELS].index, default=LEVELS[0])
-    of_level = [
-        (mark.start_s, mark.end_s, mark.annotator)
-        for mark in marks
-        if mark.column == LEVEL and mark.value == level
-    ]
+    highest = [mark for mark in marks if mark.column == LEVEL and mark.value == level]
+    people = {mark.annotator for mark in highest}
+    of_highest = {_place(mark) for mark in highest}
+    of_levels = {_place(mark) for mark in marks if mark.column == LEVEL}
     concepts: dict[str, None] = {}
     words: dict[str, dict[str, None]] = {}
     for mark in marks:
-        place = (mark.start_s, mark.end_s, mark.annotator)
-        if mark.column == CONCEPTS_COLUMN and (place in of_level or not levels):
-            concepts[mark.value] = None
-        elif mark.column not in (LEVEL, CONCEPTS_COLUMN) and mark.value not in (
-            NOTHING,
-            UNKNOWN,
-        ):
+        if mark.column == CONCEPTS_COLUMN:
+            # With the span of no level, it belongs to all levels of its person at this moment.
+            is_alone = _place(mark) not in of_levels and mark.annotator in people
+            if is_alone or _place(mark) in of_highest or not levels:
+                concepts[mark.value] = None
+        elif mark.column != LEVEL and mark.value not in (NOTHING, UNKNOWN):
             words.setdefault(mark.column, {})[mark.value] = None
     cells = {name: "|".join(of_column) for name, of_column in words.items()}
     extra = {**clip.extra, **cells}
     return replace(clip, level=level, concepts=tuple(concepts), extra=extra)
 
 
-def _expression(of: str, marked: Manifest) -> Expression:
+def _place(mark: Mark) -> tuple[str, float, float]:
+    return mark.annotator, mark.start_s, mark.end_s
+
+
+def _expression(
+    of: str, marked: Manifest, projected: ProjectedMarks | None
+) -> Expression:
     """Return what is asked, which is not known of a clip without a mark."""
     concepts = dict.fromkeys(marked.header.concepts)
     for clip in marked:
         concepts.update(dict.fromkeys(clip.concepts))
+    of_marks = () if projected is None else projected.clips.header.concepts
+    if any(concept not in concepts for concept in of_marks):
+        # The clips have other concepts, such as groups of them, which nobody marked.
+        concepts = dict.fromkeys(of_marks)
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
     expression = parse(
         of, columns=marked.columns, vocabulary=concepts, where=of, of_empty=None
     )
+    has_levels = projected is None or LEVEL in projected.projection.columns
+    if expression.concepts and not has_levels:
+        raise FixInput(
+            "concepts are counted where marks have levels, and these have none",
+            where=of,
+            hint="mark levels, or put the concepts into a column of your own",
+        )
     for column in expression.compared:
         require_column(marked, column)
     require_numbers(expression, marked.clips, marked.name)

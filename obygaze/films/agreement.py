@@ -46,7 +46,11 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.annotators import orders_of
+from obygaze_features.manifest.annotators import (
+    check_orders,
+    orders_of,
+    sorted_words,
+)
 from obygaze_features.manifest.model import LEVELS, Annotation
 
 Ints = NDArray[np.int64]
@@ -69,6 +73,7 @@ class AnnotatorPair:
     annotators: tuple[str, str]
     counts: Ints
     tenths: Ints
+    has_levels: bool = False
 
     @property
     def n(self) -> int:
@@ -105,7 +110,7 @@ class AnnotatorPair:
 
     def without_ns(self) -> Self:
         """Return the pair of levels without the clips that an annotator labelled NS."""
-        if len(self.counts) != len(LEVELS):
+        if not self.has_levels:
             return self
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
         return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
@@ -145,7 +150,7 @@ class Scale:
         if column == LEVEL:
             return cls(column, LEVELS, TENTHS)
         if column in orders:
-            words = with_nothing(orders)[column]
+            words = tuple(orders[column])
             places = 10 * np.arange(len(words), dtype=np.int64)
             return cls(column, words, np.abs(places[:, None] - places))
         words = tuple(sorted(set(said)))
@@ -167,14 +172,15 @@ class Scale:
         counts = np.zeros(self.tenths.shape, dtype=np.int64)
         for one, other in zip(first, second, strict=True):
             counts[self.words.index(one), self.words.index(other)] += 1
-        return AnnotatorPair(movie_id, annotators, counts, self.tenths)
+        is_level = self.column == LEVEL
+        return AnnotatorPair(movie_id, annotators, counts, self.tenths, is_level)
 
 
 def word_in(annotation: Annotation, column: str) -> str:
     """Return what a person said of a clip in a column, "" for nothing."""
     if column == LEVEL:
         return annotation.level
-    return annotation.own.get(column, "")
+    return sorted_words(annotation.own.get(column, ""))
 
 
 def pairs_of(
@@ -349,12 +355,14 @@ def measure_agreement(
     if clips is None and every is None:
         manifest = _annotated(marks, workspace)
         _require_column(manifest, column)
+        check_orders(words, manifest)
         pairs = pairs_of(manifest, column, words)
         return _agreement(manifest, pairs, column, permutations)
     projected = project_tables(marks, clips, every, share, words, workspace)
     marked = _one_of_each(projected.marked, projected.spans)
     _require_column(marked, column)
-    agreed = _agreement(marked, pairs_of(marked, column, words), column, permutations)
+    pairs = pairs_of(marked, column, with_nothing(words))
+    agreed = _agreement(marked, pairs, column, permutations)
     warnings = (*projected.warnings, *agreed.warnings)
     return replace(agreed, threshold=share, warnings=warnings)
 

@@ -43,6 +43,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_of
 from obygaze_features.manifest.annotators import (
+    BY,
     HIGHEST,
     labelled,
     orders_of,
@@ -50,6 +51,7 @@ from obygaze_features.manifest.annotators import (
 )
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import (
+    DIFFERS,
     LEVELS,
     TARGETS,
     Annotation,
@@ -263,8 +265,10 @@ def labels_of(
     for clip in made:
         shares = [
             covered
-            for _, level, covered in answers_of[clip.clip_id]
-            if covered is not None and level == clip.level
+            for person, level, covered in answers_of[clip.clip_id]
+            if covered is not None
+            and level == clip.level
+            and (rule == f"{BY}{person}" or not rule.startswith(BY))
         ]
         extra = {**clip.extra, COVERED: repr(round(max(shares), 12)) if shares else ""}
         if COMMENT in clip.extra:
@@ -349,7 +353,7 @@ def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manife
     stated = {**clips.header.concepts, **modalities_of(paths), **concepts_of_papers()}
     for concept in modality:
         modality[concept] = stated.get(concept, "unknown")
-    own = {*columns_of_marks(marks), LEVEL, CONCEPTS_COLUMN, COVERED}
+    own = {*columns_of_marks(marks), LEVEL, CONCEPTS_COLUMN, COVERED, DIFFERS}
     bare = []
     for clip in clips:
         extra = {name: cell for name, cell in clip.extra.items() if name not in own}
@@ -509,6 +513,11 @@ def _warnings(
     warnings = []
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
+    if projection.n_without_level:
+        n_marks = count(projection.n_without_level, "mark")
+        warnings.append(
+            f"{n_marks} of a concept where the annotator marked no level, left out"
+        )
     if projection.assumed:
         named = few(
             [

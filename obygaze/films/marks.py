@@ -34,7 +34,7 @@ from obygaze_features.core.tables import (
 )
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
-from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.io import as_id, ids_of_names
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
@@ -101,14 +101,14 @@ def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for mark in in_order:
         for column, word in ((mark.column, mark.value), ("", mark.annotator)):
-            counts.setdefault((column, word.casefold()), Counter())[word] += 1
+            counts.setdefault((column, word.lower()), Counter())[word] += 1
     chosen = {key: spellings.most_common(1)[0][0] for key, spellings in counts.items()}
     fixed = set()
     for mark in in_order:
         value = mark.value
         if mark.column != COMMENT:
-            value = chosen[mark.column, value.casefold()]
-        annotator = chosen["", mark.annotator.casefold()]
+            value = chosen[mark.column, value.lower()]
+        annotator = chosen["", mark.annotator.lower()]
         fixed.add(mark._replace(value=value, annotator=annotator))
     return tuple(sorted(fixed))
 
@@ -156,6 +156,8 @@ def read_marks(tables: Sequence[Path]) -> Marks:
                 raise FixInput(
                     f"tables state two frame rates of the film {film}", where=str(path)
                 )
+    films = dict.fromkeys(mark.movie_id for mark in marks)
+    ids_of_names(films, "film", ", ".join(map(str, tables)))
     return Marks(in_one_spelling(marks), rates)
 
 
@@ -163,7 +165,7 @@ def require_one_file(
     file_of: dict[tuple[str, str], Path], mark: Mark, path: Path
 ) -> None:
     """Raise an error if another file has marks of this person in this film."""
-    earlier = file_of.setdefault((mark.movie_id, mark.annotator), path)
+    earlier = file_of.setdefault((mark.movie_id, mark.annotator.lower()), path)
     if earlier != path:
         raise FixInput(
             f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may be"

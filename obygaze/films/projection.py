@@ -3,7 +3,8 @@
 - A value counts for a clip if it covers at least the threshold of it. In `level`, and in columns
   with an order, each mark is tested alone, and the highest value is the clip's. In other columns
   the marks of a value are taken together, and the value that covers most is the clip's.
-- `concepts` are those of the marks that gave the level; without levels, all that count.
+- `concepts` are those of the marks that gave the level; without levels, all that count. A mark of a
+  concept is of the person's level mark with the same span, else of those that it overlaps.
 - `comment` has all comments that touch the clip.
 - Where nothing counts, the cell is the word for nothing, `none` (of levels EN), if four fifths of
   the clip were seen, else empty. Seen is what is marked, and what is `watched`. Where a person has
@@ -85,12 +86,14 @@ class Projection:
 
     `unseen` are the clips of films without marks. `assumed` has the films with annotators and
     columns of which clips have the word for nothing, though nothing says what was watched.
+    `n_without_level` marks of concepts are of nobody's level, and so of no clip.
     """
 
     columns: tuple[str, ...]
     answers: list[Answer] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     assumed: set[tuple[str, str, str]] = field(default_factory=set)
+    n_without_level: int = 0
 
 
 def as_threshold(value: str | float | Fraction) -> Fraction:
@@ -151,6 +154,9 @@ def project(
         for person in of_film:
             for column in person.assumed:
                 projection.assumed.add((film, person.name, column))
+            if LEVEL in person.tracks:
+                alone = [mark for mark, own in person.levels_of.items() if not own]
+                projection.n_without_level += len(alone)
     return projection
 
 
@@ -176,15 +182,15 @@ def _people_of_films(
         of_film = marks_of.setdefault(mark.movie_id, {})
         of_film.setdefault(mark.annotator, []).append(mark)
         of_person = own_columns.setdefault(mark.annotator, set())
-        if mark.column != WATCHED:
-            of_person.add(mark.column)
-        elif mark.value in columns:
+        if mark.column == WATCHED and mark.value in columns:
             of_person.add(mark.value)
+        elif mark.column not in (WATCHED, COMMENT):
+            of_person.add(mark.column)
     people: dict[str, list[_Person]] = {}
     for film, of_film in marks_of.items():
         for name, own in sorted(of_film.items()):
             # Who watched, and marked nothing in any film, looked for what others marked.
-            looked_for = own_columns[name] or {*columns}
+            looked_for = {*(own_columns[name] or columns), COMMENT}
             used = [column for column in columns if column in looked_for]
             people.setdefault(film, []).append(_Person(name, own, used, orders))
     return people
@@ -209,6 +215,7 @@ class _Person:
                 self.seen[column] = Track([*looked, *own])
         marked = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
         self.counts_as_seen = marked
+        self.levels_of = _levels_of_concepts(self.tracks)
         # The columns in which a clip got the word for nothing because all counts as seen.
         self.assumed: set[str] = set()
 
@@ -251,10 +258,9 @@ class _Person:
         self, span: ClipSpan, needed_s: float, of_level: Sequence[Mark]
     ) -> str:
         """Return the concepts of the marks that gave the level; without levels, all that count."""
-        spans_of_level = {(mark.start_s, mark.end_s) for mark in of_level}
         names = set()
         for mark, overlap_s in self.tracks[CONCEPTS_COLUMN].touching(span):
-            has_level = (mark.start_s, mark.end_s) in spans_of_level
+            has_level = not self.levels_of[mark].isdisjoint(of_level)
             if overlap_s >= needed_s and (has_level or LEVEL not in self.tracks):
                 names.add(mark.value)
         return "|".join(sorted(names - {NOTHING, UNKNOWN}))
@@ -270,6 +276,19 @@ class _Person:
             if is_seen:
                 self.assumed.add(column)
         return nothing if is_seen else ""
+
+
+def _levels_of_concepts(tracks: Mapping[str, "Track"]) -> dict[Mark, set[Mark]]:
+    """Return for each mark of a concept the marks of levels that it belongs to."""
+    levels_of: dict[Mark, set[Mark]] = {}
+    if CONCEPTS_COLUMN in tracks:
+        levels = tracks.get(LEVEL, Track(()))
+        for mark in tracks[CONCEPTS_COLUMN].marks:
+            span = ClipSpan("", mark.movie_id, mark.start_s, mark.end_s)
+            touching = [level for level, _ in levels.touching(span)]
+            same = {level for level in touching if level[1:3] == mark[1:3]}
+            levels_of[mark] = same or {*touching}
+    return levels_of
 
 
 class Track:

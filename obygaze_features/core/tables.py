@@ -82,6 +82,8 @@ DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
 NUMBER_OF_SHEET = re.compile(r"-?[0-9]+([.,][0-9]+)?([eE][-+]?[0-9]+)?")
 # 1,234 may be a thousand and more; 0,234 and 1234,500 have decimals.
 MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
+# In a table with decimal commas, a point may part thousands.
+_MAYBE_POINTS = re.compile(r"-?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -563,7 +565,8 @@ def _with_decimal_points(
 ) -> tuple[tuple[TableRow, ...], Mapping[str, str]]:
     """Return rows in which the decimal commas of columns of numbers are points.
 
-    Also return a number of each of these columns in which all commas may be those of thousands.
+    Also return a number of each column in which all commas may be those of thousands, or where
+    other columns have decimal commas, all points.
     """
     of_numbers = []
     thousands = {}
@@ -578,6 +581,10 @@ def _with_decimal_points(
             thousands[name] = with_comma
     if not of_numbers:
         return rows, thousands
+    for name in columns:
+        with_point = [row[name] for row in rows if "." in row[name]]
+        if with_point and all(map(_MAYBE_POINTS.fullmatch, with_point)):
+            thousands[name] = with_point[0]
     changed = []
     for row in rows:
         points = {name: row[name].replace(",", ".") for name in of_numbers}
@@ -595,9 +602,10 @@ def maybe_thousands(cells: Iterable[str]) -> str:
 
 def thousands_text(column: str, number: str) -> str:
     """Return how a number of a column was read whose comma may part thousands."""
+    sign = "comma" if "," in number else "point"
     return (
         f"{number} in the column {column} was read as {number.replace(',', '.')}; if it is a"
-        " thousand and more, write numbers without this comma"
+        f" thousand and more, write numbers without this {sign}"
     )
 
 

@@ -339,8 +339,15 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
         _require_name(row, "clip_id")
         name = row.unique("clip_id", line_of)
         texts[name] = row["text"]
-        film = as_id(row.cells.get("movie_id", ""))
-        rows.append({**row.cells, "clip_id": as_id(name), "movie_id": film})
+        cells = {
+            "clip_id": as_id(name),
+            "movie_id": as_id(row.cells.get("movie_id", "")),
+        }
+        for column in ("start_s", "end_s"):
+            if row.cells.get(column, "").strip():
+                time_s = _time(row, column, table)
+                cells[column] = "" if time_s is None else str(float(time_s))
+        rows.append(cells)
     violations.raise_if_any("the texts cannot be read as those of these clips")
     # The table may say which film a clip is of, and from when to when.
     require_same_shared(
@@ -401,6 +408,11 @@ def _cues_in(
             cues_of_film.setdefault(film, []).append(cue)
         else:
             unused[film] = None
+    for column in {"start_s", "end_s"} & table.maybe_thousands.keys():
+        number = table.maybe_thousands[column]
+        violations.add(
+            1, column, f"{number} may be a thousand and more: write it without the sign"
+        )
     violations.raise_if_any("the cues cannot be read")
     return cues_of_film, list(unused)
 

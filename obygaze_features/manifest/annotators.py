@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
     disputed,
     own_columns,
 )
+from obygaze_features.manifest.own_labels import COVERED
 
 AGREED = "agreed"
 MAJORITY = "majority"
@@ -83,7 +84,7 @@ def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
     for column, words in typed.items():
-        order = [_sorted_words(plain_value(w, column)) for w in words.split(",")]
+        order = [sorted_words(plain_value(w, column)) for w in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
                 f"expected the words of {column} from the lowest to the highest, got {words!r}",
@@ -114,7 +115,7 @@ def labelled(
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = columns_of_people(manifest)
     _check_names(columns, manifest)
-    _check_orders(orders or {}, manifest)
+    check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
     made = (*columns, *columns_of_each(manifest), DIFFERS)
     of_clip = manifest.annotations_by_clip
@@ -137,7 +138,8 @@ def labelled(
     filled = {*columns} if rule != EACH else set()
     for clip in clips:
         filled.update(name for name, cell in clip.extra.items() if cell)
-    kept = [name for name in manifest.columns if name not in made]
+    # How much of a clip the mark of a level covers is said of the label that was.
+    kept = [name for name in manifest.columns if name not in (*made, COVERED)]
     kept += [name for name in made if name in filled]
     with_kept = []
     for clip in clips:
@@ -154,6 +156,14 @@ def labelled(
         # What one person alone says is the label.
         annotations=manifest.annotations if len(names) > 1 else (),
     )
+
+
+def rule_of(manifest: Manifest) -> str:
+    """Return the rule that made the labels of a manifest with annotators, "" if none did."""
+    for note in manifest.header.notes if manifest.annotations else ():
+        if note.startswith(NOTE):
+            return note.removeprefix(NOTE).rpartition(" of ")[0]
+    return ""
 
 
 def notes_of(manifest: Manifest) -> list[str]:
@@ -230,7 +240,7 @@ def _check_names(columns: Iterable[str], manifest: Manifest) -> None:
             )
 
 
-def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
+def check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
     """Raise an error for an order of no column, and for words that an order does not have."""
     columns = manifest.annotations[0].own
     for column, order in orders.items():
@@ -242,7 +252,7 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 hint="levels have an order; the other columns: "
                 + (", ".join(columns) or "none"),
             )
-        words = {_sorted_words(one.own[column]) for one in manifest.annotations}
+        words = {sorted_words(one.own[column]) for one in manifest.annotations}
         refuse_if(
             sorted(words.difference(order, [""])),
             FixInput,
@@ -285,7 +295,7 @@ class _Rule:
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
         given = [cell for cell in cells if cell]
-        words = [_sorted_words(cell) for cell in given]
+        words = [sorted_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)
         if len(cell_of) < 2:
@@ -330,7 +340,7 @@ class _Rule:
         return tuple(kept), left_open
 
 
-def _sorted_words(cell: str) -> str:
+def sorted_words(cell: str) -> str:
     """Return a cell as it is compared: several words have no order."""
     return "|".join(sorted(cell.split("|")))
 

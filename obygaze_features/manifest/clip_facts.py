@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.spans import MILLISECOND_S
@@ -75,8 +75,8 @@ class ClipFacts:
         return cls.of(
             [row["clip_id"] for row in rows],
             [row.get("movie_id") for row in rows],
-            [number_of_cell(row.get("start_s")) for row in rows],
-            [number_of_cell(row.get("end_s")) for row in rows],
+            [_seconds_of(row, "start_s") for row in rows],
+            [_seconds_of(row, "end_s") for row in rows],
         )
 
     def __len__(self) -> int:
@@ -90,6 +90,18 @@ class ClipFacts:
             self.start_s[places],
             self.end_s[places],
         )
+
+
+def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
+    """Return a time of a row in seconds; None where the cell is empty."""
+    cell = row.get(column) or ""
+    number = number_of_cell(cell)
+    if cell.strip() and number is None:
+        raise FixInput(
+            f"{column} of the clip {row['clip_id']!r} is {cell!r}, expected seconds",
+            hint="write seconds, such as 70.5, or leave the cell empty",
+        )
+    return number
 
 
 def _seconds(times: Iterable[float | None] | None, n: int) -> Floats:

@@ -20,6 +20,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.annotators import EACH, labelled, rule_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -30,6 +31,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     concept_name,
     view_words,
+    with_columns_of,
 )
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
@@ -326,9 +328,37 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    return replace(
+    of_groups = replace(
         manifest,
         header=header,
         clips=tuple(clips),
         annotations=tuple(annotations),
     )
+    return _by_its_rule(of_groups)
+
+
+def _by_its_rule(manifest: Manifest) -> Manifest:
+    """Return a manifest whose clips have the groups that its rule makes of what people said."""
+    rule = rule_of(manifest)
+    if not rule:
+        return manifest
+    made = labelled(manifest, rule)
+    if rule == EACH:
+        return made
+    concepts = manifest.header.concepts
+    clips = []
+    for clip in manifest:
+        label = made[clip.clip_id]
+        # The rule alone does not say the order of a column; levels and columns have no groups.
+        names = clip.extra.get(DIFFERS, "").split("|")
+        left_open = [name for name in filter(None, names) if name not in concepts]
+        names = label.extra.get(DIFFERS, "").split("|")
+        left_open += [name for name in names if name in concepts]
+        extra = clip.extra
+        if left_open or DIFFERS in manifest.columns:
+            extra = {**extra, DIFFERS: "|".join(left_open)}
+        clips.append(replace(clip, concepts=label.concepts, extra=extra))
+    columns = with_columns_of(clips, manifest.columns)
+    blank = dict.fromkeys(columns, "")
+    filled = [replace(clip, extra={**blank, **clip.extra}) for clip in clips]
+    return replace(manifest, clips=tuple(filled), columns=columns)

@@ -134,7 +134,8 @@ def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
     ids = {}
     for name in names:
         ids[name] = as_id(name)
-        first = name_of.setdefault(ids[name], name)
+        # Films of names that differ by capitals alone are one file on some disks.
+        first = name_of.setdefault(ids[name].casefold(), name)
         if composed(first).strip() != composed(name).strip():
             raise FixInput(
                 f"{first!r} and {name!r} both become the {noun} {ids[name]!r}",

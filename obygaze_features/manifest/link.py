@@ -205,6 +205,11 @@ def link(
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     matched: set[str] = set()
+    in_parts = {
+        clip.movie_id
+        for clip in originals
+        if span_in_film(clip) and not files.of_clip(clip) and files.of_film(clip)
+    }
     for clip in originals:
         span = span_in_film(clip)
         files_of_clip = files.of_clip(clip)
@@ -212,6 +217,11 @@ def link(
         # A clip with the id of its film, and with times in it, is a part of the film's file.
         if span and not named_file(clip) and files_of_clip == files.of_film(clip):
             files_of_clip = ()
+        # Where other clips are parts of the film's file, another film may have this clip's name.
+        if span and files_of_clip and clip.movie_id in in_parts:
+            named = named_file(clip)
+            of_film = () if named else files.of_film(clip)
+            files_of_clip = tuple(dict.fromkeys((*files_of_clip, *of_film)))
         # Times in a file that the table names say nothing of another file.
         has_times_in_file = bool(named_file(clip)) and clip.start_s is not None
         if span and not files_of_clip and not has_times_in_file:

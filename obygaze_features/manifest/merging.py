@@ -240,7 +240,7 @@ def _annotations(
             own = {column: spelling.cell(one.own[column], column) for column in columns}
             named = one._replace(annotator=name, own=own)
             first, where = said.setdefault((clip.clip_id, name), (named, manifest.name))
-            if first != named:
+            if _in_order(first) != _in_order(named):
                 raise FixInput(
                     f"{name!r} says of the clip {clip.clip_id!r} one thing in {where} and another"
                     f" in {manifest.name}",
@@ -248,6 +248,10 @@ def _annotations(
                     hint="correct one of them, or give the two people other names",
                 )
     return tuple(one for one, _ in said.values())
+
+
+def _in_order(one: Annotation) -> Annotation:
+    return one._replace(concepts=tuple(sorted(one.concepts)))
 
 
 def _annotations_of_clip(

@@ -28,7 +28,7 @@ class Spelling:
     def word(self, word: str, column: str) -> str:
         """Return a word of a column in its one spelling."""
         plain = plain_value(word, column)
-        return self._first.setdefault((column, plain.casefold()), plain)
+        return self._first.setdefault((column, plain.lower()), plain)
 
     def cell(self, cell: str, column: str) -> str:
         """Return a cell, whose words are joined with '|', in its one spelling."""

@@ -1,6 +1,7 @@
 """Count the levels, concepts, films and folds of a manifest, and draw the counts."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeWarning
 from obygaze_features.core.figures import (
     COLORS,
     LEVEL_COLORS,
@@ -230,7 +231,11 @@ def compute_stats(
     """
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
-        manifest = manifest.view(view)
+        seen = manifest.view(view)
+        if seen.header.view != manifest.header.view:
+            for lost in filter(None, (manifest.levels_lost, manifest.levels_heard)):
+                warnings.warn(f"{manifest.name}: {lost}", ObygazeWarning, stacklevel=2)
+        manifest = seen
     n_of_all = len(manifest)
     if where is not None:
         manifest = manifest.where(where)

@@ -585,9 +585,11 @@ def _fact(name: str, row: Row, job: Export) -> Any:
         return None
     if name == "level":
         return clip.level or None
-    # Where annotators differ on a concept, an absent one would be read as one that is not there.
+    # Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
+    # be read as one that is not there.
     is_open = any(concept in disputed(clip) for concept in job.labels.header.concepts)
-    return None if is_open else list(clip.concepts)
+    is_labelled = bool(clip.level or clip.concepts or "level" in disputed(clip))
+    return None if is_open or not is_labelled else list(clip.concepts)
 
 
 def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:

@@ -43,6 +43,8 @@ _ROLL_OFF = 0.92
 # Sums of products of such steps have at most 53 bits, unless samples are above 3.
 _TAP_STEP = 2.0**-26
 _SAMPLE_STEP = np.float32(2.0**-24)
+# What FFmpeg takes so many channels for where a file does not say it.
+_USUAL_LAYOUTS = {6: "5.1", 8: "7.1"}
 # How many new samples are made together, and how many multiplications at once: for so few, no
 # library starts threads.
 _GROUP = 16
@@ -60,9 +62,18 @@ def mixed(frames: Iterable[Any]) -> Samples:
     kinds = groupby(frames, key=lambda frame: (frame.format.name, frame.layout.name))
     for (format_name, _), of_one_kind in kinds:
         alike = list(of_one_kind)
-        names = [channel.name for channel in alike[0].layout.channels]
+        names = _names(alike[0].layout)
         parts.append(_mean(_channels(alike, format_name, len(names)), names))
     return np.concatenate(parts)
+
+
+def _names(layout: Any) -> list[str]:
+    """Return the place of each channel; Matroska does not say it of plain samples."""
+    names = [channel.name for channel in layout.channels]
+    usual = _USUAL_LAYOUTS.get(len(names))
+    if usual is None or {*names} != {"NONE"}:
+        return names
+    return [channel.name for channel in type(layout)(usual).channels]
 
 
 def _channels(

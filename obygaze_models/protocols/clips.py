@@ -566,6 +566,9 @@ def class_names(
     if len(columns) > 1:
         return names
     (column,) = columns
+    if column in CONCEPTS:
+        # A clip without the concept may have others, or none.
+        return names
     words: list[set[str]] = [set(), set()]
     for clip, label in zip(table.clips, labels.tolist(), strict=True):
         if label != LEFT_OUT:

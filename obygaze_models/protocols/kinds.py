@@ -7,10 +7,12 @@ The kinds with their settings, rules and defaults are those of `models.registry`
 A list alone is a value where the default is a list, and else an error that asks for a grid.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from obygaze_features.core.files import canonical_json
 from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED_TOLERANCE, Settings
 from obygaze_models.protocols.schema import Model
@@ -75,6 +77,30 @@ def candidates(model: Model) -> list[Settings]:
         offered.append([value] if values is None else values)
     names = list(model.settings)
     return [dict(zip(names, items, strict=True)) for items in product(*offered)]
+
+
+def most_chosen(
+    model: Model, task: str, chosen: Sequence[Mapping[str, Any]]
+) -> Settings:
+    """Return the value that most folds chose, of each setting of which a model offers several.
+
+    Args:
+        model: The model.
+        task: The training task.
+        chosen: What each fold chose; without folds, the first value counts.
+    """
+    most: Settings = {}
+    for name, value in model.settings.items():
+        offered = offered_values(value)
+        if offered is None:
+            continue
+        # A record has the value for the task where there is one for each.
+        meant = [for_task({name: item}, task)[name] for item in offered]
+        keys = [canonical_json(item) for item in meant]
+        votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
+        winner = votes.most_common(1)[0][0] if votes else keys[0]
+        most[name] = meant[keys.index(winner)]
+    return most
 
 
 def for_task(settings: Mapping[str, Any], task: str) -> Settings:

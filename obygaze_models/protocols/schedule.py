@@ -193,7 +193,8 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the one split that a column of the manifest is."""
     folds = _parts_of_column(clips.protocol.splits, clips.table)
     rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
-    return [Split("fixed", rows[0], rows[1], rows[2])]
+    outside = np.flatnonzero(folds == OUTSIDE)
+    return [Split("fixed", rows[0], rows[1], rows[2], outside=outside)]
 
 
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, permutations
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Split:
     """Rows of one table for training, validation and test; and the folds that they are.
 
     Each of the three is sorted and has no row twice. They may overlap, as published splits of two
-    tasks do; `evaluation.leakage` counts it.
+    tasks do; `evaluation.leakage` counts it. Nothing may learn from the rows `outside`.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Split:
     test: IntArray
     test_fold: int = 0
     validation_fold: int = OUTSIDE
+    outside: IntArray = field(default_factory=lambda: NO_ROWS)
 
     def __post_init__(self) -> None:
         for part in ("train", "validation", "test"):
@@ -106,6 +107,7 @@ def rotated(
         with_both = list(islice((fold for fold in steps if has_both[fold]), 2))
         chosen = with_both[0] if validates and len(with_both) > 1 else OUTSIDE
         tested_and_chosen.append((test, chosen))
+    outside = np.flatnonzero(folds == OUTSIDE)
 
     def make(number: int) -> Split:
         test, chosen = tested_and_chosen[number]
@@ -113,7 +115,8 @@ def rotated(
         train = np.flatnonzero(inside & (folds != chosen))
         validation = np.flatnonzero(inside & (folds == chosen))
         tested = np.flatnonzero(folds == test)
-        return Split(f"fold {test}", train, validation, tested, test, chosen)
+        name = f"fold {test}"
+        return Split(name, train, validation, tested, test, chosen, outside)
 
     return MadeWhenAsked(len(tested_and_chosen), make)
 
@@ -132,6 +135,7 @@ def film_pairs(
             "validation = 'each' needs at least two films outside splits.never"
         )
     pairs = list(permutations(films, 2))
+    outside = np.flatnonzero(folds == OUTSIDE)
 
     def make(number: int) -> Split:
         test, chosen_on = pairs[number]
@@ -139,6 +143,6 @@ def film_pairs(
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == test))
         name = f"test {test}, validate {chosen_on}"
-        return Split(name, train, validation, tested, test, chosen_on)
+        return Split(name, train, validation, tested, test, chosen_on, outside)
 
     return MadeWhenAsked(len(pairs), make)

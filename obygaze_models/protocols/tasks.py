@@ -380,7 +380,12 @@ class _Labels:
         raise FixUsage(f"{problem}; which are positive?", hint=option)
 
     def against(self, column: str, positive: Expression) -> str:
-        """Return the other words of a column for the title of a task; not many numbers."""
+        """Return the other words of a column for the title of a task; not many numbers.
+
+        Most clips without a concept have no other one either.
+        """
+        if column in CONCEPTS:
+            return ""
         others = [
             word
             for word in self.words(column)

@@ -344,6 +344,12 @@ def _compared_cell(
     shared = Shared(of_runs, of_runs[0].n_clips)
     if len(cells) > 1:
         shared = on_shared_clips(of_runs)
+    problem = shared.problem
+    # AP is a mean over folds in both.
+    if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
+        problem = (
+            problem or "one is a mean over its fits, and another pools their clips"
+        )
     wholes = shared.cells or of_runs
     compared = [cell.within_films() for cell in wholes] if within_films else wholes
     first = compared[0]
@@ -364,7 +370,7 @@ def _compared_cell(
             "n_clips": shared.n_clips,
             "basis": cell.basis,
         }
-        if shared.problem:
+        if problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
         elif number > 0 and 0 in cells and cell.is_model:
             if math.isnan(cell.value(metric) - first.value(metric)):
@@ -380,7 +386,7 @@ def _compared_cell(
         name += f" ({' / '.join(dict.fromkeys(cell.store for cell in of_runs))})"
     tasks = pair_name(*key[:2])
     is_model = of_runs[0].is_model
-    return ComparedCell(name, tasks, is_model, rows, differences, shared.problem)
+    return ComparedCell(name, tasks, is_model, rows, differences, problem)
 
 
 # ---- which cells of runs stand side by side ----

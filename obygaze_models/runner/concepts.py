@@ -31,7 +31,7 @@ from obygaze_models.models.registry import (
     finds_concepts,
 )
 from obygaze_models.models.sentences import bank_of
-from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.kinds import candidates, for_task, most_chosen
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.store_run import StoreRun
@@ -39,19 +39,35 @@ from obygaze_models.runner.store_run import StoreRun
 MOST_PARTS = 12
 
 
-def concept_tables(run: StoreRun) -> tuple[list[RunRow], list[RunRow]]:
-    """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store."""
+def concept_tables(
+    run: StoreRun, fits: Sequence[Mapping[str, Any]]
+) -> tuple[list[RunRow], list[RunRow]]:
+    """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store.
+
+    Args:
+        run: The store.
+        fits: What run.json says of the fits; the tables are of the settings that most folds chose.
+    """
     protocol = run.protocol
     concepts: list[RunRow] = []
     trees: list[RunRow] = []
-    if not protocol.report.concepts or not run.table.concept_names:
+    # The tables are about the features of the store, of which nothing is erased.
+    if protocol.data.erase or not run.table.concept_names:
         return concepts, trees
     qualities: dict[bytes, dict[str, RunRow]] = {}
     for name, model in run.models.items():
         if not find_kind(model.kind).head:
             continue
         for task in protocol.train_tasks:
-            settings = _settings(model, task)
+            chosen: list[Mapping[str, Any]] = []
+            for cell in fits:
+                if (cell["store"], cell["model"], cell["train"]) == (
+                    run.name,
+                    name,
+                    task,
+                ):
+                    chosen += [fold["chosen"] for fold in cell["folds"]]
+            settings = _settings(model, task, chosen)
             of_vectors = {
                 key: settings[key] for key in (*BANK, TEXTS) if key in settings
             }
@@ -117,9 +133,11 @@ def _too_few(run: StoreRun, n_clips: IntArray) -> dict[str, int]:
     return rare
 
 
-def _settings(model: Model, task: str) -> dict[str, Any]:
-    """Return the first of the settings that a model offers, for a training task."""
-    settings = for_task(candidates(model)[0], task)
+def _settings(
+    model: Model, task: str, chosen: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the settings that most folds of a training task chose."""
+    settings = for_task({**model.settings, **most_chosen(model, task, chosen)}, task)
     # Here films are left out, not folds of a published file.
     if settings["tolerance"] == "folds":
         settings["tolerance"] = "inner"
@@ -131,9 +149,8 @@ def _head(run: StoreRun, model: Model, task: str) -> Any:
     clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
     lessons = run.lessons(task, nothing_held_out(run.table, clips))
     unfitted = build(model.kind, model.settings, seed=run.protocol.fit.seed)
-    # The table is about the features of the store, of which nothing is erased.
     try:
-        return fit(run.reading(unfitted, erases=False), lessons).core
+        return fit(run.reading(unfitted), lessons).core
     except FixTraining:
         return None
 
@@ -267,7 +284,7 @@ def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:
     if TEXTS in settings:
         return bank_of(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
-    (bank,) = run.reading(unfitted, erases=False).learn_each([lessons])
+    (bank,) = run.reading(unfitted).learn_each([lessons])
     return bank
 
 

@@ -137,6 +137,12 @@ def run(
     if named is None:
         named = chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
+    segments = chosen.data.segments
+    if segments and clips.name != segments:
+        raise FixUsage(
+            f"data.segments is {segments}, and the manifest is {clips.name}",
+            hint="name one of them: the clips are the segments",
+        )
     named_stores = open_stores(stores, workspace)
     chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
     chosen = with_tasks(chosen, asked, clips)

@@ -193,7 +193,7 @@ def _held_out(
         test=test,
         units=units,
         hidden=np.unique(units[tested]),
-        excluded=NO_ROWS,
+        excluded=whole.outside,
         films=table.groups,
         is_by_film=is_by_film,
         file_folds=file_folds,

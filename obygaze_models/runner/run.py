@@ -198,7 +198,7 @@ def run_protocol(
         trees: list[RunRow] = []
         with_features = [store for store in stores if store.features is not None]
         if protocol.report.concepts:
-            jobs = [partial(concept_tables, store) for store in with_features]
+            jobs = [partial(concept_tables, store, fits) for store in with_features]
             for of_concepts, of_trees in _made(watch, "concepts", n_jobs, jobs):
                 concepts += of_concepts
                 trees += of_trees
@@ -319,17 +319,18 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
         wanted = max(store.protocol.report.learning_films, default=0)
         if not wanted:
             continue
-        most = 0
-        for _, _, held in store.every_fold:
-            films = held.films[held.joined().train]
-            most = max(most, number_of_groups(films))
+        n_of_folds = [
+            number_of_groups(held.films[held.joined().train])
+            for _, _, held in store.every_fold
+            if len(held.test)
+        ]
+        most = min(n_of_folds, default=0)
         if wanted > most:
             splits = store.protocol.splits
             units = plural(unit_of(splits.kind, splits.column))
             hint = f"numbers of training {units} up to {most}"
             raise FixUsage(
-                f"report.learning_films counts {units} here: no fold trains on more than {most},"
-                f" got {wanted}",
+                f"report.learning_films counts {units} here: a fold trains on {most}, got {wanted}",
                 where=store.name or None,
                 hint=hint if most else "leave out report.learning_films",
             )

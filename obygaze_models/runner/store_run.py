@@ -120,14 +120,14 @@ class StoreRun:
             self.sentences,
         )
 
-    def reading(self, estimator: Any, *, erases: bool = True) -> Any:
+    def reading(self, estimator: Any) -> Any:
         """Return an estimator that reads the features as the protocol changes them in each fold."""
         data = self.protocol.data
         return reading_changed(
             estimator,
             parts=self.of_store.parts,
             scaled=data.scale == "standard",
-            erased=data.erase if erases else (),
+            erased=data.erase,
         )
 
     def leak(

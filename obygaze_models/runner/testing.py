@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from obygaze_features.core.console import count, few
@@ -38,12 +39,14 @@ from obygaze_models.protocols.schema import (
     Protocol,
     Question,
     Splits,
+    Task,
 )
 from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.files import Run, check_run_folder, settings_of, write_run
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.text import printed
+from obygaze_models.zoo.info import Classes
 from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
 from obygaze_models.zoo.saving import SavedModel, read_document
 
@@ -91,7 +94,12 @@ def inputs_of_test(
     manifest, path = clips
     array = array_to_read(model, store)
     protocol = _protocol(model, task, changes, manifest, array)
-    inputs = gather(protocol, manifest, path, stores)
+    try:
+        inputs = gather(protocol, manifest, path, stores)
+    except ObygazeError as error:
+        if not task and str(error.where).startswith("tasks."):
+            error.hint = f"--task for another task than {info.task}, of these labels"
+        raise
     (name,) = protocol.tasks
     names = class_names(name, protocol.tasks[name], inputs.labels[name], inputs.table)
     if names == [*reversed(info.classes)]:
@@ -132,15 +140,11 @@ def _protocol(
     if info.features.rule:
         cut: Any = {"rule": info.features.rule, "reduce": info.features.reduce}
         data = replace(data, segments=manifest.name, **cut)
-    try:
-        name, asked_task = one_task(asked, replace(honest, data=data), manifest)
-    except ObygazeError as error:
-        if not task:
-            error.hint = (
-                f"{info.name} was trained for the task {info.task}: --task asks for another one,"
-                f" {error.hint}"
-            )
-        raise
+    if not task and info.asked is not None:
+        name, asked_task = info.task, Task(**msgspec.to_builtins(info.asked))
+    else:
+        name, found = one_task(asked, replace(honest, data=data), manifest)
+        asked_task = found.task
     question = Question(
         f"How well does {info.name} rank clips that it was not trained on?",
         first=info.name,
@@ -150,7 +154,7 @@ def _protocol(
     )
     report = replace(
         honest.report,
-        title=f"The saved model {info.name}: {asked_task.task.title or name}",
+        title=f"The saved model {info.name}: {asked_task.in_words(name) or name}",
         questions=(question,),
         contrast=(),
         concepts=False,
@@ -158,7 +162,7 @@ def _protocol(
     return Protocol(
         f"test-{info.name}",
         data=data,
-        tasks={name: asked_task.task},
+        tasks={name: asked_task},
         splits=Splits("fixed", validation="none"),
         grid=GridSettings((name,), (name,), "same", baselines=UNTRAINED),
         report=report,
@@ -280,11 +284,26 @@ def _remarks(
         clips = count(n_trained, "clip")
         has = f"{clips} with a class in {task}"
         # A model that does not list its clips may have learned from any of its films.
-        trained = "trained" if model.clips is not None else "may have trained"
+        is_sure = model.clips is not None and not predicted.n_by_id
+        trained = "trained" if is_sure else "may have trained"
         remarks["trained"] = f"{has} {trained} {info.name}, and are not tested."
-    if task != info.task or info.where not in ("", inputs.protocol.data.where):
+    classes = Classes.of(inputs.protocol.tasks[task])
+    is_other = info.asked is not None and classes != info.asked
+    if (
+        is_other
+        or task != info.task
+        or info.where not in ("", inputs.protocol.data.where)
+    ):
         asked = f"{info.task}{info.with_where}"
+        if is_other:
+            asked = f"{asked}: {info.asked}"
         remarks["other task"] = f"{info.name} was trained for the task {asked}."
+    if predicted.n_by_id:
+        clips = count(predicted.n_by_id, "clip")
+        remarks["by ids"] = (
+            f"{clips} taken for clips of the training by their ids alone: no film and no time is"
+            " known on both sides."
+        )
     if predicted.windows:
         remarks["lengths"] = f"{predicted.windows}."
     if predicted.replaced:

@@ -18,7 +18,6 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
-from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.clip_facts import ClipFacts
@@ -54,7 +53,7 @@ from obygaze_models.models.registry import (
     trainable,
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
-from obygaze_models.protocols.kinds import for_task, offered_values
+from obygaze_models.protocols.kinds import for_task, most_chosen
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
@@ -68,6 +67,7 @@ from obygaze_models.runner.limits import why_no_interval
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.zoo.info import (
     CardMetric,
+    Classes,
     FeatureSpec,
     ModelInfo,
     TrainingClips,
@@ -330,7 +330,11 @@ def _model(store_run: StoreRun, run: Run) -> _Kept:
     protocol = store_run.protocol
     (model,) = store_run.models.values()
     task = protocol.train_tasks[0]
-    chosen = _most_chosen(run, model, task)
+    of_folds: list[Mapping[str, Any]] = []
+    for cell in run.cells:
+        if cell.is_model:
+            of_folds += [fold["chosen"] for fold in run.folds_of(cell)]
+    chosen = most_chosen(model, task, of_folds)
     settings = for_task({**model.settings, **chosen}, task)
     fitted = _fit_every_clip(store_run, Model(model.kind, settings), task)
     estimator = fitted.estimator
@@ -349,6 +353,7 @@ def _model(store_run: StoreRun, run: Run) -> _Kept:
         "task": task,
         "classes": tuple(classes),
         "chosen": chosen,
+        "asked": Classes.of(asked),
     }
     return estimator, fitted.lessons, columns, facts
 
@@ -370,26 +375,6 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> Fitted:
     seed = seed_of(model.kind, run.protocol.fit.seed)
     (fitted,) = fit_model(run, model, task, [held], seed)
     return fitted
-
-
-def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
-    """Return the value that most folds chose, of each setting of which a model offers several."""
-    chosen: list[Mapping[str, Any]] = []
-    for cell in run.cells:
-        if cell.is_model:
-            chosen += [fold["chosen"] for fold in run.folds_of(cell)]
-    most_chosen = {}
-    for name, value in model.settings.items():
-        offered = offered_values(value)
-        if offered is None:
-            continue
-        # A record has the value for the task where there is one for each.
-        meant = [for_task({name: item}, task)[name] for item in offered]
-        keys = [canonical_json(item) for item in meant]
-        votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
-        winner = votes.most_common(1)[0][0] if votes else keys[0]
-        most_chosen[name] = meant[keys.index(winner)]
-    return most_chosen
 
 
 def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:

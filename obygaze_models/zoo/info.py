@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 import msgspec
 import numpy as np
@@ -101,10 +101,38 @@ class TrainingData(Record, frozen=True):
         )
 
 
+class Classes(Record, frozen=True, omit_defaults=True):
+    """What the two classes of a task are, as a protocol says it."""
+
+    classes: Mapping[str, Annotated[int, Meta(ge=0, le=1)]] = {}
+    positive: str = ""
+    negative: str = ""
+    column: str = ""
+    values: Mapping[str, Annotated[int, Meta(ge=0, le=1)]] = {}
+
+    @classmethod
+    def of(cls, task: object) -> Self:
+        """Return those of a task of a protocol."""
+        return cls(**{name: getattr(task, name) for name in cls.__struct_fields__})
+
+    def __str__(self) -> str:
+        if self.positive:
+            against = f", against {self.negative}" if self.negative else ""
+            return f"{self.positive}{against}"
+        words = {**self.classes, **self.values}
+        groups = []
+        for wanted in (1, 0):
+            named = [word for word, number in words.items() if number == wanted]
+            groups.append(" or ".join(named))
+        against = ", against ".join(groups)
+        return f"{self.column} {against}".strip()
+
+
 class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
-    `chosen` has the settings that training films chose, of those that were offered.
+    `chosen` has the settings that training films chose, of those that were offered. `asked` says
+    what the classes of the task are.
     `trust` names what somebody must trust who loads the model (--trust); saving it sets it. `where`
     is the expression that holds for all clips of its training and evaluation.
     """
@@ -122,6 +150,7 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     chosen: Mapping[str, Any] = {}
     trust: tuple[str, ...] = ()
     where: str = ""
+    asked: Classes | None = None
 
     def __repr__(self) -> str:
         return short_repr("ModelInfo", repr(self.name), self.kind, self.task)

@@ -30,6 +30,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
+from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
@@ -76,10 +77,10 @@ class Predicted:
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
-    another store that are taken for training clips by their ids alone. `found` says
-    which manifest and store were taken, where a folder or a manifest was named. `windows` is a
-    sentence if windows were scored by a model of clips. `manifest` is the name of that of the
-    clips.
+    another store that are taken for training clips by their ids alone, `n_of_training` those whose
+    scores are of the training and not of the features of this store. `found` says which manifest
+    and store were taken, where a folder or a manifest was named. `windows` is a sentence if windows
+    were scored by a model of clips. `manifest` is the name of that of the clips.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     `withdrawn` says which clips were withdrawn that the model was trained on.
     """
@@ -97,6 +98,7 @@ class Predicted:
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
+    n_of_training: int = 0
     found: str = ""
     windows: str = ""
     manifest: str = ""
@@ -227,6 +229,11 @@ class PredictedFiles:
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
+        if predicted.n_of_training and not predicted.n_by_id:
+            notes.append(
+                "this is not the store of the training: the out-of-fold scores are those of the"
+                " training, not of these features"
+            )
         if predicted.model is not None and predicted.model.where:
             notes.append(f"the model was trained on clips{predicted.model.with_where}")
         if predicted.windows:
@@ -409,6 +416,7 @@ def _predicted(
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
+    is_of_training = model.info.features.seal in made_of(store)
     stated_of_kept = stated.some(kept)
     return Predicted(
         clip_ids=stated_of_kept.clip_ids.tolist(),
@@ -424,6 +432,7 @@ def _predicted(
         model=model.info,
         films=film_columns(stated_of_kept, table),
         n_by_id=seen.n_by_ids,
+        n_of_training=0 if is_of_training else basis.count(OUT_OF_FOLD),
     )
 
 

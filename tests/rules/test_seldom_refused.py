@@ -464,9 +464,8 @@ def test_maps_are_of_the_weights_of_their_store(
     [(3, "clip is not as wide as a token"), (2, "no direction could be found")],
 )
 def test_no_map_is_made_of_other_features_or_of_none(
-    width: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    width: int, words: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(concept_maps, "directions_by_film", lambda _: {})
     manifest = films(2, 40)
     values: dict[str, Any] = {"clip": np.zeros((80, 2), "f4")}
     values["tokens"] = np.zeros((80, 1, 1, width), "f4")

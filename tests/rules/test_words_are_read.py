@@ -248,7 +248,8 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     [
         ("m,5,10", ""),
         (",,", ""),
-        ("m,0:05,0:10", ""),
+        ("m,0:00:05,0:00:10", ""),
+        ("m,0:01:05,0:01:10", "'m-1' is 5 s to 10 s and 65 s to 70 s"),
         ("n,5,10", "'m-1' is of the film 'm' and of 'n'"),
         ("m,6,11", "'m-1' is 5 s to 10 s and 6 s to 11 s"),
     ],
@@ -265,6 +266,9 @@ def test_texts_of_other_clips_are_refused(
         return
     texts = words_of_clips(FILM, str(path)).texts
     assert texts == {"m-0": "hello", "m-1": "bye"}
+    path.write_text(f"{head}m-0,hello,m,0,5\nm-1,bye,m,0:05,0:10\n")
+    with pytest.raises(FixInput, match="cannot be read"):
+        words_of_clips(FILM, str(path))
 
 
 @pytest.mark.parametrize(

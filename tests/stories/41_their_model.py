@@ -114,7 +114,7 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
     ws("report tested mine")
     page = ws.read("runs/tested/report.html")
     assert "How well does theirs rank clips that it was not trained on?" in page
-    assert "theirs was trained for the task EN_S." in page
+    assert "theirs was trained for the task EN_S: S, against EN." in page
     answer = ws("compare tested mine -o compared.csv")
     of_run = {
         row["run"]: row

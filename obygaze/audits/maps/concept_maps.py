@@ -114,6 +114,8 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
         except FixTraining:
             continue
         (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)
+        if not direction.any():
+            continue  # all features are equal
         for film in np.unique(held.films[held.test]).tolist():
             directions.setdefault(film, {})[train] = direction
     return directions

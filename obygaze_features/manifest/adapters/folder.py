@@ -43,7 +43,7 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
         raise FixInput(
             "no video in this folder", where=str(folder), hint=f"files named {known}"
         )
-    stems = Counter(ascii_id(file.stem) for file in files)
+    stems = Counter(ascii_id(file.stem).casefold() for file in files)
     names = [_film_and_scene(file)[0] for file in files]
     id_of_film = ids_of_names(names, "film", str(folder))
     violations = Violations(folder)
@@ -53,9 +53,9 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
         film, scene = _film_and_scene(file)
         clip_id = ascii_id(file.stem)
         movie_id = id_of_film[film]
-        if stems[clip_id] > 1:
+        if stems[clip_id.casefold()] > 1:
             clip_id = f"{movie_id}-{clip_id}"
-        first_file = file_of.setdefault(clip_id, file)
+        first_file = file_of.setdefault(clip_id.casefold(), file)
         if first_file != file:
             raise FixInput(
                 f"two videos for the clip {clip_id!r}: {first_file} and {file}",

@@ -84,6 +84,13 @@ def stored_arrays_of(
         # Before the others, it is what experiments read.
         arrays = [*_pooled_too(reader, arrays, pool), *arrays]
     arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
+    has_mask = MASK in reader.columns and any(stored.pooling for stored in arrays)
+    if has_mask and not any(stored.mask for stored in arrays):
+        raise FixInput(
+            f"{MASK} has no value for each of the frames that --pool makes one vector of",
+            where=reader.where,
+            hint="a mask of the shape [clips, frames], or leave it out",
+        )
     companions = set(reader.companions)
     if is_alone:
         # Of the arrays of frames there is one vector left.

@@ -302,6 +302,7 @@ def _left_out(reader: Reader, stored_arrays: Sequence[StoredArray]) -> list[str]
     """Return sentences on what is not in the new store, and on what is not in an export."""
     notes = []
     stored_names = {stored.source for stored in stored_arrays}
+    stored_names |= {stored.mask for stored in stored_arrays}
     for name in reader.columns:
         if name not in stored_names:
             notes.append(f"{name} was left out: it belongs to no array that is stored")

@@ -455,6 +455,10 @@ def array_reader(
         is_free = key in others and key not in (*asked, *asked.values())
         if is_free and _is_companion(key, array_of(key), len(ids)):
             companions.append(key)
+        elif is_free and key == MASK:
+            _refuse_other_mask(
+                array_of(key), map(array_of, asked.values() or others), where
+            )
     notes: list[str] = []
     if not arrays:
         problems = {}
@@ -501,6 +505,19 @@ def _why_not_features(column: Any, n_clips: int) -> str:
     if len(shape) > 1 + USUAL_DIMENSIONS:
         return f"its shape is {list(shape)}; --array NAME=KEY takes it"
     return ""
+
+
+def _refuse_other_mask(mask: Any, columns: Iterable[Any], where: str) -> None:
+    """Raise an error for a mask of other sizes than the frames: padding would count as frames."""
+    sizes = [tuple(column.shape[1:]) for column in columns if len(column.shape) > 2]
+    of_mask = tuple(mask.shape[1:])
+    if mask.shape and sizes:
+        raise FixInput(
+            f"mask has the shape {list(of_mask)} a clip, and the frames {list(sizes[0])}: expected"
+            " one value for each frame",
+            where=where,
+            hint="another shape, or another name than mask in the file",
+        )
 
 
 def _is_companion(key: str, column: Any, n_clips: int) -> bool:

@@ -130,8 +130,13 @@ def _times(row: TableRow) -> Times:
         time_s = number_of_cell(cell)
         if cell and time_s is None:
             row.add(name, f"{cell!r} is not a number of seconds")
+        elif time_s is not None and time_s < 0:
+            row.add(name, f"{cell} is before the film begins")
         times.append(time_s)
-    return times[0], times[1]
+    start_s, end_s = times
+    if start_s is not None and end_s is not None and end_s <= start_s:
+        row.add("end_s", f"{end_s:g} is not after the start, {start_s:g}")
+    return start_s, end_s
 
 
 def _numbers(row: TableRow, cells: Mapping[str, str]) -> Values | BadRow:

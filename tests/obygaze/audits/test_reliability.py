@@ -215,3 +215,16 @@ def test_the_prompts_of_an_attribute() -> None:
     assert alpha > 0.95
     assert f"the 5 texts of A, by their cosines to 40 items: {alpha:.3f}" in str(audit)
     assert audit.to_json()["prompts"][0]["cronbach"] == alpha
+
+
+def test_numbers_with_a_comma_are_no_words() -> None:
+    table = rows([["1,5", "1,5"], ["2,5", "2,0"]], "ab")  # type: ignore[list-item]
+    with pytest.raises(FixInput, match="expected numbers with a point, got '1,5'"):
+        audit_reliability(table, raters="a,b")
+
+
+def test_what_pandas_has_for_an_empty_cell_is_no_answer() -> None:
+    cells = [["yes", "yes"], ["no", "no"], ["yes", float("nan")], [None, "no"]]
+    table = [dict(zip("ab", row, strict=True)) for row in cells]
+    audit = audit_reliability(table, raters="a,b")
+    assert audit["krippendorff"] == pytest.approx(1)

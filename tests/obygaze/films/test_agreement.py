@@ -34,8 +34,15 @@ from obygaze.films.agreement import (
 from obygaze.films.labels import project_tables
 from obygaze.films.marks import LEVEL, Mark
 from obygaze.films.projection import ClipSpan
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import (
+    LEVELS,
+    Annotation,
+    Clip,
+    Header,
+    Manifest,
+)
 
 DISTANCES = {
     ("EN", "HN"): 0.3,
@@ -375,3 +382,44 @@ def krippendorff_alpha(places: NDArray[np.float64]) -> float:
         level_of_measurement=distance,
     )
     return float(found)
+
+
+def said_of_clips(ada: str, ben: str) -> Manifest:
+    """Return clips of one film whose mood two people said, a word or several for each clip."""
+    clips = []
+    annotations = []
+    for number, words in enumerate(zip(ada.split(), ben.split(), strict=True)):
+        clips.append(Clip(f"lake-{number}", "lake"))
+        for name, word in zip(("ada", "ben"), words, strict=True):
+            own = {"mood": word}
+            annotations.append(Annotation(f"lake-{number}", name, "", (), own))
+    header = Header("films")
+    return Manifest("films", header, tuple(clips), ("mood",), tuple(annotations))
+
+
+def test_four_words_of_an_own_column_are_no_levels() -> None:
+    pairs = pairs_of(said_of_clips("a b c d a c", "a c c d b c"), "mood")
+    assert all(pair.without_ns() is pair for pair in pairs)
+
+
+def test_several_words_of_a_cell_have_no_order() -> None:
+    (pair,) = pairs_of(said_of_clips("sad|calm odd tense", "calm|sad odd odd"), "mood")
+    (plain,) = pairs_of(said_of_clips("both odd tense", "both odd odd"), "mood")
+    assert pair.alpha == plain.alpha
+
+
+def test_chance_draws_no_word_that_nobody_can_say() -> None:
+    """With low, mid and high, two draws are 8 / 9 apart on average."""
+    orders = {"mood": ["low", "mid", "high"]}
+    said = said_of_clips("low high mid", "high low mid")
+    (pair,) = pairs_of(said, "mood", orders)
+    assert pair.gamma("uniform") == pytest.approx(1 - (4 / 3) / (8 / 9))
+
+
+def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
+    manifest = said_of_clips("low high", "mid high")
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    with pytest.raises(FixInput, match="the order of mood does not have these words"):
+        measure_agreement(
+            "films", column="mood", orders={"mood": "low,high"}, workspace=tmp_path
+        )

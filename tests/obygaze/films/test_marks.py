@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.film import marks as film_marks
+from support.film import write_marks
 from support.film_pages import table
 from support.kills import kill_everywhere
 
 from obygaze.films.marks import LEVEL, WATCHED, Mark, read_marks, written
 from obygaze.films.writer import MarkFile, Outdated
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 
 
 def level(start_s: float, end_s: float, word: str = "S", film: str = "lake") -> Mark:
@@ -209,3 +211,19 @@ def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> No
         table(tmp_path, name)
     assert caught.value.hint == "--annotate NAME"
     assert not (tmp_path / "segments").exists()
+
+
+def test_who_or_what_differs_by_capitals_alone_is_one(tmp_path: Path) -> None:
+    ada = write_marks(tmp_path / "ada.csv", film_marks("0-9 S", annotator="Ada"))
+    again = write_marks(tmp_path / "again.csv", film_marks("0-9 EN", annotator="ada"))
+    with pytest.raises(FixInput, match="two files have marks of"):
+        read_marks([ada, again])
+    both = [*film_marks("0-9 S", film="Lake"), *film_marks("20-29 S", film="lake")]
+    with pytest.raises(FixInput, match="'Lake' and 'lake' both become the film"):
+        read_marks([write_marks(tmp_path / "both.csv", both)])
+    people = [
+        *film_marks("0-9 S", annotator="Weiß"),
+        *film_marks("0-9 S", annotator="Weiss"),
+    ]
+    read = read_marks([write_marks(tmp_path / "people.csv", people)])
+    assert {mark.annotator for mark in read.marks} == {"Weiß", "Weiss"}

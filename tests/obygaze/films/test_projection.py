@@ -39,6 +39,12 @@ def said(projection: Projection, annotator: str = "A") -> list[Answer]:
         ("0.2", "0-18 S Look, 40-59 S Body", ("S", ("Body",), 20)),
         # A mark within another is tested alone.
         ("0.2", "0-99 HN Look, 40-59 S Body", ("S", ("Body",), 20)),
+        # A mark of a concept is of the level with its span, else of those that it overlaps.
+        ("0.2", "0-99 S, 20-79 concepts=Look", ("S", ("Look",), 100)),
+        ("0.2", "0-49 HN, 50-99 S, 30-59 concepts=Look", ("S", ("Look",), 50)),
+        ("0.2", "0-49 HN Look, 20-99 S Body", ("S", ("Body",), 80)),
+        ("0.2", "0-49 HN, 50-99 S, 10-39 concepts=Look", ("S", (), 50)),
+        ("0.2", "0-99 S, 20-38 concepts=Look", ("S", (), 100)),
         # Only the part within the clip counts: the clip is pictures 0 to 99.
         ("0.2", "80-900 NS Voice", ("NS", ("Voice",), 20)),
         ("0.2", "81-900 NS Voice", ("EN", (), None)),
@@ -81,6 +87,22 @@ def test_people_have_answers_for_the_films_that_they_marked() -> None:
     answers = [(one.clip_id, one.annotator, one.level) for one in projection.answers]
     assert answers == [("n-001", "A", "NS"), ("m-001", "A", "HN"), ("m-001", "B", "S")]
     assert projection.unseen == ["o-001"]
+
+
+def test_a_concept_where_there_is_no_level_is_counted() -> None:
+    marked = marks("0-49 S Body, 60-99 concepts=Look, 40-59 concepts=Voice")
+    projection = project(marked, clips("0-99"))
+    (answer,) = said(projection)
+    assert answer.concepts == ("Body", "Voice")
+    assert projection.n_without_level == 1
+
+
+def test_who_watched_and_only_comments_has_seen_nothing() -> None:
+    ada = marks("0-199 watched, 0-99 S", annotator="ada")
+    ben = marks("0-199 watched, 10-19 comment=dark", annotator="ben")
+    answers = said(project([*ada, *ben], clips("0-99 100-199")), "ben")
+    assert [one.cells["level"] for one in answers] == ["EN", "EN"]
+    assert [one.cells["comment"] for one in answers] == ["dark", ""]
 
 
 def test_in_a_column_without_an_order_the_longest_value_counts() -> None:

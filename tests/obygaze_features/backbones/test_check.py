@@ -37,21 +37,6 @@ def check(*words: Any, code: int = 0) -> Any:
     return result.json()
 
 
-def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
-    report = check("clip-b16", "--weights", tmp_path / "none", code=1)
-    assert not report["ok"]
-    assert not report["weights"]
-    check("clip-b16", code=1)
-    words = tiny("clip", tmp_path)
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    report = check(*words, code=4)
-    assert states(report)["complete"] == "failed"
-    assert report["weights"]
-    shown = call_obygaze("backbones", "check", *words)
-    assert shown.stderr.startswith("Error: tiny-clip failed: complete")
-
-
 def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check sees what it is there to see: a model that reaches across clips."""
     words = tiny("xclip", tmp_path)

@@ -36,8 +36,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("tiny")
 
     @cache
-    def folder(family: str, form: str) -> Path:
-        return save_tiny(family, root / family / form, form)
+    def folder(family: str) -> Path:
+        return save_tiny(family, root / family)
 
     return folder
 
@@ -45,11 +45,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def backbones(folders: Any) -> Any:
     @cache
-    def load(
-        family: str, form: str = "safetensors", attention: str = "eager"
-    ) -> TorchBackbone:
+    def load(family: str, attention: str = "eager") -> TorchBackbone:
         card = with_attention(tiny_card(family), attention)
-        loaded = load_backbone(card, folders(family, form))
+        loaded = load_backbone(card, folders(family))
         assert isinstance(loaded, TorchBackbone)
         return loaded
 
@@ -215,7 +213,7 @@ def test_arrays_are_the_classes_own_outputs(
 ) -> None:
     x = clips(family, 3)
     ours = backbones(family).forward(x)
-    theirs = reference(family, folders(family, "safetensors"), x)
+    theirs = reference(family, folders(family), x)
     assert ours.keys() == theirs.keys()
     for name, expected in theirs.items():
         assert tuple(ours[name].shape) == tuple(expected.shape), name
@@ -230,7 +228,7 @@ def test_arrays_are_the_classes_own_outputs(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sdpa_is_eager_within_float_noise(family: str, backbones: Any) -> None:
     x = clips(family, 2)
-    fast = backbones(family, "safetensors", "sdpa")
+    fast = backbones(family, "sdpa")
     eager = backbones(family).forward(x)
     for name, values in fast.forward(x).items():
         assert torch.allclose(values, eager[name], atol=1e-5, rtol=1e-4), name
@@ -239,18 +237,6 @@ def test_sdpa_is_eager_within_float_noise(family: str, backbones: Any) -> None:
     assert fast.recipe()["compute"]["attention"] == expected
     assert not supports_sdpa("timesformer")
     assert supports_sdpa("clip")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_clips_of_a_batch_do_not_mix(family: str, backbones: Any) -> None:
-    backbone = backbones(family, "safetensors", "sdpa")
-    x, y = clips(family, 3), clips(family, 3)
-    y[1] = clips(family, 1, seed=9)[0]
-    one, two = backbone.forward(x), backbone.forward(y)
-    for name in one:
-        assert torch.equal(one[name][0], two[name][0]), name
-        assert torch.equal(one[name][2], two[name][2]), name
-        assert not torch.equal(one[name][1], two[name][1]), name
 
 
 def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(
@@ -263,18 +249,8 @@ def test_the_wrong_number_of_frames_size_channels_or_rank_is_refused(
             backbones("vivit").forward(wrong)
 
 
-@pytest.mark.parametrize("family", ["clip"])
-def test_both_file_forms_have_one_tensor_hash(family: str, backbones: Any) -> None:
-    safe = backbones(family, "safetensors").recipe()["weights"]
-    binary = backbones(family, "bin").recipe()["weights"]
-    assert safe["tensors"] == binary["tensors"]
-    assert safe["configuration"] == binary["configuration"]
-    assert set(safe) == {"model.safetensors", "tensors", "configuration"}
-    assert set(binary) == {"pytorch_model.bin", "tensors", "configuration"}
-
-
 def test_dinov3_in_bfloat16_equals_transformers(folders: Any) -> None:
-    folder = folders("dinov3", "safetensors")
+    folder = folders("dinov3")
     card = with_attention(tiny_card("dinov3"), "eager")
     half = load_backbone(card, folder, dtype="bfloat16")
     module = importlib.import_module(

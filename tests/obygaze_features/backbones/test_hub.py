@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from stories.model_hub import COMMIT, model_hub
-from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
+from support.checkpoints import hub_cache, save_tiny, write_tiny_card
 from support.cli import call_obygaze, run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -20,8 +19,7 @@ from support.words import save_text_model  # noqa: E402
 
 from obygaze_features.backbones.actions import fetch_weights, load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
-from obygaze_features.backbones.weights import find_weights, is_cached  # noqa: E402
-from obygaze_features.core.errors import FixUsage, NotFound  # noqa: E402
+from obygaze_features.core.errors import FixUsage  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 
 torch.set_num_threads(1)
@@ -35,60 +33,6 @@ def net():
     load = lambda: torch.nn.Linear(1, 1)
     return module_card("net", load, lambda module, pixels: None, **options)
 """
-
-
-def test_the_hub_cache_is_found_without_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = tiny_card("dinov2", "tests/tiny")
-    folder = save_tiny("dinov2", tmp_path / "files")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert not is_cached(card)
-    with pytest.raises(NotFound, match="forbids the network") as caught:
-        load_backbone(card)
-    assert str(tmp_path / "hub") in str(caught.value.where)
-    hub_cache(card, tmp_path / "hub", folder)
-    assert is_cached(card)
-    cached, local = load_backbone(card), load_backbone(card, folder)
-    x = torch.randn(1, 3, 3, 28, 28)
-    for name, values in cached.forward(x).items():
-        assert torch.equal(values, local.forward(x)[name])
-    weights = cached.recipe()["weights"]
-    blob = find_weights(card).files[0].resolve().name
-    assert weights["model.safetensors"] == blob
-
-
-def test_one_form_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub
-
-    card = tiny_card("dinov2", "tests/tiny")
-    folder = save_tiny("dinov2", tmp_path / "files")
-    asked: list[list[str]] = []
-
-    # What another tool left behind: a configuration without weights.
-    stale = hub_cache(card, tmp_path / "hub", folder, commit="0ld")
-    (stale / "model.safetensors").unlink()
-
-    def download(checkpoint: str, *, revision: str, allow_patterns: list[str]) -> None:
-        asked.append(allow_patterns)
-        shutil.rmtree(tmp_path / "hub")
-        hub_cache(card, tmp_path / "hub", folder)
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    names = ["config.json", "model.safetensors", "pytorch_model.bin"]
-    listed = SimpleNamespace(
-        siblings=[SimpleNamespace(rfilename=name) for name in names]
-    )
-    monkeypatch.setattr(
-        huggingface_hub.HfApi, "repo_info", lambda self, *a, **k: listed
-    )
-    assert load_backbone(card).geometry.width == 32
-    assert "model.safetensors" in asked[0]
-    assert "pytorch_model.bin" not in asked[0]
 
 
 def test_fetch_does_not_ask_the_hub_for_what_is_there(
@@ -157,24 +101,6 @@ def test_one_revision_is_carried(tmp_path: Path) -> None:
         "snapshots/c0ffee/model.safetensors",
     }
     assert [path.name for path in (carried / "refs").iterdir()] == ["main"]
-
-
-def test_a_failed_download_is_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub
-
-    def fail(*a: Any, **k: Any) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", fail)
-    with pytest.raises(
-        NotFound, match=r"could not be downloaded from .*: no route to host"
-    ) as caught:
-        load_backbone("clip-b16")
-    assert "obygaze backbones fetch clip-b16" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["descriptors", "frames:clip-b16", "mine.py:net"])

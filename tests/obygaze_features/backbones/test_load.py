@@ -88,26 +88,6 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
         load_backbone(tiny_card(family), tmp_path)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("keep", [0.0, 0.5])
-def test_a_file_cut_short_is_told_as_such(
-    form: str, keep: float, tmp_path: Path
-) -> None:
-    save_tiny("dinov2", tmp_path, form)
-    name = "pytorch_model.bin" if form == "bin" else "model.safetensors"
-    whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(whole[: int(len(whole) * keep)])
-    with pytest.raises(Corrupt, match="cannot be read as weights") as caught:
-        load_backbone(tiny_card("dinov2"), tmp_path)
-    assert name in str(caught.value.where)
-
-
-def test_a_checkpoint_of_another_family_is_refused(tmp_path: Path) -> None:
-    save_tiny("clip", tmp_path)
-    with pytest.raises(FixInput, match="another family"):
-        load_backbone(tiny_card("vivit"), tmp_path)
-
-
 def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(
     tmp_path: Path,
 ) -> None:

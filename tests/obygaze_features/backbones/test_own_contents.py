@@ -112,16 +112,6 @@ def test_an_array_in_an_object_is_refused(held: str, tmp_path: Path) -> None:
         recipe_and_number(tmp_path, 2.0)
 
 
-def test_an_array_in_run_is_refused(tmp_path: Path) -> None:
-    code = CODE.format(held="pass", found="1.0", files="")
-    code = code.replace("Net, run", "Net, functools.partial(run, np.ones(3))")
-    (tmp_path / "mine.py").write_text(f"{KINDS}{code}", "utf-8")
-    with pytest.raises(
-        FixInput, match=r"run\(\) of the module is of the class partial"
-    ):
-        recipe_and_number(tmp_path, 2.0)
-
-
 @pytest.mark.parametrize(
     "held",
     [

@@ -104,25 +104,25 @@ def test_arrays_are_those_of_the_librarys_classes(
         )
 
 
-# How often the module is called for 16 clips in one batch: 8 of .6 s, 4 of two such pieces, 4 of
+# How often the module is called for 8 clips in one batch: 4 of .6 s, 2 of two such pieces, 2 of
 # .3 s, which are too short for waves to be stacked.
-CALLS = {"wav2vec2": 5, "wavlm": 20, "clap": 2}
+CALLS = {"wav2vec2": 3, "wavlm": 10, "clap": 2}
 
 
 @pytest.mark.parametrize("family", CALLS)
 def test_no_other_clip_changes_a_bit(family: str, tmp_path: Path) -> None:
-    """Alone, and in batches of 7 and 16 in any order; inputs of one shape are stacked."""
+    """Alone, and in batches of 3 and 8 in any order; inputs of one shape are stacked."""
     save_tiny_sound(family, tmp_path, channels=512)
     backbone = load_backbone(tiny_sound_card(family, tmp_path, 0.6), tmp_path)
     assert isinstance(backbone, TorchSound)
-    seconds = [0.6, 0.3, 0.6, 1.2] * 4
+    seconds = [0.6, 0.3, 0.6, 1.2] * 2
     clips = [noise(family, length, seed) for seed, length in enumerate(seconds)]
     alone = [backbone.forward([clip]) for clip in clips]
     random = np.random.default_rng(0)
-    for n_clips in (7, 16):
-        order = random.permutation(16)
+    for n_clips in (3, 8):
+        order = random.permutation(8)
         with mock.patch.object(backbone, "listen", wraps=backbone.listen) as calls:
-            for start in range(0, 16, n_clips):
+            for start in range(0, 8, n_clips):
                 numbers = order[start : start + n_clips]
                 together = backbone.forward([clips[number] for number in numbers])
                 for name, values in together.items():
@@ -143,16 +143,6 @@ def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -
     expected = of_thirds["clip"].mean(dim=0)
     np.testing.assert_allclose(got["clip"][0], expected, atol=2e-6)
     np.testing.assert_array_equal(got["pooled"][0], of_thirds["pooled"].amax(dim=0))
-
-
-@pytest.mark.parametrize("family", ["wav2vec2", "wavlm"])
-def test_step_k_of_waves_stands_for_sample_320_k_and_200(
-    family: str, backbones: Any
-) -> None:
-    backbone = backbones(family)
-    steps = backbone.steps([noise(family, 1.0).samples], 1)[0]
-    # As many as fit: step k has the samples from 320 k to 320 k + 400.
-    assert steps.moments.tolist() == [320 * k + 200 for k in range(49)]
 
 
 @pytest.mark.parametrize("family", ["whisper", "clap"])

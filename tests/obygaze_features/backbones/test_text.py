@@ -17,7 +17,6 @@ from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.text import (  # noqa: E402
-    embed_prompts,
     load_text_tower,
     read_prompts,
 )
@@ -105,23 +104,6 @@ def test_texts_and_clips_of_one_checkpoint_share_a_space(
 def prompts_of(text: str, folder: Path) -> Any:
     (folder / "here").write_text(text, encoding="utf-8")
     return read_prompts(str(folder / "here"))
-
-
-def test_prompts_keep_what_they_were_made_of(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    tower = load_text_tower(tiny_card("clip"), folders["clip"])
-    table = embed_prompts(tower, prompts_of(PROMPTS, tmp_path))
-    assert list(table.prompt) == [
-        *("a happy man", "the happy dog", "a sad man", "the sad dog"),
-        *("a angry man", "the angry dog"),
-    ]
-    assert list(table.template) == ["a {} man", "the {} dog"] * 3
-    assert list(table.attribute) == ["joy"] * 2 + ["grief"] * 4
-    np.testing.assert_allclose(
-        table.embeddings[3:4], tower.embed(["the sad dog"]), atol=1e-5
-    )
-    assert table.space_id.startswith("local@main#")
 
 
 def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which clips share the index of their film, and when the next film's index is made."""
+"""What is decoded ahead of the rows, and which file a row says that it is of."""
 
 from __future__ import annotations
 
@@ -17,17 +17,6 @@ from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.worker import DecodeResult
 
-CLIPS = (
-    PlannedClip("a-1", "a", "a.avi", 0.0, 5.0),
-    PlannedClip("a-2", "a", "a.avi", 5.0, None),
-    PlannedClip("b-1", "b", "b.mp4"),
-    PlannedClip("b-2", "b", ""),
-    PlannedClip("c-1", "c", "c.ts", 0.0, 5.0),
-    PlannedClip("d-1", "d", "d.mkv", 0.0, 5.0),
-    PlannedClip("d-2", "d", "d.mkv", 9.0, 10.0),
-)
-
-
 NO_FILE = BadVideo("no such file", path="a", reason="missing")
 
 
@@ -42,25 +31,6 @@ class RecordingPool:
         done: Future[DecodeResult] = Future()
         done.set_result(DecodeResult(job, {}, NO_FILE))
         return done
-
-
-def test_clips_of_one_film_share_its_index() -> None:
-    pool: Any = RecordingPool()
-    jobs = [RowJob(row, (PictureView(4),)) for row in range(len(CLIPS))]
-    settings: dict[str, Any] = {"most_clips": 2, "most_bytes": 10**9}
-    decoder = RowDecoder(CLIPS, pool, indexes="indexes", **settings)
-    rows = list(decoder.rows(jobs))
-    assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
-    # The index of the next film is made beside the clips of the film before it.
-    assert [(job.path, len(job.views), job.indexes) for job in pool.jobs] == [
-        ("a.avi", 1, "indexes"),
-        ("d.mkv", 0, "indexes"),
-        ("a.avi", 1, "indexes"),
-        ("b.mp4", 1, None),
-        ("c.ts", 1, None),
-        ("d.mkv", 1, "indexes"),
-        ("d.mkv", 1, "indexes"),
-    ]
 
 
 @pytest.mark.parametrize(("most_clips", "most_bytes"), [(3, 10**9), (100, 1)])
@@ -110,29 +80,3 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     assert quick_sha256(film) != before
     n_bytes, quick_hash = before
     assert decoded.source == (n_bytes, quick_hash[:16])
-
-
-def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
-    """The film is replaced after its first clip; another film has clips before and after."""
-    for name, first in (("a", 0), ("b", 50), ("new", 100)):
-        write_video(
-            tmp_path / f"{name}.mp4", numbers=range(first, first + 50), size=(64, 48)
-        )
-    clips = [
-        PlannedClip(f"{name}-{n}", name, str(tmp_path / f"{name}.mp4"), n, n + 1)
-        for n in range(2)
-        for name in ("a", "b")
-    ]
-    view = PictureView(4)
-    with DecodePool(1) as pool:
-        decoder = RowDecoder(clips, pool, 1, 0, str(tmp_path / "indexes"))
-        rows = decoder.rows(RowJob(row, (view,)) for row in range(4))
-        first = next(rows)
-        (tmp_path / "new.mp4").replace(tmp_path / "a.mp4")
-        others = list(rows)
-    assert isinstance(first.views[view], ViewedClip)
-    reasons = [row.reasons for row in others]
-    assert reasons[0] == reasons[2] == []
-    assert reasons[1] == [
-        "replaced: the video was changed while its clips were extracted"
-    ]

@@ -23,7 +23,8 @@ from obygaze_features.extraction import devices
 from obygaze_features.extraction.devices import devices_of
 from obygaze_features.manifest.model import Manifest
 
-N_CLIPS = 40
+# A block of 16 and one of four.
+N_CLIPS = 20
 N_FAILED = 2
 STORE = Path("stores", "films.descriptors")
 PAIR = "cpu,cpu"

@@ -33,12 +33,12 @@ from obygaze_features.extraction.kept import (
     stores_of_frames,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import open_store, verify
+from obygaze_features.store import open_store
 from obygaze_features.store.layout import CLEAN, PICTURES
 from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
 
-N_CLIPS = 6
+N_CLIPS = 4
 BROKEN = 2
 KEPT = "films.frames-16x256-nearest-squash"
 
@@ -74,19 +74,6 @@ def kept_of(
     return find_kept(stores, clips, facts, views, None)
 
 
-def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) -> None:
-    run(films, tmp_path, "frames:descriptors")
-    store = open_store(tmp_path / "stores" / KEPT)
-    assert not verify(store).problems
-    assert store.read(CLEAN, range(N_CLIPS)).tolist() == [
-        number != BROKEN for number in range(N_CLIPS)
-    ]
-    for row in (0, 5):
-        decoded = decode_clip(video_of(films, row), view_of_descriptors())
-        kept = store.read(PICTURES, [row])[0]
-        assert kept.tobytes() == decoded.pictures.tobytes()
-
-
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
     run(films, tmp_path, "frames:descriptors")
     views = [view_of_descriptors(n) for n in (16, 8, 4, 5, 32)]
@@ -112,7 +99,7 @@ def test_damaged_frames_are_decoded_again(
     store = open_store(tmp_path / "stores" / KEPT)
     assert "frames damaged" in store.rows[3].reason
     clean = store.read(CLEAN, range(N_CLIPS)).tolist()
-    assert clean == [True, True, False, False, True, True]
+    assert clean == [True, True, False, False]
     decoded = []
     result_of = decoding.decoded_row
     monkeypatch.setattr(
@@ -172,22 +159,6 @@ def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(
     assert bytes_of(of_frames) == bytes_of(tmp_path / "stores" / "of-films")
 
 
-def test_a_film_that_is_replaced_after_the_plan_is_not_that_of_the_kept_frames(
-    tmp_path: Path,
-) -> None:
-    """One view has kept frames of the old film, the other one would be of the new film."""
-    films = film_folder(tmp_path, 1)
-    run(films, tmp_path, "frames:descriptors")
-    views = (view_of_descriptors(), PictureView(4))
-    kept = kept_of(films, tmp_path, "films", list(views))
-    write_video(video_of(films, 0), numbers=range(100, 140), size=(64, 48))
-    with DecodePool(1) as pool:
-        clips = planned_clips(films)
-        decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
-        (row,) = decoder.rows([RowJob(0, views)])
-    assert row.views == dict.fromkeys(views, decoding.REPLACED)
-
-
 def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
     """Two stores of frames were made before and after the film was replaced; it is gone now."""
     films = film_folder(tmp_path, 1)
@@ -226,22 +197,22 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     """Of a store with the same grid; one of another grid does not serve."""
     folder = tmp_path / "films"
     folder.mkdir()
-    write_video(folder / "a.mkv", numbers=range(70), size=(64, 48))
+    write_video(folder / "a.mkv", numbers=range(40), size=(64, 48))
     grids = {"w": {"window": 16, "stride": 8}, "other": {"window": 10, "stride": 10}}
     for name, grid in grids.items():
         write_windows(folder, name=name, workspace=tmp_path, **grid)
     stores = tmp_path / "stores"
     run("w", tmp_path, ["descriptors", "frames:descriptors"])
     kept = stores / KEPT.replace("films", "w")
-    # Seven windows of 16 pictures of 256 x 256; the last begins at picture 48.
-    assert open_store(kept).read(PICTURES, range(7)).shape == (7, 16, 256, 256, 3)
+    # Four windows of 16 pictures of 256 x 256; the last begins at picture 24.
+    assert open_store(kept).read(PICTURES, range(4)).shape == (4, 16, 256, 256, 3)
     shutil.copytree(kept, stores / KEPT.replace("films", "other"))
     (folder / "a.mkv").unlink()
     notes: list[str] = []
     run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
     assert any("kept frames are read from" in note for note in notes)
     assert bytes_of(stores / "again") == bytes_of(stores / "w.descriptors")
-    # The other grid has seven windows of the same names, and needs the film.
+    # The other grid has four windows of the same names, and needs the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1
     assert "no clip of other has a video file" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,31 +36,6 @@ def run(folder: Path, *words: str) -> Result:
     return extract(folder, "run", "films", "-b", "descriptors", *words)
 
 
-def unlinked(manifest: Manifest, *numbers: int) -> Manifest:
-    clips = [replace(c, video="") if c.scene in numbers else c for c in manifest.clips]
-    return manifest.with_clips(clips)
-
-
-# --- What a run says ---
-
-
-# --- Clips without a video ---
-
-
-def test_a_run_before_the_link_is_refused_and_leaves_no_store(
-    films: Manifest, tmp_path: Path
-) -> None:
-    keep_manifest(unlinked(films, *range(N_CLIPS)), tmp_path)
-    done = run(tmp_path)
-    assert done.code == 1
-    assert "no clip of films has a video file" in done.stderr
-    assert "obygaze manifest link films FOLDER" in done.stderr
-    assert not (tmp_path / "stores").exists()
-
-
-# --- What cannot be run ---
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -85,9 +59,6 @@ def test_invalid_options_leave_no_store(
     assert not list(world.glob("stores/*"))
 
 
-# --- The plan ---
-
-
 def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     tmp_path: Path,
 ) -> None:
@@ -97,12 +68,6 @@ def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     shutil.rmtree(tmp_path / "videos")
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
     assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout
-
-
-# --- Licence and citation ---
-
-
-# --- The status ---
 
 
 def test_the_status_counts_blocks_while_a_store_is_filled(
@@ -128,9 +93,7 @@ def test_the_status_counts_blocks_while_a_store_is_filled(
     text = extract(world, "status", "films.descriptors").ok().stdout
     assert "sealed; 20 clips: 17 ok, 2 failed, 1 no-video" in text
 
-
-def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
-    run(world)
+    # The status of what is not there names what there is.
     done = extract(world, "status", "films.descriptor")
     assert done.code == 1
     assert "did you mean 'films.descriptors'?" in done.stderr
@@ -138,6 +101,3 @@ def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
     assert extract(world, "status", "empty").code == 1
     # The root of the disk has no name.
     assert "no store here" in extract(world, "status", "/").stderr
-
-
-# --- Signals ---

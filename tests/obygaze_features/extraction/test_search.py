@@ -22,8 +22,6 @@ from obygaze_features.backbones import text as texts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Recipe
-from obygaze_features.store.arrays import Arrays
-from obygaze_features.store.rows import FAILED
 
 CLIP = (Array.of("clip", "float32", (4,)),)
 
@@ -60,35 +58,6 @@ def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
         og.open_store(tmp_path / "s"), like=ids[5], array=array, top=99
     )
     assert len(everything) == 22
-
-
-def test_a_search_reads_part_by_part_and_leaves_out_failed_clips(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Four rows of four megabytes are read at once.
-    wide = Array.of("wide", "float32", (2**20,))
-    rows = some_rows(20)
-    rows[7] = rows[7]._replace(status=FAILED, reason="broken")
-    values = np.zeros((20, 2**20), np.float32)
-    values[:, :20] = np.eye(20)
-    values[3, 0] = values[18, 0] = 1
-    made_store(tmp_path / "s", rows, {"wide": values}, arrays=(wide,))
-    sizes: list[int] = []
-    read = Arrays.read
-
-    def counted(self: Arrays, array: Array, rows: Any) -> Any:
-        sizes.append(len(rows))
-        return read(self, array, rows)
-
-    monkeypatch.setattr(Arrays, "read", counted)
-    ids, _ = some_ids(20)
-    hits = og.search(tmp_path / "s", like=ids[0], top=99)
-    assert [hit.clip_id for hit in hits[:2]] == [ids[3], ids[18]]
-    assert [hit.cosine for hit in hits[:3]] == pytest.approx([0.5**0.5, 0.5**0.5, 0])
-    assert {hit.clip_id for hit in hits} == {*ids} - {ids[0], ids[7]}
-    # The clip itself, then all others.
-    assert max(sizes) <= 4
-    assert sum(sizes) == 1 + 18
 
 
 def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
@@ -201,18 +170,6 @@ def test_texts_are_compared_in_their_own_space_only(
     )
     with pytest.raises(FixInput, match="does not say"):
         og.search(tmp_path / "t", text="a dog")
-
-
-def test_clips_without_words_are_left_out(tmp_path: Path) -> None:
-    arrays = (*CLIP, Array.of("n_words", "int32", ()))
-    values = some_values(5, arrays)
-    values["n_words"] = np.array([3, 0, 1, 0, 7], np.int32)
-    made_store(tmp_path / "s", some_rows(5), values)
-    ids, _ = some_ids(5)
-    hits = og.search(tmp_path / "s", like=ids[0], array="clip")
-    assert sorted(hit.clip_id for hit in hits) == [ids[2], ids[4]]
-    with pytest.raises(FixInput, match=f"nothing is said in the clip {ids[1]!r}"):
-        og.search(tmp_path / "s", like=ids[1], array="clip")
 
 
 def test_code_named_by_a_store_is_never_run(

@@ -18,10 +18,10 @@ BLOCK_ROWS = 16
 RUN = ("films", "-b", "descriptors")
 
 
-def workspace_in(folder: Path) -> Path:
+def workspace_in(folder: Path, n_clips: int = 2 * BLOCK_ROWS) -> Path:
     """A folder with films and their manifest; the commands are called there."""
     folder.mkdir(parents=True, exist_ok=True)
-    keep_manifest(film_folder(folder, 2 * BLOCK_ROWS), folder)
+    keep_manifest(film_folder(folder, n_clips), folder)
     return folder
 
 
@@ -124,17 +124,7 @@ def test_a_plan_downloads_no_weights(
     assert asked == []
 
 
-def test_another_script_is_replaced_only_with_force(here: Path) -> None:
-    script()
-    words = ("extract", "slurm", *RUN, "--tasks", "1", "-o", "night.sh")
-    assert "exists and has other contents" in call_obygaze(*words).stderr
-    call_obygaze(*words, "--force").ok()
-    assert "--array=0-0" in (here / "night.sh").read_text()
-
-
 def test_only_what_is_missing_has_tasks(here: Path) -> None:
+    workspace_in(here, 2)
     call_obygaze("extract", "run", *RUN, "--workers", "1").ok()
     assert "nothing is missing" in refused("--tasks", "1")
-
-
-# ---- a real Slurm ------------------------------------------------------------------------------

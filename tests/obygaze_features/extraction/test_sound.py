@@ -169,25 +169,6 @@ def test_the_sound_of_a_sweep_is_decoded_in_pieces(
         assert other.clip(views[1]).total == FPS
 
 
-def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
-    write_film(tmp_path / "videos" / "short.mkv", 4.0, tone(2.0))
-    times = {"whole": (0.0, 2.0), "most": (0.5, 3.0), "little": (1.5, 4.0)}
-    clips = [
-        Clip(name, "short", video="short.mkv", start_s=start_s, end_s=end_s)
-        for name, (start_s, end_s) in times.items()
-    ]
-    header = Header("Films", {}, video_root=str(tmp_path / "videos"))
-    extract(tmp_path, Manifest("films", header, tuple(clips)), "sound-descriptors")
-    rows = {row.clip_id: row for row in og.open_store(tmp_path / "stores" / HEARD).rows}
-    assert (rows["whole"].status, rows["whole"].reason) == ("ok", "")
-    assert (rows["most"].status, rows["most"].reason) == (
-        "ok",
-        "sound for 1.5 of 2.5 s",
-    )
-    assert rows["little"].status == "silent"
-    assert rows["little"].reason == "sound for 0.5 of 2.5 s"
-
-
 def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     manifest = make_films(tmp_path, ("loud",))
     loud = tmp_path / "videos" / "loud.mkv"

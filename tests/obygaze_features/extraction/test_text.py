@@ -39,17 +39,10 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(tmp_path: Path) -> Non
         *("--prompts", prompts, "--weights", weights),
     )
     told = call_obygaze(*words, "--json").ok().json()
-    assert (told["texts"], told["width"]) == (6, 24)
-    assert told["attributes"] == ["joy", "grief"]
-    path = tmp_path / "texts" / "tiny-xclip.tiny.npz"
-    assert told["written"] == str(path)
-    table = read_texts(path)
-    assert table.embeddings.shape == (6, 24)
+    table = read_texts(tmp_path / "texts" / "tiny-xclip.tiny.npz")
+    assert table.embeddings.shape == (told["texts"], told["width"]) == (6, 24)
     assert table.space_id == told["space_id"]
-    assert table.prompt[:2] == ["a happy man", "the happy dog"]
     assert table.attribute == ["joy"] * 2 + ["grief"] * 4
-    again = call_obygaze(*words).ok().stdout
-    assert again.startswith("6 texts of 24 numbers: joy, grief")
     # The name of a prompt set, which may come from somebody else, stays in the folder.
     prompts.write_text(PROMPTS.replace('"tiny"', '"/../../pwned"'), encoding="utf-8")
     other = Path(call_obygaze(*words, "--json").ok().json()["written"])

@@ -166,26 +166,6 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
     assert call_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
 
 
-def test_films_from_another_manifest(films: Path, tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    clips = (
-        Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
-        Clip("x-2", "x", None, "tt1.mkv", 2, 3),
-    )
-    other = Manifest(
-        "other", Header("Films", video_root=str(films), licence="CC0"), clips
-    )
-    write_manifest(other, tmp_path / "manifests" / "other.toml")
-    made = make_windows(
-        "other", Grid(seconds=2, every=1), workspace=workspace, name="w"
-    )
-    # Of 3.6 s, windows begin at 0 and 1.
-    assert [c.clip_id for c in made.clips] == [
-        f"x_{n}.000-{n + 2}.000" for n in range(2)
-    ]
-    assert (made.header.licence, made.header.unit) == ("CC0", "window")
-
-
 def test_windows_of_a_part_of_a_film_are_refused(films: Path, tmp_path: Path) -> None:
     """Their times were those in the file: segments got the windows of other seconds."""
     times = {"film_start_s": "3", "film_end_s": "5"}
@@ -253,17 +233,14 @@ def test_films_and_seconds_in_no_window_are_said(films: Path, tmp_path: Path) ->
     assert "1 film without a video, and so without windows: y" in done.stderr
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".ts"])
-def test_a_window_is_the_clip_of_its_times(
-    suffix: str, tmp_path: Path, pool: DecodePool
-) -> None:
+def test_a_window_is_the_clip_of_its_times(tmp_path: Path, pool: DecodePool) -> None:
     """Also in films whose sound begins with the file, and whose pictures begin later."""
-    rng = np.random.default_rng([ord(letter) for letter in suffix])
+    rng = np.random.default_rng(0)
     late = int(rng.integers(1, 80))
     folder = tmp_path / "films"
     folder.mkdir()
     ticks = range(late, late + 90)
-    path = folder / f"late{suffix}"
+    path = folder / "late.ts"
     write_video(path, numbers=range(90), ticks=ticks, size=(128, 96), audio=True)
     first_s = float(film_index(path, tmp_path / "indexes")[0].times_s[0])
     assert first_s == pytest.approx(late / 25, abs=0.05)
@@ -456,21 +433,21 @@ def test_blocks_of_any_size_and_a_stop_change_no_number(
     films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of 4 windows that share pictures: each block is a sweep of its own after a stop."""
-    # 90 and 91 pictures have 19 windows each.
-    windows(tmp_path, films, "--window", "16", "--stride", "4")
+    # 90 and 91 pictures have ten windows each.
+    windows(tmp_path, films, "--window", "16", "--stride", "8")
     run(tmp_path, "--store", "descriptors=expected").ok()
     monkeypatch.setattr(layout, "WINDOWS_OF_A_BLOCK", 4)
     seen: list[int] = []
 
     def watch(row: int, failed: bool) -> None:
         seen.append(row)
-        if len(seen) == 10:
+        if len(seen) == 6:
             signal.raise_signal(signal.SIGTERM)
 
     run_of = og.extract("w", "descriptors", workspace=tmp_path, watch=watch)
     assert run_of.stop
     filling = Filling.open(tmp_path / "stores" / "w.descriptors")
-    assert 0 < len(filling.missing()) < len(filling.needed) == 10
+    assert 0 < len(filling.missing()) < len(filling.needed) == 5
     run(tmp_path).ok()
     stores = [
         open_store(tmp_path / "stores" / name) for name in ("expected", "w.descriptors")

@@ -88,38 +88,6 @@ def embed_long(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float32]:
         return tower.embed_long(texts, Quiet(), threads)
 
 
-def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
-    workspace: Path, encoder: Path
-) -> None:
-    subtitles = say(workspace, lake="a happy man on the bed", gone="x")
-    made = extract_words(
-        "films", "tiny", subtitles, weights=encoder, workspace=workspace
-    )
-    assert made.exit_code == 3
-    assert made.remarks == [
-        "1 clip without words",
-        "not in the manifest, and so not read: gone.srt",
-    ]
-    store = open_store("films.tiny", workspace=workspace)
-    assert store.terms.licence == "CC0-1.0"
-    assert [(row.status, row.reason) for row in store.rows] == [
-        ("ok", ""),
-        ("ok", "no words"),
-        *2 * [("no-words", "the film has no subtitles")],
-    ]
-    assert store.matrix("n_words", missing="drop").values.tolist() == [6, 0]
-    tower = load_text_tower(
-        find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
-    )
-    vectors = store.matrix("clip", missing="drop").values
-    expected = tower.embed(["a happy man on the bed", ""])
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    done = call_obygaze("-C", workspace, "store", "verify", "films.tiny", "--hash")
-    assert done.code == 0
-    card = Path(store.location, "README.md").read_text("utf-8")
-    assert "The words of each clip were taken" in card
-
-
 @pytest.mark.parametrize("kind", ["folder", "cues", "texts", "embedded"])
 def test_no_word_of_the_input_is_in_any_file_of_the_store(
     workspace: Path, encoder: Path, kind: str

@@ -68,6 +68,7 @@ def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
         (("Amélie/1.mp4", "Amelie/2.mp4"), "'Amelie' and 'Amélie' both become"),
         (("x/y/1.mp4", "x_y/2.mp4"), "'x/y' and 'x_y' both become"),
         (("Amélie-001.mp4", "Amelie-002.mp4"), "'Amelie' and 'Amélie' both become"),
+        (("Alba.mp4", "alba.mkv"), "'Alba' and 'alba' both become"),
     ],
 )
 def test_two_films_do_not_become_one(

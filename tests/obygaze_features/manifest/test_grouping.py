@@ -12,13 +12,14 @@ from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.grouping import (
     ConceptVocabulary,
     GroupedManifest,
     group,
     grouped_concepts,
 )
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 
 def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
@@ -137,3 +138,22 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
     with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
         group(other, name="sub2", workspace=tmp_path)
+
+
+def test_groups_are_made_of_what_each_person_said_by_the_same_rule() -> None:
+    """One says Look, one Body, one Voice: two of three say that somebody is looked at."""
+    said = [
+        Annotation("lake-1", name, "S", (concept,), {})
+        for name, concept in (("ada", "Look"), ("ben", "Body"), ("cleo", "Voice"))
+    ]
+    concepts = {"Look": "visual", "Body": "visual", "Voice": "sound"}
+    clips = (Clip("lake-1", "lake"),)
+    manifest = Manifest("films", Header("films", concepts), clips, (), tuple(said))
+    groups = {"seen": ["Look", "Body"]}
+    for rule in ("agreed", "majority", "highest", "by:ben", "each"):
+        at_once = labelled(grouped_concepts(manifest, groups), rule)
+        later = grouped_concepts(labelled(manifest, rule), groups)
+        assert later["lake-1"] == at_once["lake-1"], rule
+    assert grouped_concepts(labelled(manifest, "majority"), groups)[
+        "lake-1"
+    ].concepts == ("seen",)

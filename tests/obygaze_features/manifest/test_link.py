@@ -202,6 +202,19 @@ def test_a_file_whose_name_begins_with_a_film_is_another_film(tmp_path: Path) ->
     assert report.unmatched == ("Alien 3.mkv", "Alien.Resurrection.mp4")
 
 
+def test_a_film_with_the_id_of_another_films_clip_is_asked_about(
+    tmp_path: Path,
+) -> None:
+    parts = [
+        Clip(f"rocky-{number}", "rocky", start_s=2.0 * number, end_s=2.0 * number + 2)
+        for number in (1, 2)
+    ]
+    folder = touch(tmp_path, "rocky.mp4", "rocky-2.mp4")
+    report = link(manifest_of(*parts), folder)
+    assert report.by_time == ("rocky-1",)
+    assert report.ambiguous == {"rocky-2": ("rocky-2.mp4", "rocky.mp4")}
+
+
 @pytest.mark.parametrize(
     ("start", "end", "what"),
     [

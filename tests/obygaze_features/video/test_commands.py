@@ -40,18 +40,6 @@ def test_probe_json_keeps_its_contract(film: Path) -> None:
     assert contract.items() <= found.items()
 
 
-def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
-    raw = write_video(tmp_path / "raw.h264", options={"preset": "veryfast"})
-    assert call_obygaze("video", "probe", raw, "--json").ok().json()["times"] == "none"
-    turned = write_video(
-        tmp_path / "turned.mp4",
-        turn=90,
-        setup=lambda stream: stream.set_display_rotation(-90),
-    )
-    found = call_obygaze("video", "probe", turned, "--json").ok().json()
-    assert (found["rotation"], found["width"], found["height"]) == (90, 120, 160)
-
-
 def test_frames_say_what_is_damaged_missing_or_not_in_the_film(tmp_path: Path) -> None:
     """As the row of a store does, so that a sheet of an incomplete film is not one of a whole."""
     options = {"preset": "veryfast", "g": "25", "sc_threshold": "0"}
@@ -106,13 +94,3 @@ def test_bad_words(
     assert result.code == code
     assert says in result.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_replaced_silently(film: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.npz"
-    out.write_bytes(b"precious")
-    result = call_obygaze("video", "frames", film, "-o", out)
-    assert result.code == 1 and out.read_bytes() == b"precious"
-    call_obygaze("video", "frames", film, "-o", out, "--force").ok()
-    # The same once more is no replacement.
-    call_obygaze("video", "frames", film, "-o", out).ok()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.damage import change_packets, flip_bits, zero_the_middle
+from support.damage import zero_the_middle
 from support.exactness import DamagedTally, damage, judge, pictures_of
 from support.generated_videos import Case, make
 from support.videos import read_numbers, remux, write_video
@@ -22,23 +22,9 @@ from obygaze_features.video.subtitles import length_of
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 
 
-def spoil(source: Path, target: Path, positions: set[int], *, seed: int = 1) -> Path:
-    """Copy a video with flipped bits inside some packets; the container stays whole."""
-    return change_packets(source, target, positions, flip_bits, seed=seed)
-
-
 def all_of(path: Path, count: int) -> DecodedClip:
     """As many pictures as asked for, whatever their state."""
     return decode_views(path, [PictureView(count)])[PictureView(count)]
-
-
-def differing(path: Path, clean: Path, count: int) -> list[int]:
-    """Rows whose pixels are not those of the undamaged file."""
-    spoilt, whole = all_of(path, count), all_of(clean, count)
-    gap = np.abs(spoilt.pictures.astype(int) - whole.pictures.astype(int)).max(
-        axis=(1, 2, 3)
-    )
-    return np.flatnonzero(gap > 8).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +32,6 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_video(
         tmp_path_factory.mktemp("clean") / "clean.mp4", options=EVEN_GROUPS
     )
-
-
-@pytest.mark.parametrize(("seed", "count"), [(0, 100), (1, 8), (3, 32), (5, 100)])
-def test_no_spoilt_picture_goes_unnoticed(
-    clean: Path, tmp_path: Path, seed: int, count: int
-) -> None:
-    path = spoil(clean, tmp_path / "spoilt.mp4", {33 + 7 * seed, 80}, seed=seed)
-    clip = all_of(path, count)
-    flagged = set(np.flatnonzero(clip.substituted).tolist())
-    assert set(differing(path, clean, count)) <= flagged
-    # Nothing outside the groups that were hit is called damaged.
-    hit = {(33 + 7 * seed) // 30, 80 // 30}
-    assert {i * 100 // count // 30 for i in flagged} <= hit
 
 
 def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
@@ -111,22 +84,22 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize(("suffix", "share"), [(".mp4", 0.5), (".mov", 0.95)])
+@pytest.mark.parametrize("late", [0, 50])
 def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
-    tmp_path: Path, suffix: str, share: float
+    tmp_path: Path, late: int
 ) -> None:
     """Its sound begins with the file, and the header counts pictures from the first one."""
-    for late in (0, 3, 50):
-        path = write_video(
-            tmp_path / f"late{suffix}",
-            numbers=range(90),
-            ticks=range(late, late + 90),
-            options=EVEN_GROUPS,
-            container_options={"movflags": "faststart"},
-            audio=True,
-        )
-        assert length_of(path) == pytest.approx((late + 90) / 25, abs=0.01)
-        short = cut(path, tmp_path / f"short{suffix}", share)
+    path = write_video(
+        tmp_path / "late.mp4",
+        numbers=range(90),
+        ticks=range(late, late + 90),
+        options=EVEN_GROUPS,
+        container_options={"movflags": "faststart"},
+        audio=True,
+    )
+    assert length_of(path) == pytest.approx((late + 90) / 25, abs=0.01)
+    for share in (0.5, 0.95):
+        short = cut(path, tmp_path / "short.mp4", share)
         for end_s in (None, (late + 90) / 25):
             with pytest.raises(BadVideo) as caught:
                 decode_clip(short, PictureView(8), start_s=late / 25, end_s=end_s)
@@ -158,7 +131,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
 
 
 def test_a_part_that_begins_where_pictures_are_missing_is_named(tmp_path: Path) -> None:
-    film = write_video(tmp_path / "a.mkv", numbers=range(250), options=EVEN_GROUPS)
+    film = write_video(tmp_path / "a.mkv", numbers=range(150), options=EVEN_GROUPS)
     zero_the_middle(film)
     times_s = probe(film).index.times_s
     before = int(np.diff(times_s).argmax())
@@ -300,26 +273,25 @@ def test_a_part_of_which_some_has_no_pictures_says_so(
 
 
 @pytest.mark.parametrize(
-    ("container", "how", "seeds"),
+    ("container", "how", "seed"),
     [
         # Bytes removed at the end of a picture that a decoder skips where it begins.
-        ("mpg", "file-remove", (5, 28)),
+        ("mpg", "file-remove", 5),
         # Zeros from such a picture to the end of the ones behind it.
-        ("mp4", "file-zero", (0, 8)),
+        ("mp4", "file-zero", 8),
     ],
 )
 def test_no_wrong_picture_is_returned_if_each_is_asked_alone(
-    tmp_path: Path, container: str, how: str, seeds: tuple[int, ...]
+    tmp_path: Path, container: str, how: str, seed: int
 ) -> None:
     whole = make(Case("mpeg2", "open", container, "25", "whole", "none"), tmp_path)
     assert whole is not None
     known = pictures_of(whole)
     tally = DamagedTally()
-    for seed in seeds:
-        path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
-        judge(path, known, tally, at_a_time=1)
+    path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
+    judge(path, known, tally, at_a_time=1)
     assert tally.n_wrong == 0
-    assert tally.n_right > 50
+    assert tally.n_right > 25
     assert tally.n_refused > 0
 
 

@@ -124,18 +124,6 @@ def test_the_index_of_another_film_is_not_used(tmp_path: Path) -> None:
     assert not list((tmp_path / "indexes").glob("*/index.npz"))
 
 
-def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(
-    tmp_path: Path,
-) -> None:
-    made = KINDS["avi_mpeg4_b"](tmp_path)
-    (tmp_path / "file").write_text("")
-    plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
-    kept = decode_views(
-        made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "file" / "x"
-    )
-    assert all(same(kept[view], plain[view]) for view in VIEWS)
-
-
 @pytest.mark.parametrize(
     ("name", "seed"),
     [("avi_mpeg4_b", 0), ("raw_h264", 1), ("wmv_wmv2", 2), ("mpg_mpeg2_b", 3)],

@@ -221,20 +221,6 @@ def test_what_is_written_by_the_standard_is_read(
     check_that_damaged_sizes_are_used(reader, packet, size_bytes)
 
 
-@given(
-    stream=streams(), flips=st.lists(st.integers(0, 500), max_size=4), cut=st.integers()
-)
-def test_a_damaged_header_is_no_error(
-    stream: Stream, flips: list[int], cut: int
-) -> None:
-    """The decoder says that it is damaged; the reader only finds no numbers, or wrong ones."""
-    damaged = bytearray(header(*stream.parameters(), 4))
-    for place in flips:
-        damaged[place // 8 % len(damaged)] ^= 1 << place % 8
-    reader = H264Reader(bytes(damaged[: cut % (len(damaged) + 1)]))
-    reader.read(by_sizes([unit(SEI, "01" * 40)], 4))
-
-
 @st.composite
 def numbered_pictures(draw: st.DrawFn) -> list[CodedPicture]:
     """Pictures with the numbers that the standard gives them (7.4.3)."""

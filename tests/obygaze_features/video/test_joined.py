@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.videos import read_number, read_numbers, remux, write_video
+from support.videos import read_number, remux, write_video
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
@@ -65,27 +65,6 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
     assert info.to_json()["clock_jumps"] is True
     # All pictures are there, in the order of the file, at the times of counting.
     assert info.index.duration_s == pytest.approx(120 / RATE)
-
-
-@pytest.mark.parametrize(
-    ("codec", "indexed"), [("mpeg2video", True), ("libx264", False)]
-)
-def test_the_pictures_of_a_joined_film_have_numbers(
-    tmp_path: Path, codec: str, indexed: bool
-) -> None:
-    film = joined(tmp_path, codec, 100, 30)
-    indexes = tmp_path / "indexes" if indexed else None
-    whole = decode_clip(film, PictureView(120), indexes=indexes, accept_damaged=True)
-    wrong = [
-        (rank, number)
-        for rank, number in enumerate(read_numbers(whole.pictures))
-        if number != rank and not whole.substituted[rank]
-    ]
-    assert not wrong
-    part = decode_clip(
-        film, PictureView(3), ranks=[3, 50, 110], indexes=indexes, accept_damaged=True
-    )
-    assert read_numbers(part.pictures) == [3, 50, 110]
 
 
 def test_neighbours_in_disorder_are_no_jump(tmp_path: Path) -> None:

@@ -87,15 +87,6 @@ def test_extremes_do_not_overflow() -> None:
         )
 
 
-# Worked out by hand from the fixed-point rule: 2 x 2 to 3 x 3, weights 2048 times 0, 1/2, 1.
-def test_opencv_by_hand() -> None:
-    x = np.array([[[0], [100]], [[50], [250]]], np.uint8).repeat(3, axis=2)[None]
-    expected = np.array([[0, 50, 100], [25, 100, 175], [50, 150, 250]])
-    got = squash_like_opencv(x, 3)
-    assert np.array_equal(got[0, :, :, 0], expected)
-    assert np.array_equal(got[0, :, :, 2], expected)
-
-
 @pytest.mark.parametrize(("height", "width"), SHAPES)
 def test_squash_is_opencvs(height: int, width: int) -> None:
     cv2 = pytest.importorskip("cv2", reason="opencv is not installed")

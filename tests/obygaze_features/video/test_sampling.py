@@ -17,15 +17,12 @@ from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.index import (
-    NO_PTS,
     FrameIndex,
-    clock_of,
     presentation_order,
     sample,
     sample_indices,
     span_of,
 )
-from obygaze_features.video.packets import IndexedFilm
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -54,11 +51,6 @@ def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> Fram
 def test_indices_are_exact_fractions(total: int, count: int) -> None:
     wanted = [int(Fraction(i * total, count)) for i in range(count)]
     assert sample_indices(total, count).tolist() == wanted
-
-
-def test_fewer_pictures_than_wanted_repeat() -> None:
-    assert sample_indices(3, 8).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
-    assert sample_indices(1, 3).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("total", "count"), [(0, 8), (5, 0), (-1, 1)])
@@ -151,36 +143,6 @@ def order(pts: list[int], reorder: int, keys: Sequence[int] = ()) -> list[int] |
     return None if found is None else found.tolist()
 
 
-def test_order_of_showing() -> None:
-    # I P B B P B B, with one picture held back.
-    pts = [0, 3, 1, 2, 6, 4, 5]
-    assert order(pts, 1) == [0, 2, 3, 1, 5, 6, 4]
-    assert order(pts, 0) is None
-    assert order([0, 1, 1, 2], 2) is None
-    assert order([0, 1, NO_PTS, 2], 2) is None
-    # A pyramid holds two back: I P B b b.
-    assert order([0, 4, 2, 1, 3], 2) == [0, 3, 2, 4, 1]
-    assert order([0, 4, 2, 1, 3], 1) is None
-    # Pictures before a key frame are stored after it, and none after it before.
-    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 1, 4]) == [0, 2, 3, 1, 5, 6, 4]
-    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 2]) is None
-
-
-def test_runs_begin_at_key_frames_and_are_shared() -> None:
-    index = index_of([i / 25 for i in range(100)], keys=[0, 30, 60])
-    runs = index.runs([5, 20, 65, 99], late=0)
-    assert [(run.start, run.stop) for run in runs] == [(0, 20), (60, 99)]
-    assert [sorted(run.wanted) for run in runs] == [[5, 20], [65, 99]]
-    # Where one ends at the picture before the next key frame, going on costs nothing.
-    assert [(run.start, run.stop) for run in index.runs([29, 31], late=0)] == [(0, 31)]
-    # What is wrong with a picture may be reported some packets later.
-    runs = index.runs([5, 20, 65, 99], late=3)
-    assert [(run.start, run.stop) for run in runs] == [(0, 23), (60, 99)]
-    assert [(run.start, run.stop) for run in index.runs([28, 31], late=1)] == [(0, 32)]
-    assert index.start_of(65, back=1) == 30
-    assert index.start_of(65, back=9) == 0
-
-
 @given(
     keys=st.sets(st.integers(1, 59), max_size=8),
     broken=st.sets(st.integers(0, 59), max_size=2),
@@ -240,44 +202,6 @@ def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
             decode_clip("film.mkv", PictureView(4), ranks=ranks)
 
 
-@pytest.mark.parametrize(
-    ("span", "from_s", "until_s", "is_incomplete"),
-    [
-        # Pictures 40, 41 and 42 are missing, and in the second case those after 4 s too.
-        ((0, 97), None, 4.0, True),
-        ((60, 97), 2.52, 4.0, False),
-        ((0, 40), 0.0, 1.6, False),
-        ((39, 41), 1.56, 1.76, True),
-        # Picture 43 is shown at 1.72 s.
-        ((40, 60), 1.68, 2.52, True),
-        ((40, 60), 1.72, 2.52, False),
-    ],
-)
-def test_a_part_of_a_broken_file_is_incomplete_where_pictures_are_missing(
-    span: tuple[int, int], from_s: float | None, until_s: float, is_incomplete: bool
-) -> None:
-    times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
-    index = index_of(times, keys=[0])
-    film = IndexedFilm(index, True, declared_s=9.0, offset=np.arange(97))
-    assert film.is_incomplete(index, span, from_s, until_s) is is_incomplete
-    whole = IndexedFilm(index, False, declared_s=9.0, offset=np.arange(97))
-    assert not whole.is_incomplete(index, span, from_s, until_s)
-
-
-def test_a_clock_from_times_that_cannot_order() -> None:
-    # Each time twice says no more than the first and the last.
-    assert np.allclose(clock_of(np.array([0, 0, 3, 3]), 0.1, 0.0), [0, 0.1, 0.2, 0.3])
-    assert clock_of(np.array([30, 10, 20]), 0.1, 0.0).tolist() == [1.0, 2.0, 3.0]
-    # Nothing begins before 0.
-    assert clock_of(np.array([-10, 0, 10]), 0.1, 0.0).tolist() == [0.0, 1.0, 2.0]
-    assert clock_of(np.array([50, 60, 70]), 0.1, 2.0).tolist() == [3.0, 4.0, 5.0]
-    # Some are missing: the even step between those that are there.
-    some = clock_of(np.array([NO_PTS, 10, NO_PTS, 30, NO_PTS]), 0.1, 0.0)
-    assert np.allclose(some, [0, 1, 2, 3, 4])
-    assert clock_of(np.array([NO_PTS, 10, NO_PTS]), 0.1, 0.0) is None
-    assert clock_of(np.array([10, NO_PTS, 10]), 0.1, 0.0) is None
-
-
 def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() -> None:
     index = index_of([n / 25 for n in (0, 1, 2, 5, 3, 4, 6, 7)], keys=[0, 4])
     clock_s = np.arange(8) / 25
@@ -286,15 +210,6 @@ def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() 
     # Without damage, the container is only known to have times in another order.
     assert not index.affected(set(), range(8)).any()
     assert np.flatnonzero(index.affected({7}, range(8))).tolist() == [7]
-
-
-def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
-    """With B pictures FFmpeg computes them from the times of the pictures before, as in MXF."""
-    shown_at = np.delete(np.arange(20), 10)
-    slots = np.concatenate([[-1], shown_at[:-1]])
-    index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
-    assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
-    assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
 
 
 @pytest.mark.parametrize("apart", [5, 30])

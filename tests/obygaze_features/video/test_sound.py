@@ -46,9 +46,7 @@ VIEW = SoundView(16000)
 MOST_S = {True: 0.002, False: 0.04}
 # One of each kind of clock: a table, milliseconds, 90,000 a second, and none.
 FEW = ("mp4-aac", "mkv-ac3", "ts-mp2", "avi-mp3")
-SOME = sorted(FILM_OF)[::4]
-# Their decoders add noise, which depends on where they began.
-NOISY = ("mkv-ac3", "mp4-aac-pns")
+SOME = sorted(FILM_OF)[::6]
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +73,7 @@ def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
     check_errors(name, tmp_path)
 
 
-@pytest.mark.parametrize("seed", amount(range(2), range(40)))
+@pytest.mark.parametrize("seed", amount(range(1), range(40)))
 @pytest.mark.parametrize("suffix", [".avi", ".mkv"])
 def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
     suffix: str, seed: int, tmp_path: Path
@@ -109,7 +107,7 @@ def lag_s(sound: DecodedSound, whole: DecodedSound) -> float:
     return (lag - size if lag > size // 2 else lag) / sound.view.rate
 
 
-@pytest.mark.parametrize("seed", amount(range(2), range(20)))
+@pytest.mark.parametrize("seed", amount(range(1), range(20)))
 @pytest.mark.parametrize("name", ["avi-mp3", "avi-pcm", "mkv-aac", "ts-aac"])
 def test_sound_behind_damage_is_at_its_time_or_damaged(
     name: str, seed: int, tmp_path: Path
@@ -182,9 +180,9 @@ def is_same(one: DecodedSound, other: DecodedSound) -> bool:
     return all(arrays) and all(getattr(one, n) == getattr(other, n) for n in facts)
 
 
-@pytest.mark.parametrize("name", NOISY)
-def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None:
-    path = write_film(name, tmp_path)
+def test_a_second_is_the_same_from_every_span(tmp_path: Path) -> None:
+    """The decoder of this film adds noise, which depends on where it began."""
+    path = write_film("mp4-aac-pns", tmp_path)
     indexes = str(tmp_path / "indexes")
     spans = [(8.0, 12.0), (10.0, 11.0), (0.0, 11.5)]
     with DecodePool(2) as pool:
@@ -278,8 +276,10 @@ def test_a_film_with_very_few_samples_a_second_is_refused(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("wrong", [math.nan, 3e38])
-def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wrong", "rate"), [(math.nan, 48000), (3e38, 16000)])
+def test_samples_that_are_no_numbers_are_damaged(
+    wrong: float, rate: int, tmp_path: Path
+) -> None:
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != 100:
             return packet
@@ -291,23 +291,20 @@ def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -
     whole = write_film(SoundFilm("floats", ".mkv", [track]), tmp_path)
     path = copy(whole, tmp_path / "wrong.mkv", change=change)
     at_s = (100 * 1024 + 200) / 48000
-    for rate in (16000, 48000):
-        view = SoundView(rate)
-        with pytest.raises(BadVideo, match="damaged"):
-            decode_sound(path, view, start_s=at_s - 0.5, end_s=at_s + 0.5)
-        accepted = decode_sound(path, view, accept_damaged=True)
-        assert np.abs(accepted.damaged_s - at_s).max() < 0.01
-        intact = decode_sound(whole, view)
-        near = slice(*(round((at_s + apart) * rate) for apart in (-0.01, 0.01)))
-        differs = accepted.samples != intact.samples
-        assert differs[near].any()
-        differs[near] = False
-        assert not differs.any()
-        part = accepted.part(at_s, at_s + 1)
-        alone = decode_sound(
-            path, view, start_s=at_s, end_s=at_s + 1, accept_damaged=True
-        )
-        assert is_same(part, alone)
+    view = SoundView(rate)
+    with pytest.raises(BadVideo, match="damaged"):
+        decode_sound(path, view, start_s=at_s - 0.5, end_s=at_s + 0.5)
+    accepted = decode_sound(path, view, accept_damaged=True)
+    assert np.abs(accepted.damaged_s - at_s).max() < 0.01
+    intact = decode_sound(whole, view)
+    near = slice(*(round((at_s + apart) * rate) for apart in (-0.01, 0.01)))
+    differs = accepted.samples != intact.samples
+    assert differs[near].any()
+    differs[near] = False
+    assert not differs.any()
+    part = accepted.part(at_s, at_s + 1)
+    alone = decode_sound(path, view, start_s=at_s, end_s=at_s + 1, accept_damaged=True)
+    assert is_same(part, alone)
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -320,7 +317,8 @@ def test_he_aac_has_twice_the_rate_of_its_core(is_told: bool, tmp_path: Path) ->
     index = sound_source(path, None).film
     assert (index.rate, int(index.samples.max())) == (48000, 2048)
     assert (sound.remarks, index.damaged.any()) == ((), False)
-    check_spans(path, tmp_path, 8.5)
+    if not is_told:
+        check_spans(path, tmp_path, 8.5)
 
 
 def test_silence_is_sound(tmp_path: Path) -> None:
@@ -330,10 +328,9 @@ def test_silence_is_sound(tmp_path: Path) -> None:
     assert np.abs(sound.samples).max() < 0.01 and sound.remarks == ()
 
 
-@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac"])
-def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) -> None:
-    whole = write_film(name, tmp_path)
-    path = with_damage(whole, tmp_path / f"damaged{whole.suffix}", 60)
+def test_damaged_sound_fails_its_clips_and_no_others(tmp_path: Path) -> None:
+    whole = write_film("mp4-aac", tmp_path)
+    path = with_damage(whole, tmp_path / "damaged.mp4", 60)
     index = sound_source(path, None).film
     (first,) = index.damaged_s[:, 0].tolist()
     last = float(index.damaged_s[-1, 1])
@@ -413,35 +410,6 @@ def test_a_view_is_plain_and_checked() -> None:
         DecodeJob("a.mp4", (view,), ranks=[3])
 
 
-def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> list[int]:
-    """The first sample of each packet, by a count that begins anew at each far time."""
-    numbers = []
-    count = None
-    for time, n_samples in zip(times, samples, strict=True):
-        by_time = round(time * tick_s * 48000)
-        if n_samples and (count is None or abs(by_time - count) > 0.01 * 48000):
-            count = by_time
-        numbers.append(count or 0)
-        count = (count or 0) + n_samples
-    return numbers
-
-
-@pytest.mark.parametrize("seed", [0, 5])
-def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    samples = np.full(9000, 1024)
-    samples[random.integers(9000, size=5)] = 0
-    samples[0] = 1024
-    clock = np.cumsum(samples) - samples
-    for at in random.integers(9000, size=seed * seed):
-        clock[at:] += random.integers(-2000, 90000)
-    times = np.round(clock / 48 + random.uniform(-0.3, 0.3, 9000)).astype(np.int64)
-    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
-    expected = placed_one_by_one(times.tolist(), samples.tolist(), 0.001)
-    is_heard = samples > 0
-    assert np.array_equal(numbers[is_heard], np.array(expected)[is_heard])
-
-
 def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
     """Return the correlation of a sound with another one that many samples before."""
     n_samples = min(len(sound.samples), len(whole.samples)) - abs(late)
@@ -450,18 +418,16 @@ def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-@pytest.mark.parametrize(("name", "sd_ms"), [("mkv-flac-24", 12), ("ts-mp2", 3)])
-def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) -> None:
+def test_times_that_jitter_are_no_gaps(tmp_path: Path) -> None:
     """No packet is lost, so the samples are those of the film, and begin near their time."""
-    film = FILM_OF[name]
-    path = write_film(name, tmp_path)
-    draw = random.Random(sd_ms)
+    path = write_film("mkv-flac-24", tmp_path)
+    draw = random.Random(12)
     jittering = with_times(
         path,
-        tmp_path / f"jitter{path.suffix}",
-        lambda _, time_s: time_s + draw.gauss(0, sd_ms / 1000),
+        tmp_path / "jitter.mkv",
+        lambda _, time_s: time_s + draw.gauss(0, 0.012),
     )
-    first, *others = errors_of(film, jittering)
+    first, *others = errors_of(FILM_OF["mkv-flac-24"], jittering)
     assert abs(first) < 0.003 * 48000
     assert set(others) == {first}
     sound = decode_sound(jittering, SoundView(48000))
@@ -470,17 +436,11 @@ def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) ->
     assert correlation(sound, decode_sound(path, SoundView(48000)), late) > 0.95
 
 
-@pytest.mark.parametrize(
-    ("codec", "format", "suffix"),
-    [("wmav1", "fltp", ".avi"), ("adpcm_ima_wav", "s16p", ".asf")],
-)
-def test_what_a_new_decoder_lacks_is_no_damage(
-    codec: str, format: str, suffix: str, tmp_path: Path
-) -> None:
-    """PyAV does not tell the sizes of the blocks of these codecs, so that a new decoder fails."""
+def test_what_a_new_decoder_lacks_is_no_damage(tmp_path: Path) -> None:
+    """PyAV does not tell the sizes of the blocks of this codec, so that a new decoder fails."""
     options = (("b", "128000"),)
-    track = SoundTrack(codec, rate=44100, format=format, options=options)
-    path = write_film(SoundFilm(codec, suffix, [track]), tmp_path)
+    track = SoundTrack("wmav1", rate=44100, format="fltp", options=options)
+    path = write_film(SoundFilm("wmav1", ".avi", [track]), tmp_path)
     sound = decode_sound(path, SoundView(44100))
     assert sound.remarks == () and not sound.is_damaged
     # The first packet of WMA has no samples.
@@ -496,22 +456,20 @@ def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
     small = SoundFilm("small", ".ts", [other], codec="mpeg2video")
     large = SoundFilm("large", ".ts", [track], codec="mpeg2video", size=(160, 120))
     first = write_film(small, tmp_path)
-    for by_s in (0, 100):
-        second = later(write_film(large, tmp_path), tmp_path / "later.ts", by_s)
-        alone = decode_sound(second, VIEW)
-        for order in ([first, second], [second, first]):
-            path = as_programs(order, tmp_path / "programs.ts")
-            forget_sound()
-            sound = decode_sound(path, VIEW)
-            number = 1 + order.index(second)
-            assert sound.remarks == (f"sound {number} of 2",)
-            assert np.array_equal(sound.samples, alone.samples)
-            assert sound.end_s == pytest.approx(alone.end_s)
-            clip = decode_clip(path, PictureView(300))
-            assert clip.pictures.shape[1:3] == (120, 160)
-            assert clip.time_s == pytest.approx(
-                decode_clip(second, PictureView(300)).time_s, abs=1e-6
-            )
+    second = later(write_film(large, tmp_path), tmp_path / "later.ts", 100)
+    alone = decode_sound(second, VIEW)
+    seen_alone = decode_clip(second, PictureView(50))
+    for order in ([first, second], [second, first]):
+        path = as_programs(order, tmp_path / "programs.ts")
+        forget_sound()
+        sound = decode_sound(path, VIEW)
+        number = 1 + order.index(second)
+        assert sound.remarks == (f"sound {number} of 2",)
+        assert np.array_equal(sound.samples, alone.samples)
+        assert sound.end_s == pytest.approx(alone.end_s)
+        clip = decode_clip(path, PictureView(50))
+        assert clip.pictures.shape[1:3] == (120, 160)
+        assert clip.time_s == pytest.approx(seen_alone.time_s, abs=1e-6)
     mute = only("video", second, tmp_path / "mute.ts")
     path = as_programs([first, mute], tmp_path / "mute-programs.ts")
     assert failure_of(path, None, None) == (

@@ -49,7 +49,7 @@ def test_cues_have_the_words_and_times_that_were_written(
     assert length_of(path) == pytest.approx(15, abs=0.01)
 
 
-@pytest.mark.parametrize("seed", amount(range(4), range(80)))
+@pytest.mark.parametrize("seed", amount(range(3), range(80)))
 def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
     seed: int, tmp_path: Path
 ) -> None:
@@ -58,20 +58,21 @@ def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
     suffix = draw.choice([".mp4", ".mov", ".mkv", ".webm", ".ts"])
     codec = "libvpx" if suffix == ".webm" else "libx264"
     has_edit_list = suffix in (".mp4", ".mov")
-    first = draw.randrange(-60, 0) if has_edit_list else draw.randrange(400)
+    first = draw.randrange(-25, 0) if has_edit_list else draw.randrange(400)
     path = write_video(
         tmp_path / f"film{suffix}",
         codec,
-        options={"g": "100"},
-        ticks=range(first, first + 100),
+        numbers=range(50),
+        options={"g": "50"},
+        ticks=range(first, first + 50),
     )
-    end_s = (100 + min(first, 0)) / 25
+    end_s = (50 + min(first, 0)) / 25
     assert length_of(path) == pytest.approx(end_s, abs=0.05)
     with pytest.raises(BadVideo, match=f"ends at {end_s + 1.2:g} s, the film at"):
         decode_clip(path, PictureView(1), start_s=end_s - 0.5, end_s=end_s + 1.2)
 
 
-@pytest.mark.parametrize("seed", amount(range(2), range(60)))
+@pytest.mark.parametrize("seed", amount(range(1), range(60)))
 @pytest.mark.parametrize("codec", ["subrip", "ass", "mov_text"])
 def test_what_may_be_missing_is_no_silence(
     codec: str, seed: int, tmp_path: Path

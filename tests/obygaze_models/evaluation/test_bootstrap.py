@@ -10,7 +10,6 @@ from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
     Interval,
     estimate,
-    groups_behind,
     interval_of,
     ratio_interval,
     resample,
@@ -20,16 +19,11 @@ from obygaze_models.evaluation.bootstrap import (
 from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     GroupCount,
-    evaluate,
     replicate,
 )
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
-
-
-def covers(interval: Interval, value: float) -> bool:
-    return interval.low <= value <= interval.high
 
 
 def mean_of(values: np.ndarray):
@@ -48,15 +42,6 @@ def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
 
 
 class TestWeights:
-    def test_a_draw_holds_as_many_films_as_there_are(self) -> None:
-        codes = np.array([0, 0, 1, 2, 2, 2])
-        (weights,) = bootstrap.draw_weights(codes, 500, 0)
-        assert weights.shape == (500, 6)
-        np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
-        np.testing.assert_array_equal(weights[:, [0, 2, 3]].sum(axis=1), 3)
-        # Each film is left out of a draw with chance (2/3)^3.
-        assert np.mean(weights[:, 2] == 0) == pytest.approx((2 / 3) ** 3, abs=0.06)
-
     def test_blocks_are_as_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         predictions, film = films(0, k=4, scale=10)
         whole = estimate(predictions, film, ["auc"], n_replicates=50)
@@ -65,14 +50,6 @@ class TestWeights:
 
 
 class TestAgainstOthers:
-    def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(
-        self,
-    ) -> None:
-        of_film = np.random.default_rng(1).normal(size=12)
-        ours = resample(mean_of(of_film), np.arange(12), n_replicates=40_000)["mean"]
-        low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
-        assert ours.high - ours.low == pytest.approx(high - low, rel=0.06)
-
     def test_replicates_against_sklearn_on_repeated_clips(self) -> None:
         predictions, film = films(5, k=5, scale=8)
         rng = np.random.default_rng((9, 0))
@@ -91,53 +68,8 @@ class TestAgainstOthers:
             assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
 
 
-class TestCoverage:
-    """Made-up films in which the scores know nothing: AUC .5, AP and precision the prevalence."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def hits(cls) -> dict[str, float]:
-        names = ["auc", "f1_binary", "precision"]
-        truth = evaluate(films(99, k=4000)[0], names)
-        hits = dict.fromkeys(names, 0.0)
-        for seed in range(150):
-            predictions, film = films(1000 + seed, scale=4)
-            found = resample(
-                lambda weights, p=predictions: replicate(p, weights, names),
-                film,
-                n_replicates=300,
-                seed=seed,
-                within_unit=True,
-            )
-            for name in names:
-                hits[name] += covers(found[name], truth[name]) / 150
-        return hits
-
-    def test_over_films(self, hits: dict[str, float]) -> None:
-        assert min(hits.values()) >= 0.89
-        assert np.mean(list(hits.values())) >= 0.92
-
-
 class TestReuse:
     """Pooled over folds, each clip also trained what the others tested."""
-
-    @staticmethod
-    def probe(
-        seed: int, n_films: int = 12, k: int = 4
-    ) -> tuple[Predictions, np.ndarray]:
-        """A linear probe on noise: the score of a clip is how its noise goes with the others'."""
-        rng = np.random.default_rng(seed)
-        film = np.repeat(np.arange(n_films), 20)
-        y, noise = (
-            rng.permutation(np.arange(film.size) % 2 == 0),
-            rng.normal(size=(film.size, 20)),
-        )
-        score = np.zeros(film.size)
-        for fold in range(k):
-            test = film % k == fold
-            centred = y[~test] - y[~test].mean()
-            score[test] = noise[test] @ (noise[~test].T @ centred)
-        return Predictions.of(y, 1 / (1 + np.exp(-score / 20))), film
 
     def test_the_factor(self) -> None:
         # Nadeau and Bengio: 1/k + n_test/n_train over 1/k, with n_test/n_train = 1 / (k - 1).
@@ -145,31 +77,6 @@ class TestReuse:
         assert reuse_inflation(None) == 1
         with pytest.raises(FixInput, match="at least 2, got 1"):
             reuse_inflation(1)
-
-    def test_the_part_of_the_shares_of_positives_has_a_factor_of_its_own(self) -> None:
-        """The variance of a logit is the factor of its own part, and the other one of the rest."""
-        positive, other = np.random.default_rng(0).normal(size=(2, 400))
-
-        def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-            share, rest = weights @ positive / 400, weights @ other / 400
-            both = {"shares": share, "rest": rest, "both": share + rest}
-            found = {name: 1 / (1 + np.exp(-value)) for name, value in both.items()}
-            return {**found, "prevalence": share}
-
-        def widths(**factors: float) -> np.ndarray:
-            options = {"n_replicates": 4000, "within_unit": True, **factors}
-            found = resample(statistics, np.arange(400), **options).values()
-            ends = [np.array([one.low, one.high]) for one in found]
-            return np.array([np.ptp(np.log(e / (1 - e))) for e in ends[:3]])
-
-        shares, rest, both = widths()
-        assert both == pytest.approx(np.hypot(shares, rest), rel=0.05)
-        for factors in ((2.0, 1.0), (2.0, 0.25), (1.0, 0.25)):
-            of_rest, of_shares = factors
-            found = widths(inflation=of_rest, label_inflation=of_shares)
-            wanted = np.array([shares * of_shares**0.5, rest * of_rest**0.5])
-            np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
-            assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
     def test_draws_move_away_from_their_median(self) -> None:
         moved = bootstrap.widen(np.array([1.0, 2.0, 4.0]), 2.0, within_unit=False)
@@ -207,20 +114,6 @@ class TestRefusals:
     def test_groups_of_another_length(self) -> None:
         with pytest.raises(FixInput):
             estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
-
-
-def test_effective_groups_by_hand() -> None:
-    """Six films: of 4, 4, 4, 4, 4 and 20 clips; positive clips are 1, 1, 1, 1, 1 and 5."""
-    sizes = [4, 4, 4, 4, 4, 20]
-    n_positive = [1, 1, 1, 1, 1, 5]
-    films = np.repeat(list("abcdef"), sizes)
-    y = np.concatenate(
-        [[1] * n + [0] * (size - n) for size, n in zip(sizes, n_positive, strict=True)]
-    )
-    assert groups_behind("ap", y, films) == (6, pytest.approx(10**2 / (5 * 1 + 25)))
-    of_sizes = 40**2 / (5 * 16 + 400)
-    expected = (6, pytest.approx((6 * of_sizes) ** 0.5))
-    assert groups_behind("auc", y, films) == expected
 
 
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:

@@ -32,12 +32,6 @@ class TestSignFlip:
 
 
 class TestHolm:
-    def test_by_hand(self) -> None:
-        # .01 x 4, .02 x 3, .03 x 2 raised to .06, .9.
-        np.testing.assert_allclose(
-            holm([0.03, 0.01, 0.9, 0.02]), [0.06, 0.04, 0.9, 0.06]
-        )
-
     def test_against_statsmodels(self) -> None:
         p = np.random.default_rng(0).random(20) ** 3
         np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])

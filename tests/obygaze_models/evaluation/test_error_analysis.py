@@ -27,36 +27,6 @@ def clips(seed: int = 0, n: int = 600) -> tuple:
     return rng.random(n) < 1 / (1 + np.exp(-margin)), factors, films
 
 
-def test_all_films_and_each() -> None:
-    success, factors, films = clips()
-    pooled, *alone = analyse_success(success, factors, films)
-    assert (pooled.film, pooled.n, pooled.errors) == ("all films", 600, "films")
-    assert [a.film for a in alone] == [f"tt{i}" for i in range(6)]
-    assert sum(a.n for a in alone) == 600
-    assert sum(a.n_success for a in alone) == pooled.n_success == success.sum()
-    assert {a.errors for a in alone} == {"independent"}
-
-
-def test_against_statsmodels() -> None:
-    success, factors, films = clips()
-    pooled, first, *_ = analyse_success(success, factors, films)
-    design = sm.add_constant(
-        np.column_stack([np.asarray(c, float) for c in factors.values()])
-    )
-    theirs = sm.Logit(success, design).fit(disp=0)
-    assert [f.log_odds for f in pooled.factors] == pytest.approx(
-        list(theirs.params[1:])
-    )
-    by_film = fit_logistic(design[:, 1:], success, clusters=films)
-    assert [f.se for f in pooled.factors] == by_film.se[1:].tolist()
-    assert pooled.intercept == pytest.approx(theirs.params[0])
-    film = films == "tt0"
-    alone = sm.Logit(success[film], design[film]).fit(disp=0)
-    assert [f.p for f in first.factors] == pytest.approx(
-        list(alone.pvalues[1:]), rel=1e-4
-    )
-
-
 class TestWhatCannotBeTold:
     def test_constant_and_dependent_factors_are_named(self) -> None:
         a = np.array([0, 1, 0, 1, 1, 0])
@@ -78,12 +48,6 @@ class TestWhatCannotBeTold:
             "number": "follows from the factors before it",
             "not a": "follows from the factors before it",
         }
-
-    def test_the_rank_agrees_with_numpy(self) -> None:
-        rng = np.random.default_rng(0)
-        X = rng.integers(0, 2, (9, 14)).astype(float)
-        kept, _ = independent_factors({str(i): X[:, i] for i in range(14)}, 9)
-        assert len(kept) + 1 == np.linalg.matrix_rank(np.hstack([np.ones((9, 1)), X]))
 
     def test_too_few_clips(self) -> None:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})

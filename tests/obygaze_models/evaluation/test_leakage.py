@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.leaks import count_leak
-from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import check_leaks, leak_of
@@ -49,17 +48,3 @@ class TestCheck:
 
     def test_unless_allowed(self) -> None:
         check_leaks([self.bad], allowed=True)
-
-
-class TestPublished:
-    """Each published file has folds of its own, so the cells between two files leak."""
-
-    @pytest.mark.parametrize(
-        ("trained_on", "leaked"), [("HN_S", 54), ("EN_S", 67), ("ENHN_S", 0)]
-    )
-    def test_the_105_test_clips_of_enhn_s(self, trained_on: str, leaked: int) -> None:
-        test = split_file("02_ENHN_S.csv").in_folds(9)
-        table = split_file(f"02_{trained_on}.csv")
-        leak = count_leak(table.in_folds(*range(1, 9)), table.in_folds(0), test)
-        assert (leak.is_leaked.sum(), len(test)) == (leaked, 105)
-        assert leak.in_train.sum() + leak.in_validation.sum() == leaked

@@ -30,22 +30,6 @@ def truth_and_score(
     return y, np.clip(rng.integers(0, ties, n) / ties * 0.7 + 0.2 * y, 0, 1)
 
 
-def test_by_hand() -> None:
-    found = evaluate(Predictions.of(Y, SCORE))
-    # tp 3, fp 1, fn 1, tn 5
-    assert found["precision"] == found["recall"] == found["f1_binary"] == 0.75
-    assert found["f1_macro"] == pytest.approx((0.75 + 5 / 6) / 2)
-    assert found["f1_weighted"] == pytest.approx(0.4 * 0.75 + 0.6 * 5 / 6)
-    assert found["accuracy"] == 0.8
-    assert found["prevalence"] == found["share_positive"] == 0.4
-    # Positives stand at ranks 1, 2, 4 and 7.
-    assert found["ap"] == pytest.approx((1 / 1 + 2 / 2 + 3 / 4 + 4 / 7) / 4)
-    # Of 24 pairs, .6 loses to .7 and .2 loses to .7, .4 and .3.
-    assert found["auc"] == pytest.approx(20 / 24)
-    errors = [0.1, 0.2, 0.4, 0.8, 0.7, 0.4, 0.3, 0.1, 0.1, 0.0]
-    assert found["brier"] == pytest.approx(sum(e * e for e in errors) / 10)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_to_sklearn(seed: int) -> None:
     y, score = truth_and_score(seed)

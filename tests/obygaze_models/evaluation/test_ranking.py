@@ -9,9 +9,7 @@ import pytest
 from support.tables import RunRow, cell_of
 
 from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
-from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.baselines import prevalence
 
 
 def within(y: object, score: object, fold: object) -> float:
@@ -47,23 +45,3 @@ def test_the_example_of_the_page_on_reports() -> None:
     assert "| AP | 0.50 | 1.00 | 1 and 1 | 0.75 |" in page
     weights = "1 × 1 / 2 = 0.50 and 2 × 4 / 6 = 1.33"
     assert f"| AUC | 0.00 | 1.00 | {weights} | {auc:.2f} |" in page
-
-
-def test_a_model_with_one_class_says_nothing() -> None:
-    assert within([1, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]) == 1
-    assert np.isnan(within([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]))
-
-
-def test_pooled_auc_of_what_knows_nothing_falls_below_one_half() -> None:
-    """Leave one film out: the training share is low just where the tested film has many."""
-    rng = np.random.default_rng(0)
-    film = np.repeat(np.arange(12), 40)
-    y = rng.random(480) < rng.uniform(0.1, 0.7, 12)[film]
-    score = np.zeros(480)
-    # Within a film every score is the same, so what is won and lost is won and lost between films.
-    for m in range(12):
-        test = film == m
-        score_of = prevalence(np.zeros((440, 1)), y[~test], 0)
-        score[test] = score_of(np.zeros((40, 1)))
-    assert evaluate(Predictions.of(y, score), ["auc"])["auc"] < 0.4
-    assert within(y, score, film) == 0.5

@@ -6,15 +6,6 @@ import pytest
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 
-Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-SCORE = [0.9, 0.8, 0.6, 0.2, 0.7, 0.4, 0.3, 0.1, 0.1, 0.0]
-
-
-def test_by_hand() -> None:
-    # F1 above each cut from the top: 2/5, 4/6, 4/7, 6/8, 6/9, 6/10, 8/11, 8/13 (a tie), 8/14.
-    found = tune_threshold(Y, SCORE)
-    assert found == 0.5
-
 
 def test_the_nearest_of_equal_thresholds() -> None:
     found = tune_threshold([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.svm import SVC
 
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.common import FixTraining
@@ -33,23 +31,6 @@ def clips(
 
 
 BANK = ConceptBank(("Body", "Look", "Clothing"), C=0.05)
-
-
-def test_the_released_pipeline_step_by_step() -> None:
-    X, y, has, _ = clips()
-    ours = Bottleneck(
-        ConceptBank(C=0.05, unit_norm=False), LogisticHead(0.1), cross_fit=0
-    )
-    ours.fit(X[:200], y[:200], concepts=has[:200])
-    svms = [
-        SVC(C=0.05, kernel="linear", class_weight="balanced").fit(X[:200], has[:200, i])
-        for i in range(3)
-    ]
-    M = np.stack([svm.decision_function(X) for svm in svms], axis=1)
-    head = LogisticRegression(C=0.1, solver="liblinear", random_state=42).fit(
-        M[:200], y[:200]
-    )
-    np.testing.assert_allclose(ours.predict_proba(X), head.predict_proba(M), atol=1e-8)
 
 
 def test_the_head_learns_from_margins_that_saw_nothing() -> None:

@@ -14,11 +14,9 @@ from sklearn.svm import SVC
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import (
     ConceptBank,
-    cross_fitted_margins,
     subsample,
 )
 from obygaze_models.models.examples import concept_columns, concept_targets
-from obygaze_models.models.lessons import lessons_of
 from obygaze_models.models.linear_solvers import optimal_biases
 
 NAMES = ("Body", "Look", "Clothing")
@@ -33,21 +31,6 @@ def clips(
     X = rng.normal(size=(n, width))
     X[:, :3] += strength * has
     return X, has.astype(int), rng.integers(0, 8, n)
-
-
-@pytest.mark.parametrize("unit_norm", [True, False])
-def test_the_paper_machines_are_those_of_libsvm(unit_norm: bool) -> None:
-    X, Y, _ = clips()
-    bank = ConceptBank(NAMES, C="published", unit_norm=unit_norm).fit(X, Y)
-    for i, C in enumerate((0.05, 0.05, 0.01)):
-        svm = SVC(C=C, kernel="linear", class_weight="balanced").fit(X, Y[:, i])
-        length = np.linalg.norm(svm.coef_)
-        expected = svm.decision_function(X) / (length if unit_norm else 1)
-        np.testing.assert_allclose(bank.transform(X)[:, i], expected, rtol=0, atol=1e-8)
-        assert bank.length_[i] == pytest.approx(length, rel=1e-9)
-    assert bank.C_.tolist() == [0.05, 0.05, 0.01]
-    lengths = np.linalg.norm(bank.coef_, axis=1)
-    assert np.allclose(lengths, 1.0) == unit_norm
 
 
 def test_rows_left_out_take_no_part() -> None:
@@ -109,27 +92,6 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
     ]
     np.testing.assert_array_equal(banks[0].coef_, banks[1].coef_)
     assert not np.array_equal(banks[0].coef_, banks[2].coef_)
-
-
-def crossed_margins(X: Any, Y: Any, parts: Any) -> Any:
-    """Margins of each part of the rows by vectors of the other parts."""
-    columns = concept_columns(Y, len(X))
-    names = [f"concept{number}" for number in range(columns.shape[1])]
-    lessons = lessons_of(X, columns[:, 0], names, columns, None)
-    bank = ConceptBank(C=0.05).of_lessons(lessons)
-    listed = [np.flatnonzero(parts == part) for part in np.unique(parts)]
-    return cross_fitted_margins(bank, lessons, listed)
-
-
-def test_cross_fitted_margins_are_those_of_a_bank_without_the_part() -> None:
-    X, Y, films = clips()
-    parts = films % 4
-    margins = crossed_margins(X, Y, parts)
-    for part in range(4):
-        bank = ConceptBank(C=0.05).fit(X[parts != part], Y[parts != part])
-        np.testing.assert_allclose(
-            margins[parts == part], bank.transform(X[parts == part]), atol=1e-9
-        )
 
 
 def test_targets_hold_no_other_number() -> None:

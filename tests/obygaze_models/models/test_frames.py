@@ -1,20 +1,16 @@
-"""Probes on frames: pooling, streaming."""
+"""Probes on frames: pooling, number formats, and what is refused."""
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.frames import FrameProbe, Pooling
+from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.linear import LogisticProbe
-
-POOLINGS = get_args(Pooling)
 
 
 def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -46,37 +42,6 @@ def test_frames_of_any_format_are_fitted_in_float64(number_format: Any) -> None:
     expected = LogisticProbe().fit(pooled, y).predict_proba(pooled)
     found = FrameProbe("mean").fit(X, y).predict_proba(X)
     np.testing.assert_allclose(found, expected, atol=1e-9)
-
-
-class Watched:
-    """An array of clips that counts how many of the blocks that were read are alive."""
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        self.values, self.ndim = values, values.ndim
-        self.shape = values.shape
-        self.alive: list[weakref.ref[Any]] = []
-        self.most = 0
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, part: slice) -> NDArray[Any]:
-        block = self.values[part].astype(np.float16)
-        self.alive.append(weakref.ref(block))
-        self.most = max(self.most, sum(ref() is not None for ref in self.alive))
-        return block
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_no_more_than_two_blocks_are_ever_held(
-    pooling: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 20)
-    X, y = clips()
-    watched = Watched(X)
-    FrameProbe(pooling).fit(watched, y).predict_proba(watched)
-    assert watched.most <= 2
-    assert len(watched.alive) > 10
 
 
 def test_bad_clips_are_refused_in_words() -> None:

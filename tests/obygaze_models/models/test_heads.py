@@ -76,16 +76,6 @@ def test_three_classes_are_refused(head: Any) -> None:
         head.fit(np.random.default_rng(0).normal(size=(9, 2)), [0, 1, 2] * 3)
 
 
-def test_without_an_offset_the_rest_is_logistic_regression() -> None:
-    M, y = margins()
-    theirs = LogisticRegression(C=0.01, tol=1e-9, max_iter=1000).fit(M, y)
-    ours = ResidualHead(C=0.01).fit(M, y)
-    np.testing.assert_allclose(
-        ours.decision_function(M), theirs.decision_function(M), atol=1e-5
-    )
-    assert ours.share_ == 1.0
-
-
 def test_with_an_offset_it_is_that_of_statsmodels() -> None:
     api = pytest.importorskip("statsmodels.api")
     M, y = margins()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pytest
 
-from obygaze_models.models import lessons as lessons_module
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.lessons import FeatureRows, Lessons, Memo, lessons_of
 
@@ -103,14 +101,3 @@ def test_a_memo_drops_what_was_used_longest_ago() -> None:
     assert memo.n_bytes == 80
     assert made(memo, "a", "c", "b") == ["b"]
     assert made(memo, "c", "b", "a") == ["a"]
-
-
-def test_a_memo_keeps_so_many_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lessons_module, "MOST_RESULTS", 2)
-    memo = Memo()
-    assert made(memo, "a", "b", "c", "b", "a") == ["a", "b", "c", "a"]
-    # Other features of the same clips share nothing with these.
-    rows = FeatureRows(np.zeros((2, 2)), memo=Memo(most_bytes=7))
-    changed = rows.changed(np.ones((2, 2)))
-    assert changed.memo is not rows.memo
-    assert changed.memo.most_bytes == 7

@@ -43,15 +43,6 @@ def test_support_vectors_on_products_are_those_of_libsvm(
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
-    X, y = clips()
-    rows = np.arange(3, 240, 2)
-    normal, bias = Gram(X).svm(rows, (y == "HN")[rows], 0.05)
-    theirs = SVC(C=0.05, kernel="linear").fit(X[rows], y[rows])
-    np.testing.assert_allclose(normal, theirs.coef_[0], rtol=0, atol=1e-12)
-    assert bias == pytest.approx(float(theirs.intercept_[0]), abs=1e-12)
-
-
 def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
     """No weights and a small C: all decisions are nearly equal, however long it runs."""
     rng, C = np.random.default_rng(0), 1e-3
@@ -68,13 +59,6 @@ def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
     assert best == pytest.approx(2 * 180 * C)
     assert loss(*exact) <= loss(*first)
     assert loss(*exact) == pytest.approx(best, rel=1e-3)
-
-
-def test_a_margin_worked_out_by_hand() -> None:
-    # Two points at -1 and 3 on a line: the widest street is centred at 1 and w = 2 / 4.
-    probe = SVMProbe(C=10.0).fit([[-1.0], [3.0]], [0, 1])
-    np.testing.assert_allclose(probe.coef_, [[0.5]])
-    np.testing.assert_allclose(probe.intercept_, [-0.5])
 
 
 def test_logistic_probe_is_that_of_sklearn() -> None:
@@ -97,30 +81,10 @@ def test_the_ridge_path_is_ridge_at_each_strength(alpha: float) -> None:
         np.testing.assert_allclose(intercept, theirs.intercept_, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("by_film", "n_features"), [(True, 50), (True, 3), (False, 50)]
-)
-def test_leaving_out_without_refitting_is_refitting(
-    by_film: bool, n_features: int
-) -> None:
-    rng = np.random.default_rng(0)
-    X, targets = rng.normal(size=(30, n_features)) + 1, rng.normal(size=(30, 1))
-    films = np.repeat(np.arange(5), 6) if by_film else np.arange(30)
-    errors = []
-    for film in np.unique(films):
-        out = films == film
-        model = Ridge(alpha=7.0).fit(X[~out], targets[~out])
-        errors.append((targets[out] - model.predict(X[out]).reshape(-1, 1)) ** 2)
-    expected = float(np.concatenate(errors).mean())
-    path = RidgePath(X, targets)
-    errors = path.left_out([7.0], films if by_film else None)
-    assert np.mean(errors**2) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("by_film", [True, False])
 def test_ridge_with_class_weights_is_that_of_sklearn(by_film: bool) -> None:
-    X, y = clips()
-    y, films = np.where(np.arange(240) % 5 == 0, y, "HN"), np.arange(240) % 12
+    X, y = clips(n=96)
+    y, films = np.where(np.arange(96) % 5 == 0, y, "HN"), np.arange(96) % 12
     weights = compute_sample_weight("balanced", y)
     probe = RidgeProbe(class_weight="balanced").fit(X, y, films if by_film else None)
     alpha = probe.alpha_
@@ -128,9 +92,9 @@ def test_ridge_with_class_weights_is_that_of_sklearn(by_film: bool) -> None:
     theirs = Ridge(alpha=alpha).fit(X, signs, sample_weight=weights)
     np.testing.assert_allclose(probe.coef_[0], theirs.coef_, rtol=1e-9)
     np.testing.assert_allclose(probe.intercept_, theirs.intercept_, rtol=1e-9)
-    expected = np.empty(240)
-    for group in range(12) if by_film else range(240):
-        out = films == group if by_film else np.arange(240) == group
+    expected = np.empty(96)
+    for group in range(12) if by_film else range(96):
+        out = films == group if by_film else np.arange(96) == group
         rest = Ridge(alpha=alpha).fit(X[~out], signs[~out], sample_weight=weights[~out])
         expected[out] = rest.predict(X[out])
     np.testing.assert_allclose(
@@ -184,31 +148,27 @@ def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() ->
 
 
 @pytest.mark.parametrize(
-    ("millimetres", "n_positive", "weights"),
+    ("millimetres", "weights", "by_hand"),
     [
         # Two of three positive rows have weight 1: (-2, 5) + (2, 4) - (-7, -1) - (8, 15).
-        ([(-10, -2), (-2, 5), (2, 4), (-7, -1), (8, 15)], 3, (1, 1)),
-        ([(-13, 15), (13, 8), (3, -3), (15, 20), (18, 13)], 3, (1, 1)),
+        ([(-10, -2), (-2, 5), (2, 4), (-7, -1), (8, 15)], (1, 1), [-0.001, -0.005]),
         # 4 (-5, 14) + 4 (2, -19) + (10, 9) - 3 (-24, 2); a bound is C times the weight.
         (
             [(-5, 14), (2, -19), (10, 9), (13, -13), (-17, 14), (-20, 1)],
-            3,
             (4, 3),
+            [0.07, -0.017],
         ),
-        ([(2, 12), (-13, -5), (-9, -5), (-7, -1), (0, 0), (-6, 2), (9, -9)], 4, (3, 2)),
     ],
 )
 def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
-    millimetres: list[tuple[int, int]], n_positive: int, weights: tuple[int, int]
+    millimetres: list[tuple[int, int]], weights: tuple[int, int], by_hand: list[float]
 ) -> None:
     X = np.array(millimetres) / 1000
     rows = np.arange(len(X))
-    positive = rows < n_positive
+    positive = rows < 3
     weight = np.where(positive, *np.array(weights, dtype=np.float64))
     reference = SVC(kernel="linear", C=1.0, tol=1e-10)
     reference.fit(X, positive, sample_weight=weight)
     normal, _ = Gram(X).svm(rows, positive, 1.0, weight, exact=True)
     np.testing.assert_allclose(normal, reference.coef_[0], rtol=0, atol=1e-5)
-    by_hand = {(-10, -2): [-0.001, -0.005], (-5, 14): [0.07, -0.017]}
-    if millimetres[0] in by_hand:
-        np.testing.assert_allclose(normal, by_hand[millimetres[0]], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(normal, by_hand, rtol=0, atol=1e-9)

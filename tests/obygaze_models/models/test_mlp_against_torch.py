@@ -154,11 +154,7 @@ def test_dropout_slope_is_that_of_autograd_with_the_same_mask() -> None:
         np.testing.assert_allclose(ours, theirs.grad.numpy(), atol=1e-6)
 
 
-def test_fits_with_one_training_set_are_one_trajectory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from obygaze_models.models import mlp
-
+def test_fits_that_share_their_training_rows_are_those_of_each_alone() -> None:
     X, labels = planted(n=200)
     # Nothing to learn for the second film: it stops at once.
     labels[150:] = 1 - labels[150:]
@@ -167,20 +163,10 @@ def test_fits_with_one_training_set_are_one_trajectory(
     settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
     alone = [one(X, job, settings) for job in pair]
     assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
-    epochs = []
-    real = mlp._epoch
-    monkeypatch.setattr(mlp, "_epoch", lambda *a: epochs.append(1) or real(*a))
     both = settings.learn_each([lessons_for(X, job) for job in pair])
-    assert len(epochs) == max(fit.n_epochs for fit in alone)
     for ours, single in zip(both, alone, strict=True):
         np.testing.assert_array_equal(ours.validation_loss_, single.validation_loss_)
         np.testing.assert_array_equal(ours.layers_[0], single.layers_[0])
-
-
-def test_without_validation_rows_every_epoch_is_trained() -> None:
-    X, labels = planted()
-    fit = one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=9))
-    assert (fit.n_epochs, fit.kept_epoch_, len(fit.validation_loss_)) == (9, 9, 0)
 
 
 def test_features_of_a_wild_scale_end_in_words() -> None:

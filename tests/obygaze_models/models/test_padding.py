@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from support.experiments import films
-from support.stores import made_store, some_ids, some_rows
+from support.stores import made_store
 
-from obygaze_features.store import Array, Row, Store
+from obygaze_features.store import Array, Row
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.frames import FrameProbe, StoreRows, pool
+from obygaze_models.models.frames import FrameProbe, pool
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
 from obygaze_models.runner import features
@@ -35,12 +35,6 @@ ARRAYS = (
     Array.of("frames", "float32", (3, 2), ("frame", "feature")),
     Array.of("mask", "bool", (3,), ("frame",)),
 )
-
-
-def padded_store(path: Path) -> Store:
-    """A store of the frames above with their mask."""
-    values = {"frames": FRAMES, "mask": REAL}
-    return made_store(path, some_rows(3), values, arrays=ARRAYS)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +72,6 @@ def test_what_is_no_padding_is_refused() -> None:
         )
     with pytest.raises(ValueError, match="NaN"):
         FrameProbe("mean").fit(np.where(FRAMES == 6, NAN, FRAMES), y)
-
-
-def test_rows_of_a_store_mark_its_padding(tmp_path: Path) -> None:
-    rows = StoreRows(padded_store(tmp_path / "s"), "frames", some_ids(3)[0])
-    np.testing.assert_array_equal(rows[:], MARKED)
-    np.testing.assert_array_equal(rows[np.array([2, 1])][:], MARKED[[2, 1]])
 
 
 @pytest.mark.parametrize("is_large", [False, True])

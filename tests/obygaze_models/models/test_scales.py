@@ -100,15 +100,3 @@ def test_a_clip_that_is_not_fitted_may_have_any_values(solver: str) -> None:
         found = machines_on(others, solver).svm(rows, y[rows] == 1, 1.0)
         np.testing.assert_allclose(found[0], normal, rtol=0, atol=1e-9)
         assert found[1] == pytest.approx(bias, abs=1e-9)
-
-
-@pytest.mark.parametrize(("deviation", "width"), [(1.0, 768), (5.0, 1024), (0.05, 512)])
-def test_features_as_networks_have_them_are_fitted(
-    deviation: float, width: int
-) -> None:
-    """Of 40 clips: widths and deviations of tokens, of vectors of length 1, of large maxima."""
-    random = np.random.default_rng(2)
-    X = random.standard_normal((40, width)) * deviation + 10 * deviation
-    y = np.arange(40) % 2
-    for C in (0.01, 1.0, 100.0):
-        assert np.isfinite(SVMProbe(C).fit(X, y).decision_function(X)).all()

@@ -11,7 +11,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.registry import CLASSES, estimator_class
 
 # Vectors have targets in place of classes, sentences learn from no row, and estimators of others
@@ -19,12 +18,9 @@ from obygaze_models.models.registry import CLASSES, estimator_class
 NO_CLASSIFIERS = {"ConceptBank", "ZeroShot", "OwnClassifier", "KeptEstimator"}
 SETTINGS = {"Bottleneck": {"bank": ConceptBank(C=0.1), "cross_fit": 3}}
 ESTIMATORS: list[Any] = [
-    *(
-        estimator_class(name)(**SETTINGS.get(name, {}))
-        for name in CLASSES
-        if name not in NO_CLASSIFIERS
-    ),
-    FrameProbe("last"),
+    estimator_class(name)(**SETTINGS.get(name, {}))
+    for name in CLASSES
+    if name not in NO_CLASSIFIERS
 ]
 BANKS: list[Any] = [ConceptBank()]
 

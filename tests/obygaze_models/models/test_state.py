@@ -19,18 +19,6 @@ X = rng.normal(size=(60, 4))
 Y = np.where(X[:, 0] > 0, "S", "EN")
 
 
-def test_the_description_is_plain_and_nests() -> None:
-    model = Bottleneck(ConceptBank(["Body"], C={"Body": 0.1}), TreeHead(2)).fit(X, Y)
-    description, arrays = save_state(model)
-    assert description["kind"] == "Bottleneck"
-    assert description["params"]["bank"]["params"]["C"] == {"Body": 0.1}
-    assert description["params"]["head"] == {
-        "kind": "TreeHead",
-        "params": {"max_depth": 2, "min_samples_leaf": 6, "random_state": 0},
-    }
-    assert {"bank_/coef_", "head_/threshold_", "classes_#text"} <= set(arrays)
-
-
 def test_words_of_any_script_survive() -> None:
     names = ["Body", "Tenue été", "衣装", ""]
     targets = rng.integers(0, 2, (60, 4))
@@ -90,17 +78,6 @@ def test_arrays_that_do_not_fit_together_are_corrupt(name: str, wrong: Any) -> N
     description, arrays = saved()
     with pytest.raises(Corrupt):
         load_state(description, {**arrays, name: wrong})
-
-
-def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
-    description, arrays = save_state(TreeHead(3).fit(X, Y))
-    circle = {
-        **arrays,
-        "left_": np.zeros_like(arrays["left_"]),
-        "right_": arrays["left_"] * 0,
-    }
-    with pytest.raises(Corrupt, match="not a valid tree"):
-        load_state(description, circle)
 
 
 # A stump on the last of three columns, by hand: at most 0.5 goes to node 1, more to node 2.

@@ -14,14 +14,6 @@ from obygaze_models.protocols.clips import (
 from obygaze_models.protocols.schema import Data, Task
 
 
-def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
-    clips = [
-        Clip(f"c{i}", "m", extra={"fold:a": cell})
-        for i, cell in enumerate(["3", "", "0"])
-    ]
-    assert ClipTable("m", clips, ()).fold("a").tolist() == [3, -1, 0]
-
-
 def test_positions_are_scenes_or_ranks_by_start_time() -> None:
     timed = [("a", 9.0), ("b", 1.0), ("a", 3.0)]
     clips = [Clip(f"c{i}", m, start_s=s, end_s=s + 1) for i, (m, s) in enumerate(timed)]
@@ -46,16 +38,6 @@ def test_positions_do_not_depend_on_the_selected_clips() -> None:
     assert selected.ids == ["a1", "b1"]
     assert everyone.scenes is None
     assert selected.scenes is None
-
-
-def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:
-    cells = [("EN", "0"), ("S", "1"), ("S", ""), ("EN", "")]
-    clips = [
-        Clip(f"c{i}", "m", level=level, extra={"fold:a": fold})
-        for i, (level, fold) in enumerate(cells)
-    ]
-    task = Task(classes={"EN": 0, "S": 1}, folds="a")
-    assert task_labels("t", task, ClipTable("m", clips, ())).tolist() == [0, 1, -1, -1]
 
 
 def test_expressions_of_a_task_take_the_concepts_of_the_manifest() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,44 +9,14 @@ import pytest
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import cross_fit_parts
 from obygaze_models.models.examples import findable
-from obygaze_models.models.lessons import lessons_of
 from obygaze_models.models.registry import build
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
-FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
-
-def cross_folds(rows: list[int], n_folds: int, *, grouped: bool) -> list[list[int]]:
-    films = FILMS if grouped else None
-    everything = np.zeros((len(FILMS), 1))
-    lessons = lessons_of(everything, FILMS, ["Body"], everything.astype(int), films)
-    may_learn = np.isin(np.arange(len(FILMS)), rows)
-    lessons = replace(lessons, may_learn=may_learn)
-    groups = lessons.groups_of_concepts
-    parts = cross_fit_parts(lessons.of_concepts, groups, n_folds, 3)
-    return [part.tolist() for part in parts]
-
-
-def test_films_stay_together_in_as_many_parts_as_there_are_films() -> None:
-    assert cross_folds([0, 1, 2, 4], 5, grouped=True) == [[0, 1], [2, 4]]
-    assert cross_folds([0, 2, 5, 6], 2, grouped=True) == [[0, 5, 6], [2]]
-    assert cross_folds([0, 2, 5, 6], 1, grouped=True) == []
-
-
-def test_without_films_parts_of_clips_have_equal_sizes() -> None:
-    parts = cross_folds([0, 1, 2, 3, 4, 5, 6], 3, grouped=False)
-    assert sorted(len(part) for part in parts) == [2, 2, 3]
-    assert sorted(row for part in parts for row in part) == list(range(7))
-    # One film has no other, but its clips have.
-    assert len(cross_folds([2, 3, 4], 2, grouped=True)) == 2
-    assert cross_folds([2, 3, 4], 1, grouped=False) == []
-
-
-@pytest.mark.parametrize("n_films", [1, 2, 3])
+@pytest.mark.parametrize("n_films", [1, 2])
 def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     tmp_path: Path, n_films: int
 ) -> None:

@@ -35,11 +35,10 @@ def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> Stor
     return run
 
 
-@pytest.mark.parametrize("name", ["random"])
-def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
+def test_a_model_with_the_name_of_a_baseline_is_refused() -> None:
     """The scores of a model called `random` were replaced by the closed form of that baseline."""
     with pytest.raises(FixInput) as error:
-        quick("honest", f"models.{name}.kind=ridge")
+        quick("honest", "models.random.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,8 @@ import pytest
 from support.experiments import films, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_models.models import common
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
-from obygaze_models.runner import features
 from obygaze_models.runner.features import Features, read_store
 
 
@@ -53,54 +50,6 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
         read_frames(store, table, of_frames=False)
     with pytest.raises(FixInput, match="unscaled frames"):
         read_frames(store, table, scale="unit")
-
-
-def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
-    manifest = films(3, 20)
-    X = np.zeros((60, 16, 4096), dtype=np.float32)
-    store = store_of(tmp_path / "s", manifest, X, array="frames")
-    table = clip_table(manifest, Data())
-    tracemalloc.start()
-    found = read_frames(store, table)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    # With what decoding takes; copies for a selection and for the checksum were two more.
-    assert found.X.nbytes == X.nbytes and peak < 2.5 * X.nbytes
-
-
-def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
-    """Run on a store of tokens; return the records, and the most bytes that were held."""
-    manifest = films(4, 50)
-    store = store_of(
-        place / "tokens", manifest, values, array="tokens", failed=["tt0000002-007"]
-    )
-    protocol = quick(
-        *("honest-frames", 'data.array=["tokens"]', 'grid.models=["max"]'),
-        *(
-            "grid.baselines=[]",
-            'grid.train=["EN_S"]',
-            'grid.test=["EN_S"]',
-        ),
-    )
-    tracemalloc.start()
-    folder = run_on(place, protocol, manifest, {"x": store}).folder
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return (folder / "results.csv").read_bytes(), peak
-
-
-@pytest.mark.check("holds large tokens and traces all memory")
-def test_tokens_that_are_large_stay_in_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = np.random.default_rng(0).normal(size=(200, 4, 16, 512)).astype(np.float32)
-    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 10)
-    whole, most = run_on_tokens(tmp_path / "whole", values)
-    monkeypatch.setattr(features, "LARGE_BYTES", values.nbytes - 1)
-    streamed, peak = run_on_tokens(tmp_path / "streamed", values)
-    assert streamed == whole
-    # Blocks of the store have 64 clips. A run that holds all 200 holds some of them twice.
-    assert peak < 0.8 * values.nbytes < values.nbytes < most
 
 
 def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_more_films_than_train_are_refused(tmp_path: Path) -> None:
     protocol = quick("honest", *CHANGES, "report.learning_films=[2, 40]")
     inputs = gather(protocol, manifest, "", {"x": store})
     with pytest.raises(
-        FixUsage, match=r"counts films here: no fold trains on more than \d+, got 40"
+        FixUsage, match=r"counts films here: a fold trains on \d+, got 40"
     ):
         run_protocol(inputs, tmp_path / "run", n_jobs=1)
     assert not (tmp_path / "run").exists()

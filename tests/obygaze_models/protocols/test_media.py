@@ -38,8 +38,6 @@ def store(**sampling: Any) -> Any:
 
 PICTURES = store(rule="even", frames=16)
 SOUND = store(medium="sound", parts=16)
-WORDS = store(medium="words")
-IMPORTED: Any = SimpleNamespace(recipe=Recipe.unknown("npz", {}))
 
 
 @pytest.mark.parametrize(

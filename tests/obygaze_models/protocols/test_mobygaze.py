@@ -18,7 +18,12 @@ from support.tables import the_cell
 
 from obygaze_features.manifest.model import Clip
 
-PLAIN = ("report.compare=false", "data.segments=made-up")
+PLAIN = (
+    "report.compare=false",
+    "data.segments=made-up",
+    'grid.train=["ENHN_S"]',
+    'grid.test=["ENHN_S"]',
+)
 
 
 def seconds(clip: Clip) -> slice:

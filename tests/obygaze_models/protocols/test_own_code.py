@@ -1,9 +1,8 @@
-"""Models, metrics, baselines, kinds of splits and data sets of a file: FILE.py:NAME."""
+"""Models, metrics, baselines and kinds of splits of a file: FILE.py:NAME."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +14,12 @@ from support.tables import baselines, models, rows_of
 
 import obygaze as og
 from obygaze_features.core import parts
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.manifest.own import packages_that_read
+from obygaze_features.core.errors import FixInput
 from obygaze_models.runner.files import Run
-from obygaze_models.zoo.sharing import show_model
 
 FILE = """
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-
-from obygaze_features.manifest import Clip, Header, ImportedManifest, Manifest, source_of
 
 
 class NearestMean(ClassifierMixin, BaseEstimator):
@@ -100,11 +95,6 @@ def by_parity(clips, *, folds, seed):
 def divided(clips, *, folds, seed):
     return [clip.scene % 2 for clip in clips]
 
-
-def read(files, *, name):
-    (table,) = files
-    clips = tuple(Clip(line, "pier") for line in table.read_text().split())
-    return ImportedManifest(Manifest(name, Header("Piers", sources=(source_of(table),)), clips))
 """
 FILMS = replace(films(4, 30), name="films")
 QUICK = [
@@ -158,38 +148,6 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 ) -> None:
     with pytest.raises(FixInput, match="must have each class once in classes_"):
         og.train("own.py:Doubled", "sig", "films", changes=QUICK, output="bad")
-
-
-def test_a_model_of_a_file_is_trained_saved_and_used(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, model = og.train(
-        "own.py:NearestMean", "sig", "films", changes=QUICK, output="kept"
-    )
-    assert models(run)[0].model == "NearestMean"
-    params = model.estimator.get_params(deep=False)
-    assert params["class_name"] == "own.py:NearestMean"
-    assert params["settings"]["package"].startswith("own.py ")
-    X, y, _, ids = og.dataset("sig", "films")
-    means = np.array([X[y == label].mean(axis=0) for label in (0, 1)])
-    scores = ((X[:, None] - means) ** 2).sum(axis=2) @ [1, -1]
-    predicted = og.predict("kept", "sig", clips=list(ids), in_sample=True)
-    np.testing.assert_allclose(predicted.scores[:, 0], scores, atol=1e-3)
-
-    # A model names the file; its code runs only where somebody trusts it, wherever the file is.
-    monkeypatch.setattr(parts, "_TRUSTED", {})
-    with pytest.raises(FixUsage, match="is not trusted") as refused:
-        og.load_model("kept")
-    assert "--trust models/kept/code/own.py:NearestMean" in str(refused.value.hint)
-    # What is only read needs no code.
-    assert "NearestMean" in str(show_model("kept"))
-    elsewhere = here / "code"
-    elsewhere.mkdir()
-    shutil.move(here / "own.py", elsewhere / "own.py")
-    assert og.load_model("kept", trust=[f"{elsewhere}/own.py:NearestMean"]).estimator
-    (elsewhere / "own.py").write_text(FILE + "\n# changed\n", encoding="utf-8")
-    with pytest.raises(Mismatch, match="has changed since the model was trained"):
-        og.load_model("kept")
 
 
 def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
@@ -257,14 +215,3 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
     about = json.loads((here / "runs/a/run.json").read_text("utf-8"))
     settings = about["protocol"]["models"]["mine"]["settings"]
     assert settings["package"].startswith("own.py ")
-
-
-def test_a_data_set_of_a_file(here: Path) -> None:
-    Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
-    words = ("manifest", "import", "clips.txt", "--as", "own.py:read", "-o", "piers")
-    call_obygaze("-C", here, *words).ok()
-    manifest = og.read_manifest("piers")
-    assert list(manifest.clip_ids) == ["pier-1", "pier-2"]
-    assert "own.py" in manifest.header.notes[0]
-    (package,) = packages_that_read(manifest.header)
-    assert manifest.header.notes == (f"read by {package}",)

@@ -29,14 +29,6 @@ class TestAuthors:
         """From 322 to 459 clips train in the cells of Table 2."""
         assert [s.train.size for s in authors(split_file(name))] == sizes
 
-    @pytest.mark.parametrize(
-        ("name", "n", "positive"), [("02_EN_S.csv", 75, 31), ("02_ENHN_S.csv", 103, 31)]
-    )
-    def test_the_test_fold(self, name: str, n: int, positive: int) -> None:
-        table = split_file(name)
-        for split in authors(table):
-            assert (split.test.size, int(table.y[split.test].sum())) == (n, positive)
-
     def test_by_hand_on_made_up_folds(self) -> None:
         """Thirty negatives and ten positives in each of ten folds; run 2.
 
@@ -70,19 +62,6 @@ class TestAuthors:
         folds = np.repeat(np.arange(10), 4)
         with pytest.raises(FixInput, match="ten training rows"):
             code_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
-
-
-class TestText:
-    def test_eight_runs_that_validate_on_the_last_fold_but_one(self) -> None:
-        table = split_file("02_HN_S.csv")
-        splits = text_splits(table.folds, table.y, table.has_video)
-        assert len(splits) == 8
-        for split in splits:
-            assert set(table.folds[split.train].tolist()) <= set(range(8))
-            assert set(table.folds[split.validation].tolist()) == {8}
-            assert set(table.folds[split.test].tolist()) == {9}
-            positives = split.train[table.y[split.train]]
-            assert set(table.folds[positives].tolist()) == set(range(8))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.evaluation.results import (
@@ -14,26 +14,7 @@ from obygaze_models.evaluation.results import (
     add_p_of_all,
 )
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-
-ONE_CELL = (
-    'grid.models=["ridge", "pcbm-lr"]',
-    'grid.train=["EN_S"]',
-    'grid.test=["EN_S", "ENHN_S"]',
-    'grid.baselines=["random", "neighbour"]',
-    "report.concepts=false",
-    *TOLERANCES,
-)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of the shipped protocol, which asks two questions about EN_S."""
-    folder = tmp_path_factory.mktemp("questions")
-    manifest = films(6, 60, seed=2)
-    store = store_of(folder / "store", manifest, planted(manifest, width=14))
-    return run_on(folder, quick("honest", *ONE_CELL), manifest, {"x": store})
 
 
 def question(**names: str) -> dict[str, str]:

@@ -59,35 +59,8 @@ class TestOneFoldAClip:
             for leak in leaks(found, (train, test), table):
                 assert not leak.is_leaked.any()
 
-    def test_every_clip_of_a_task_is_tested_once(self) -> None:
-        found, table = plan(quick(), films())
-        tested = np.concatenate([split.test for split in found["HN_S", "ENHN_S"]])
-        levels = np.array(table.levels)
-        assert sorted(tested.tolist()) == np.flatnonzero(levels != "NS").tolist()
-
-    def test_films_are_never_on_both_sides(self) -> None:
-        found, table = plan(quick("honest", "splits.folds=3"), films())
-        for splits in found.values():
-            for split in splits:
-                seen = np.concatenate([split.train, split.validation])
-                assert not set(table.films[seen]) & set(table.films[split.test])
-
 
 class TestFixed:
-    def test_a_column_tells_who_tests(self) -> None:
-        manifest = films()
-        column = {
-            c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest
-        }
-        manifest = manifest.with_column("part", column)
-        changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
-        found, table = plan(quick("honest", *changes), manifest)
-        (split,) = found["EN_S", "EN_S"]
-        assert set(table.films[split.test]) == {"tt0000003"}
-        assert len(set(table.films[split.validation])) == 1
-        assert not set(table.films[split.validation]) & set(table.films[split.train])
-        assert "tt0000003" not in set(table.films[split.validation])
-
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
         with pytest.raises(FixInput, match="no clip has '9' in the column level"):
@@ -175,45 +148,3 @@ class TestTasks:
                 quick("honest"),
                 films().with_clips(c for c in films() if c.level != "HN"),
             )
-
-
-def without_ns(manifest: Manifest) -> Manifest:
-    return manifest.with_clips([clip for clip in manifest if clip.level != "NS"])
-
-
-def test_of_few_films_single_clips_validate_one_in_five() -> None:
-    manifest = without_ns(films(4, 40))
-    changes = ("splits.kind=fixed", "splits.column=film", 'splits.test=["tt0000004"]')
-    columns = {clip.clip_id: clip.movie_id for clip in manifest}
-    manifest = manifest.with_column("film", columns)
-    found, table = plan(quick("honest", *changes), manifest)
-    (split,) = found["ENHN_S", "ENHN_S"]
-    n_others = sum(clip.movie_id != "tt0000004" for clip in manifest)
-    assert len(split.validation) == n_others // 5
-    assert len(split.train) == n_others - n_others // 5
-    assert not set(split.train) & set(split.validation)
-    assert len(set(table.films[split.validation])) > 1
-
-
-def test_folds_have_equal_parts_of_each_level() -> None:
-    """Easy and hard negatives are one class of ENHN_S, but two levels."""
-    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
-    found, table = plan(protocol, without_ns(films()))
-    levels = np.array(table.levels)
-    for level in ("EN", "HN", "S"):
-        counts = [
-            int((levels[split.test] == level).sum())
-            for split in found["ENHN_S", "ENHN_S"]
-        ]
-        assert max(counts) - min(counts) <= 1, (level, counts)
-
-
-def test_folds_without_levels_have_equal_parts_of_each_class() -> None:
-    bare = [replace(clip, level="") for clip in films()]
-    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5", "data.view=raw")
-    table = clip_table(films().with_clips(bare), protocol.data)
-    labels = {name: np.arange(len(table)) % 4 // 3 for name in protocol.tasks}
-    found = folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
-    for split in found["ENHN_S", "ENHN_S"]:
-        n_positive = int(labels["ENHN_S"][split.test].sum())
-        assert n_positive == len(table) // 20

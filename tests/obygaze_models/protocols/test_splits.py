@@ -29,17 +29,6 @@ def rows_of(splits: list[Split]) -> list[list[list[int]]]:
     return [[part.tolist() for part in split.rows] for split in splits]
 
 
-def test_each_fold_tests_once_and_the_next_with_both_classes_validates() -> None:
-    splits = list(rotated(FOLDS, LABELS, np.ones(8, dtype=bool)))
-    assert rows_of(splits) == [
-        [[4, 5, 6], [2, 3], [0, 1]],
-        [[0, 1, 6], [4, 5], [2, 3]],
-        [[2, 3, 6], [0, 1], [4, 5]],
-        [[2, 3, 4, 5], [0, 1], [6]],
-    ]
-    assert [split.validation_fold for split in splits] == [1, 2, 0, 0]
-
-
 def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
     trains = np.arange(8) != 3  # so that fold 1 cannot validate
     splits = list(rotated(FOLDS, LABELS, trains, never=[3]))

@@ -30,17 +30,6 @@ def labels(**task: object) -> list[int]:
     return task_labels("t", Task(**task), TABLE).tolist()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("classes", "expected"),
-    [
-        ({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]),
-        ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1]),
-    ],
-)
-def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
-    assert labels(classes=classes) == expected
-
-
 def test_values_of_a_column() -> None:
     assert labels(column="violent", values={"yes": 1, "no": 0, "yes|no": 1}) == [
         0,
@@ -51,16 +40,6 @@ def test_values_of_a_column() -> None:
     ]
     with pytest.raises(FixInput, match=r"no class for 'yes\|no' of the column violent"):
         labels(column="violent", values={"yes": 1, "no": 0})
-
-
-def test_an_expression_against_the_rest() -> None:
-    found = labels(positive="Look in concept")
-    assert found == [0, 1, 0, 1, -1], "a clip without a level is in no class"
-
-
-def test_two_expressions() -> None:
-    found = labels(positive="level == S", negative="level in {EN, HN} and not concept")
-    assert found == [0, -1, -1, 1, -1]
 
 
 def test_classes_that_overlap() -> None:
@@ -90,29 +69,6 @@ def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:
     assert list(asked("EN_S", ["yes", "no"], "EN_S=yes").tasks) == ["EN_S=yes"]
     of_protocol = asked("EN_S", ["yes", "no"], "honest:EN_S").tasks["EN_S"]
     assert of_protocol == load_protocol("honest").tasks["EN_S"]
-
-
-def test_two_tasks_of_one_name_are_refused() -> None:
-    # That of the paper has published folds.
-    with pytest.raises(FixUsage, match="two tasks have the name EN_S"):
-        asked("stares", ["yes", "no"], "EN_S", "paper-table2:EN_S")
-    assert list(asked("stares", ["yes", "no"], "EN_S", "honest:EN_S").tasks) == ["EN_S"]
-
-
-@pytest.mark.parametrize(
-    ("text", "unnamed"),
-    [
-        ("harsh=rating >= 2 and rating != 3", "rating >= 2 and rating != 3"),
-        ("a.b-1=not rating in {1, 3}", "not rating in {1, 3}"),
-    ],
-)
-def test_a_short_name_stands_for_an_expression(text: str, unnamed: str) -> None:
-    cells = ["1", "2", "3", ""]
-    name = text.partition("=")[0].strip()
-    named = asked("rating", cells, text)
-    assert named.grid.test == (name,)
-    (task,) = asked("rating", cells, unnamed).tasks.values()
-    assert named.tasks == {name: task}
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,6 @@ def rows_of_runs(compared: ComparedRuns, *without: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["model"] not in without]
 
 
-def rows_of_table(compared: ComparedRuns) -> list[tuple[Any, ...]]:
-    """The rows of the table of values and differences that a text and a page show."""
-    table = compared.tables()[-1]
-    assert table.key == "compared"
-    return table.cells
-
-
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
     return np.array([first.ap_of(film) - second.ap_of(film) for film in FILMS])
 
@@ -63,7 +56,7 @@ def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
 def expected_interval(differences: np.ndarray) -> tuple[float, float]:
     """Hesterberg's expanded percentiles of draws of films, widened for fits that share films."""
     k = len(differences)
-    draws = np.random.default_rng(99).integers(0, k, (200_000, k))
+    draws = np.random.default_rng(99).integers(0, k, (40_000, k))
     values = differences[draws].mean(axis=1)
     stretch = math.sqrt(1 + k / (k - 1))
     centre = np.median(values)
@@ -91,7 +84,7 @@ def test_a_difference_is_that_of_plain_loops_over_films(
 ) -> None:
     first = cell(strength=0.5, seed=1)
     other = cell(strength=strength, seed=2)
-    changes = ["report.replicates=20000"]
+    changes = ["report.replicates=8000"]
     runs = [
         made_run(tmp_path / "a", [first], changes=changes),
         made_run(tmp_path / "b", [other], changes=changes),
@@ -211,27 +204,6 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     assert "c tests clips of a in other folds in 1 of 1 cell" in folds
 
 
-def test_one_fold_of_all_films_and_a_fold_of_each_are_one_quantity_within_films(
-    tmp_path: Path,
-) -> None:
-    first = cell(seed=1)
-    in_one_fold = [{**row, "fold": "all"} for row in first.predictions()]
-    runs = [made_run(tmp_path / "a", [first])]
-    tables = {"predictions.csv": in_one_fold}
-    runs.append(made_run(tmp_path / "b", [first], tables=tables))
-    for pair in (runs, runs[::-1]):
-        compared = compare_runs(pair)
-        (warning,) = compared.warnings
-        assert warning == (
-            "Some of these runs test several films in one fold, and others do not: AP and AUC are"
-            " those within films."
-        )
-        # Both have the same scores of the same clips; `ap` is the mean over the films.
-        side = the_row(compared)
-        assert side["value"] == pytest.approx(first.ap, abs=1e-12)
-        assert side["difference"] == 0
-
-
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
     changes = ["fit.seed=3", "models.logistic.kind=logistic"]
@@ -254,17 +226,9 @@ def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
     return made_run(folder, cells, stores=stores)
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        [("HN_S", "ridge", "x"), ("HN_S", "mlp", "y")],
-        [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")],
-    ],
-)
-def test_runs_without_a_cell_in_common_say_so(
-    tmp_path: Path, theirs: list[tuple[str, str, str]]
-) -> None:
+def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
     ours = [("EN_S", "ridge", "x"), ("EN_S", "mlp", "y")]
+    theirs = [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")]
     runs = [run_of_cells(tmp_path / "a", ours), run_of_cells(tmp_path / "b", theirs)]
     compared = compare_runs(runs)
     (warning,) = compared.warnings
@@ -300,13 +264,10 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
     assert [row["difference"] for row in rows] == [None, 0, None, 0]
     assert "ridge (x / q)  " in str(compared)
-    # An equal name is meant first; of two stores of one recipe, the last.
+    # An equal name is meant first.
     same_name = run_of("same", {"x": "2", "z": "2"})
     rows = rows_of_runs(compare_runs([ours, same_name]))
     assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
-    twice = run_of("twice", {"p": "1", "q": "1"})
-    rows = rows_of_runs(compare_runs([ours, twice]))
-    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
 
 
 def test_own_metrics_are_not_compared_and_no_code_is_run(tmp_path: Path) -> None:
@@ -330,61 +291,3 @@ def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
         compare_runs([run, run], "acc")
     assert "accuracy" in str(raised.value.hint)
-
-
-def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
-    cells = [cell(seed=seed, strength=0.4 * seed) for seed in (0, 1, 2)]
-    runs = [
-        made_run(tmp_path / name, [made])
-        for name, made in zip("abc", cells, strict=True)
-    ]
-    compared = compare_runs(runs)
-    p_values = []
-    for number in (1, 2):
-        side = the_row(compared, number)
-        difference = by_film(cells[number], cells[0])
-        assert side["difference"] == pytest.approx(difference.mean())
-        alone = the_row(compare_runs([runs[0], runs[number]]))
-        p_values.append((side["difference_p"], alone["difference_p"]))
-    # Each p is corrected for both differences.
-    assert all(together >= alone for together, alone in p_values)
-    assert any(together > alone for together, alone in p_values)
-    text = str(compared)
-    assert "1: a" in text and "3: c" in text
-    assert [row[2] for row in rows_of_table(compare_runs(runs))] == ["b", "c"]
-
-
-def test_differences_are_on_the_clips_that_both_tested_with_one_class(
-    tmp_path: Path,
-) -> None:
-    first = cell(seed=1)
-    kept = np.array([number % 4 != 0 for number in range(len(CLIPS.ids))])
-    y = CLIPS.y.copy()
-    changed = int(np.flatnonzero(kept)[0])
-    y[changed] = not y[changed]
-    part = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[kept].tolist()),
-        films=tuple(np.array(CLIPS.films)[kept].tolist()),
-        y=y[kept],
-    )
-    other = MadeCell("ridge", part, scores_for(CLIPS, 1.0, 2)[kept])
-    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
-    compared = compare_runs(runs)
-    both = kept.copy()
-    both[changed] = False
-    shared = replace(
-        CLIPS,
-        ids=tuple(np.array(CLIPS.ids)[both].tolist()),
-        films=tuple(np.array(CLIPS.films)[both].tolist()),
-        y=CLIPS.y[both],
-    )
-    ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
-    theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
-    side = the_row(compared)
-    assert side["difference_n_clips"] == int(both.sum())
-    assert side["difference"] == pytest.approx(by_film(ours, theirs).mean())
-    (warning,) = compared.warnings
-    assert (
-        "b tests other clips than a, or has other classes of them, in 1 of 1" in warning
-    )

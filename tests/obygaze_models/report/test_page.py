@@ -180,25 +180,15 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_tables_have_each_model_beside_the_best_guess(
+def test_the_table_of_films_has_the_value_of_each(
     run: Run, written: list[Path]
 ) -> None:
-    folder = run.folder / "tables"
-    ridge, mlp = table_of(folder / "summary.csv")
-    assert (ridge["better?"], mlp["better?"]) == ("yes", "not shown")
-    assert float(ridge["AP"]) == pytest.approx(RIDGE.ap)
-    assert float(ridge["AP low"]) == RIDGE.ap - 0.1
-    assert float(ridge["AP of the guess"]) == pytest.approx(GUESS.ap)
-    assert float(ridge["difference"]) == RIDGE.ap - GUESS.ap
-    assert float(ridge["difference low"]) == 0.1
-    better = sum(WEAK.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
-    assert mlp["films"] == f"{better} of 8"
-    by_film = table_of(folder / "films.csv")
-    assert [row["id"] for row in by_film] == list(FILMS)
-    assert float(by_film[0]["ridge"]) == pytest.approx(RIDGE.ap_of(FILMS[0]))
-    latex = (folder / "summary.tex").read_text("utf-8")
-    assert rf"ridge & {RIDGE.ap:.2f} {{[}}" in latex
-    assert set(written) >= set(folder.iterdir())
+    path = run.folder / "tables" / "films.csv"
+    assert path in written
+    rows = table_of(path)
+    assert [row["id"] for row in rows] == list(FILMS)
+    for row in rows:
+        assert float(row["ridge"]) == pytest.approx(RIDGE.ap_of(row["id"]))
 
 
 def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
@@ -211,12 +201,6 @@ def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
     assert page.tags.count("svg") == page.tags.count("figure") >= 1
 
 
-def test_the_same_run_gives_the_same_files(run: Run, written: list[Path]) -> None:
-    before = {path: path.read_bytes() for path in written}
-    again = write_report([run.folder])
-    assert {path: path.read_bytes() for path in again} == before
-
-
 def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None:
     made = made_run(tmp_path / "run", [RIDGE, GUESS])
     suffixes = {path.suffix for path in write_report([made.folder], formats=["csv"])}
@@ -225,10 +209,8 @@ def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None
         path.suffix for path in write_report([made.folder], formats=["svg", "latex"])
     }
     assert suffixes == {".svg", ".tex"}
-    begins = {}
-    for path in write_report([made.folder], formats=["png", "pdf"]):
-        begins[path.name] = path.read_bytes()[:4]
-    assert begins == {"films-EN-S.png": b"\x89PNG", "films-EN-S.pdf": b"%PDF"}
+    (path,) = write_report([made.folder], formats=["png"])
+    assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(FixUsage, match="unknown format 'md'"):
         write_report([made.folder], formats=["md"])
 
@@ -327,10 +309,9 @@ def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
         write_report([made.folder])
 
 
-@pytest.mark.parametrize("name", ["page.pdf"])
-def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path, name: str) -> None:
+def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
-        write_report([run.folder], tmp_path / name)
+        write_report([run.folder], tmp_path / "page.pdf")
     assert "a name with .html" in str(raised.value.hint)
 
 

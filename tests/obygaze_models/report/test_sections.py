@@ -30,7 +30,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
     figure_of_success,
-    figure_of_tree,
     figures_of_tasks,
 )
 from obygaze_models.report.sections import (
@@ -131,40 +130,6 @@ def test_values_stand_beside_those_that_the_paper_prints(tmp_path: Path) -> None
     ]
 
 
-def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
-    tmp_path: Path,
-) -> None:
-    films = ("tt0119822", "tt0110912")
-    clips = clips_of(films=films)
-
-    class Printed(MadeCell):
-        def results(self) -> list[dict[str, Any]]:
-            rows = super().results()
-            of_films = [row for row in rows if row.get("film")]
-            for row in of_films:
-                if row["metric"] == "ap":
-                    mean = {"tt0119822": 0.55, "tt0110912": 0.29}[row["film"]]
-                    row |= with_print({}, mean, 0.09)
-                    row["metric"] = "f1_weighted"
-            return rows
-
-    names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
-    cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
-    run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
-    (table,) = sections_by_key(run)["paper"].tables
-    first, second = (cell.ap_of(film) for film in films)
-    assert table.title == (
-        "F1 weighted of each film, on clips of which some trained or chose (leaked): mlp (x), HN_S"
-        " → ENHN_S"
-    )
-    assert rows_of(table) == [
-        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
-        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
-        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
-    ]
-    assert table.note == "Leaked clips: 5 of 24."
-
-
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
     row |= {
@@ -176,57 +141,6 @@ def concept_row(name: str, **values: Any) -> dict[str, Any]:
         "high": 0.8,
     }
     return {**row, "auc": 0.7, "p_holm": 0.01, "weight": 0.5, **values}
-
-
-def test_concepts_have_their_quality(tmp_path: Path) -> None:
-    rows = [
-        concept_row("Look", films=8, films_with_value=3),
-        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
-    ]
-    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
-    section = sections_by_key(run)["concepts"]
-    (table,) = section.tables
-    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
-    assert rows_of(table)[1] == [
-        "Look",
-        "20",
-        "0.20",
-        "0.60 [0.40, 0.80]",
-        "0.70",
-        "0.010",
-        "0.50",
-    ]
-
-
-def tree_rows(depth: int) -> list[dict[str, Any]]:
-    """A tree whose right branch has a question at each depth."""
-    rows = []
-    for number in range(depth):
-        node = {"node": 2 * number, "left": 2 * number + 1, "right": 2 * number + 2}
-        node |= {"concept": f"concept {number}", "threshold": 0.5, "share": 0.5}
-        rows.append({**node, "clips": 100 - number})
-        leaf = {
-            "node": 2 * number + 1,
-            "left": math.nan,
-            "right": math.nan,
-            "concept": "",
-        }
-        rows.append({**leaf, "threshold": math.nan, "clips": 1, "share": 0.0})
-    last = {"node": 2 * depth, "left": math.nan, "right": math.nan, "concept": ""}
-    rows.append({**last, "threshold": math.nan, "clips": 100 - depth, "share": 1.0})
-    return sorted(rows, key=lambda row: row["node"])
-
-
-def test_a_tree_asks_at_each_inner_node_and_is_cut_at_four_questions() -> None:
-    figure = figure_of_tree("pcbm-dt (x), EN_S", tree_rows(2))
-    assert figure.title == "Decision tree of pcbm-dt (x), EN_S, 100 clips, 50 positive"
-    assert figure.markup(1).count("?</text>") == 2
-    # Each box is paper below a shade.
-    assert figure.markup(1).count("fill: var(--paper)") == 5 + 1
-    cut = figure_of_tree("x", tree_rows(6)).markup(1)
-    assert cut.count("?</text>") == 4
-    assert "50 % of 96 …" in cut
-    assert "concept 4" not in cut
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
@@ -318,44 +232,6 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     assert n_dots == {"open": 1, "filled": 7}
 
 
-def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
-    tmp_path: Path,
-) -> None:
-    clips = clips_of()
-    first, second = np.flatnonzero(clips.y)[:2]
-    cells = []
-    for store, left_out in {"a": first, "b": second}.items():
-        kept = np.arange(len(clips.ids)) != left_out
-        films = tuple(np.array(clips.films)[kept].tolist())
-        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
-        scores = scores_for(clips, 1.0, 3)[kept]
-        facts = {"tested": store}
-        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
-        prior = {"is_model": False, "store": store, "facts": facts}
-        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
-    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
-    n_clips = len(clips.ids) - 1
-    (row,) = [
-        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
-    ]
-    # Both models, and the guess, which is that of the first.
-    assert row.count(f" on {n_clips}") == 3
-    assert "Models of a row were tested on other clips" in result_text(run)
-    page = section_of_results(run, {})
-    beside = next(table for table in page.tables if table.key == "summary")
-    assert sum(isinstance(row, str) for row in beside.rows) == 2
-    of_films = next(table for table in page.tables if table.key == "films")
-    common = (
-        f"All values are of the {n_clips - 1} clips that each of them was tested on"
-    )
-    assert common in of_films.note
-    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
-    assert figure.markup(1).count(f"{n_clips} clips") == 3
-    # Models of the same clips need no such words.
-    alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
-    assert "Models of a row" not in result_text(alike)
-
-
 def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -> None:
     untested = dict.fromkeys(("ap", "low", "high", "auc", "p_holm"), math.nan)
     rows = [concept_row("Look"), concept_row("Body", **untested)]
@@ -401,21 +277,96 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
     assert "60 of 96 decisions are correct" in table.note
 
 
-def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
-    names = ("Look against EN", "Look", "Body against EN", "Body")
-    cells = [
-        MadeCell("cav", CLIPS, scores_for(CLIPS, 1.0, seed), train=name, test=name)
-        for seed, name in enumerate(names)
+def test_concepts_have_their_quality(tmp_path: Path) -> None:
+    rows = [
+        concept_row("Look", films=8, films_with_value=3),
+        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
     ]
-    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
-    figures = list(figures_of_tasks(run, {}))
-    assert [figure.title for figure in figures] == [
-        "F1 binary side by side, cav",
-        "AP side by side, cav",
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    section = sections_by_key(run)["concepts"]
+    (table,) = section.tables
+    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
+    assert rows_of(table)[1] == [
+        "Look",
+        "20",
+        "0.20",
+        "0.60 [0.40, 0.80]",
+        "0.70",
+        "0.010",
+        "0.50",
     ]
-    drawn = figures[1].markup(1)
-    assert drawn.count("against EN, and HN") == 2
-    assert drawn.index(">Look<") < drawn.index(">Body<")
+
+
+def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
+    tmp_path: Path,
+) -> None:
+    films = ("tt0119822", "tt0110912")
+    clips = clips_of(films=films)
+
+    class Printed(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            rows = super().results()
+            of_films = [row for row in rows if row.get("film")]
+            for row in of_films:
+                if row["metric"] == "ap":
+                    mean = {"tt0119822": 0.55, "tt0110912": 0.29}[row["film"]]
+                    row |= with_print({}, mean, 0.09)
+                    row["metric"] = "f1_weighted"
+            return rows
+
+    names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
+    cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
+    run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
+    (table,) = sections_by_key(run)["paper"].tables
+    first, second = (cell.ap_of(film) for film in films)
+    assert table.title == (
+        "F1 weighted of each film, on clips of which some trained or chose (leaked): mlp (x), HN_S"
+        " → ENHN_S"
+    )
+    assert rows_of(table) == [
+        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
+        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
+        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
+    ]
+    assert table.note == "Leaked clips: 5 of 24."
+
+
+def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
+    tmp_path: Path,
+) -> None:
+    clips = clips_of()
+    first, second = np.flatnonzero(clips.y)[:2]
+    cells = []
+    for store, left_out in {"a": first, "b": second}.items():
+        kept = np.arange(len(clips.ids)) != left_out
+        films = tuple(np.array(clips.films)[kept].tolist())
+        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
+        scores = scores_for(clips, 1.0, 3)[kept]
+        facts = {"tested": store}
+        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
+        prior = {"is_model": False, "store": store, "facts": facts}
+        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
+    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
+    n_clips = len(clips.ids) - 1
+    (row,) = [
+        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
+    ]
+    # Both models, and the guess, which is that of the first.
+    assert row.count(f" on {n_clips}") == 3
+    assert "Models of a row were tested on other clips" in result_text(run)
+    page = section_of_results(run, {})
+    beside = next(table for table in page.tables if table.key == "summary")
+    assert sum(isinstance(row, str) for row in beside.rows) == 2
+    of_films = next(table for table in page.tables if table.key == "films")
+    common = (
+        f"All values are of the {n_clips - 1} clips that each of them was tested on"
+    )
+    assert common in of_films.note
+    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
+    assert figure.markup(1).count(f"{n_clips} clips") == 3
+    # Models of the same clips need no such words.
+    alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
+    assert "Models of a row" not in result_text(alike)
 
 
 def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on
 from support.stores import made_store
 
-from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
-from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.text import result_text
 
@@ -32,15 +30,14 @@ def two_arrays(path: Path, manifest: Manifest, first: str, second: str) -> Store
     return made_store(path, rows, {first: signal, second: noise})
 
 
-@pytest.mark.parametrize("names", [("pooled", "clip")])
 def test_the_first_array_answers_and_is_named(
-    tmp_path: Path, manifest: Manifest, names: tuple[str, str]
+    tmp_path: Path, manifest: Manifest
 ) -> None:
-    first, second = names
+    first, second = "pooled", "clip"
     seen = two_arrays(tmp_path / "seen", manifest, first, second)
     run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"seen": seen})
     of_run = run.about["stores"]["seen"]
-    assert (of_run["array"], of_run["arrays"]) == (first, [*names])
+    assert (of_run["array"], of_run["arrays"]) == (first, [first, second])
     assert result_text(run).splitlines()[1].endswith(f"visual view), array {first}")
     page = write_report([run.folder])[0].read_text()
     assert f"features seen: toy, array {first}" in page.split("</header>")[0]
@@ -48,32 +45,3 @@ def test_the_first_array_answers_and_is_named(
     protocol = quick("honest", *RIDGE, f'data.array=["{second}"]')
     other = run_on(tmp_path, protocol, manifest, {"seen": seen})
     assert f", array {second}" in result_text(other).splitlines()[1]
-
-
-def test_a_store_without_an_array_of_features_says_so(
-    tmp_path: Path, manifest: Manifest
-) -> None:
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
-    times = {"time_s": np.zeros((len(rows), 2))}
-    store = made_store(tmp_path / "times", rows, times)
-    with pytest.raises(NotFound, match="no array of features"):
-        run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-
-
-def test_models_are_added_and_not_replaced() -> None:
-    """Twelve lines, one for each number that the paper prints, said one thing."""
-    with pytest.raises(FixInput) as refusal:
-        load_protocol("paper-table2", ['models={ridge={kind="ridge"}}'])
-    (line,) = refusal.value.details
-    assert "models.NAME.kind=KIND adds one" in line
-    added = load_protocol(
-        "paper-table2", ["models.ridge.kind=ridge", 'grid.models=["ridge"]']
-    )
-    assert added.model_names == ["ridge"]
-
-
-def test_metrics_of_the_house_may_be_named(tmp_path: Path, manifest: Manifest) -> None:
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    protocol = quick("honest", *RIDGE, 'report.metrics=["auc", "brier"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    assert "AUC" in write_report([run.folder])[0].read_text()

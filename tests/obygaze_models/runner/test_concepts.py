@@ -110,30 +110,6 @@ def test_planted_concepts_are_found_on_films_that_are_left_out(
         assert row["low"] > row["positive"] / row["clips"]
 
 
-def test_on_noise_no_concept_is_found(tmp_path: Path) -> None:
-    concepts, _ = tables_of(inputs_of(tmp_path, films(6, 40, seed=3), 0.0))
-    assert min(row["p_holm"] for row in concepts) > 0.05
-    assert np.mean([row["auc"] for row in concepts]) == pytest.approx(0.5, abs=0.1)
-
-
-def test_trees_are_whole(inputs: Inputs, tables: tuple[Rows, Rows]) -> None:
-    nodes = {row["node"]: row for row in tables[1]}
-    labels = inputs.labels["HN_S"]
-    assert nodes[0]["clips"] == (labels >= 0).sum()
-    assert nodes[0]["share"] == pytest.approx((labels == 1).sum() / (labels >= 0).sum())
-    n_inner = 0
-    for row in nodes.values():
-        if "left" not in row:
-            continue
-        n_inner += 1
-        children = [nodes[row["left"]], nodes[row["right"]]]
-        assert row["clips"] == sum(child["clips"] for child in children)
-        n_positive = sum(child["clips"] * child["share"] for child in children)
-        assert row["clips"] * row["share"] == pytest.approx(n_positive)
-        assert row["concept"] in VISUAL
-    assert n_inner > 0
-
-
 def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
     tmp_path: Path,
 ) -> None:

@@ -3,66 +3,39 @@
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from support.experiments import TOLERANCES, films, planted, quick, store_of
-from support.tables import RunRow, rows_of
+from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
-from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.tables import RUN_TABLES
-from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.files import Run, read_folder
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.text import result_text
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
+    'grid.models=["ridge", "mlp"]',
     "report.contrast=[]",
     "report.concepts=false",
-    *TOLERANCES,
     "models.mlp.max_epochs=3",
     "models.mlp.min_epochs=1",
 )
 
 
-def run_on(
-    folder: Path,
-    *changes: str,
-    name: str = "honest",
-    manifest: Manifest | None = None,
-    stores: tuple[float, ...] = (0.6,),
-) -> Run:
-    """A run on made-up films; of each store, how strongly the level is in its features."""
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = manifest or films(7, 24, seed=3)
-    opened = {}
-    for number, strength in enumerate(stores):
-        X = planted(manifest, strength=strength, seed=number)
-        opened[f"s{number}"] = store_of(folder / f"store-{number}", manifest, X)
-    protocol = quick(name, *changes, replicates=40)
-    inputs = gather(protocol, manifest, "made-up", opened)
-    return run_protocol(inputs, folder / "run", n_jobs=1)
-
-
-def values_of(run: Run, **wanted: Any) -> list[RunRow]:
-    """The rows of results.csv with these values; by default of cells over all films."""
-    rows = rows_of(run.results, **{"film": "", "against_model": "", **wanted})
-    if "train_films" in wanted:
-        return rows
-    return [row for row in rows if math.isnan(row["train_films"])]
+def run_of_films(folder: Path, *changes: str) -> Run:
+    """A run on made-up films, in which models know a part of the level."""
+    manifest = films(5, 20, seed=3)
+    store = store_of(folder / "store", manifest, planted(manifest, strength=0.6))
+    protocol = quick("honest", *changes, replicates=40)
+    return run_on(folder, protocol, manifest, {"x": store})
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run_on(tmp_path_factory.mktemp("tables"), *ONE_PAIR)
+    return run_of_films(tmp_path_factory.mktemp("tables"), *ONE_PAIR)
 
 
 def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
@@ -76,50 +49,6 @@ def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
         *("task", "train", "test", "store", "model"),
         *("film", "metric", "value"),
     )
-
-
-def test_differences_name_the_second_side(run: Run) -> None:
-    differences = run.differences
-    pairs = {(row["model"], row["against_model"]) for row in differences}
-    assert ("ridge", "mlp") in pairs and ("ridge", "random") in pairs
-    assert not {model for model, _ in pairs}.intersection({"random", "oracle"})
-    value = {row["model"]: row["value"] for row in values_of(run, metric="ap")}
-    for row in differences:
-        assert row["metric"] == "ap" and row["against_train"] == row["train"]
-        expected = value[row["model"]] - value[row["against_model"]]
-        assert row["value"] == pytest.approx(expected)
-        # Each film also trained the models of others: no p of its own, but one among all.
-        assert math.isnan(row["p"])
-        assert 0 < row["p_all"] <= 1
-
-
-def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
-    """Where stores lack other clips, each has baselines, whose differences are no question."""
-    manifest = films(7, 24, seed=3)
-    X = planted(manifest)
-    lacking = [clip.clip_id for clip in manifest if clip.level == "S"][:1]
-    stores = {
-        "whole": store_of(tmp_path / "whole", manifest, X),
-        "part": store_of(tmp_path / "part", manifest, X, without=lacking),
-    }
-    changes = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=20")
-    inputs = gather(load_protocol("honest", changes), manifest, "made-up", stores)
-    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    differences = run.differences
-    assert {row["store"] for row in differences} == {"whole", "part"}
-    assert {row["model"] for row in differences} == {"ridge"}
-    # The line of the task says what both stores test.
-    (line,) = [
-        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
-    ]
-    # The code of a task has its words before it stands in the table.
-    text = result_text(run)
-    assert text.index("EN_S: easy negatives against sure") == text.index("EN_S")
-    assert "AP is computed in each fold, and averaged; in brackets: 95 %" in text
-    assert "F1" not in text and "AUC" not in text
-    n_clips = [row["clips"] for row in values_of(run, model="ridge", metric="ap")]
-    assert n_clips[1] == n_clips[0] - 1
-    assert line.split()[1:4] == [str(n_clips[1]), "to", str(n_clips[0])]
 
 
 def test_a_run_is_read_back(run: Run) -> None:
@@ -137,18 +66,6 @@ def test_a_run_is_read_back(run: Run) -> None:
     assert {"epochs", "alpha"}.intersection(chosen)
 
 
-def test_success_is_a_table(tmp_path: Path) -> None:
-    run = run_on(
-        tmp_path, *ONE_PAIR, 'grid.models=["ridge"]', "report.error_analysis=true"
-    )
-    whole = rows_of(run.table("success.csv"), film="all films")
-    assert {"level EN", "level S"} <= {row["factor"] for row in whole}
-    (ridge,) = {row["successes"] for row in whole}
-    tests = rows_of(run.predictions, model="ridge")
-    correct = [row["y"] == row["decision"] for row in tests]
-    assert ridge == sum(correct) and whole[0]["all_clips"] == len(correct)
-
-
 def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> None:
     code = tmp_path / "mine.py"
     code.write_text(
@@ -162,8 +79,8 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
     )
     trust([f"{code}:Plain"])
     with pytest.raises(FixInput, match="neither predict_proba"):
-        run_on(
-            tmp_path / "r",
+        run_of_films(
+            tmp_path,
             *ONE_PAIR,
             f"models.mine.kind={code}:Plain",
             'grid.models=["mine"]',

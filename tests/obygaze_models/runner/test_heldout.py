@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from obygaze_models.runner.heldout import (
     folds_of,
     repeats_clips,
     seen_of,
-    with_few_films,
 )
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
@@ -84,28 +82,6 @@ def test_a_film_is_held_out_with_its_clips_of_every_level() -> None:
     assert first.is_by_film
 
 
-def test_fixed_splits_without_a_film_on_both_sides_are_by_film() -> None:
-    parts = {"a": "test", "b": "choose", "c": "train", "d": "train"}
-    # Two clips of the tested film are in no part.
-    manifest = clips({**parts, "a2": "", "a3": ""})
-    (held,) = folds(manifest, *FIXED, 'splits.choose=["choose"]')
-    assert held.is_by_film
-    assert names(manifest, held.test) == "a0 a1"
-    assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0 a1 a2 a3"
-    assert seen([held]) == {"unseen"}
-
-
-def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
-    parts = {"a": "test", "b": "choose", "c": "train", "d": "train"}
-    manifest = clips({**parts, "a1": "train"})
-    (held,) = folds(manifest, *FIXED, 'splits.choose=["choose"]')
-    assert not held.is_by_film
-    assert names(manifest, held.test) == "a0"
-    # The tested clips of the task, and no other.
-    assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0"
-    assert seen([held]) == {"film"}
-
-
 def test_published_folds_of_whole_films_are_by_film() -> None:
     manifest = clips({})
     cells = {clip.clip_id: str("abcd".index(clip.movie_id)) for clip in manifest}
@@ -121,13 +97,6 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     first, second, *others = folds(divided, *published)
     # Where a fold divides a film, clips of other tasks may find concept vectors.
     assert seen([first, second]) == {"film"} and seen(others) == {"unseen"}
-
-
-def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
-    manifest = clips({"a": "test", "b": "train", "c": "train", "d": "train"})
-    (held,) = folds(manifest, *FIXED, "splits.validation=none")
-    assert names(manifest, held.train) == "b0 b1 c0 c1 d0 d1"
-    assert not len(held.validation)
 
 
 def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
@@ -149,19 +118,6 @@ def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
     inside = whole.inside(rows[1:], rows[:1])
     assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
     assert names(manifest, np.flatnonzero(~whole.may_learn)) == "a0 a1 a2 a3"
-
-
-def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
-    manifest = clips({})
-    first = folds(manifest, "splits.kind=nested")[0]
-    pair = ("EN_S", "EN_S")
-    (few,) = with_few_films({pair: [first]}, 2, 0, HeldOut.joined)[pair]
-    assert len(np.unique(few.films[few.train])) == 2
-    drawn = set(few.films[few.train].tolist())
-    may_learn = {manifest.clips[row].movie_id for row in np.flatnonzero(few.may_learn)}
-    assert may_learn == drawn
-    (fewer,) = with_few_films({pair: [first]}, 1, 0, HeldOut.joined)[pair]
-    assert set(fewer.films[fewer.train].tolist()) < drawn
 
 
 def test_clips_that_several_folds_test_are_repeated() -> None:
@@ -197,14 +153,3 @@ def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
     assert len(films_of_vectors) == 5
     assert not films_of_vectors.intersection(tested)
     assert any(level == "HN" for level in inputs.table.levels[fitted.found_on])
-
-
-def test_a_manifest_without_films_has_folds_of_clips_alone() -> None:
-    manifest = clips({})
-    without = manifest.with_clips(replace(clip, movie_id="") for clip in manifest)
-    of_pair = folds(without, "splits.kind=kfold", "splits.folds=2")
-    for held in of_pair:
-        assert not held.is_by_film
-        # Clips of other tasks may find concept vectors.
-        assert np.array_equal(np.flatnonzero(~held.may_learn), held.test)
-    assert seen(of_pair) == {"unknown"}

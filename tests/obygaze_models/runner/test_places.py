@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from support.experiments import ONE_PAIR, films, planted, store_of, write_workspace
 
-from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.labels import labels_since
@@ -54,24 +53,3 @@ def test_the_clips_of_a_run_are_found_from_every_folder(
     store_of(Path("moved/stores/sig"), manifest, 2 * X)
     n_clips, (changed,) = found(Path("moved/runs/first"))
     assert n_clips == 24 and changed.startswith("The store sig was changed")
-
-
-def test_what_is_outside_of_the_workspace_has_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = films(3, 8)
-    store_of(tmp_path / "sig", manifest, planted(manifest))
-    write_manifest(manifest, tmp_path / "films.toml")
-    monkeypatch.chdir(tmp_path)
-    run(
-        "honest",
-        manifest="films.toml",
-        stores="./sig",
-        changes=QUICK,
-        output="first",
-        workspace="w",
-    )
-    about = json.loads(Path("w/runs/first/run.json").read_bytes())
-    assert about["manifest"]["path"] == (tmp_path / "films.toml").as_posix()
-    assert about["stores"]["sig"]["location"] == (tmp_path / "sig").as_posix()
-    assert found(Path("w/runs/first")) == (24, [])

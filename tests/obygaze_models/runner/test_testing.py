@@ -1,4 +1,4 @@
-"""A saved model on labels of one's own: values, what it has seen, and what is refused."""
+"""A saved model on labels of one's own: what it has seen, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.stores import a_recipe, made_store
 
 import obygaze as og
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+)
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run
@@ -28,9 +33,9 @@ from obygaze_models.zoo import (
     TrainingClips,
     TrainingData,
     load_model,
-    predict,
     save_model,
 )
+from obygaze_models.zoo.info import Classes
 
 FILMS = ("alba", "brug", "cirk", "dorp", "ebbe", "fado")
 PER_FILM = 12
@@ -138,37 +143,6 @@ def value(run: Run, metric: str, model: str = "theirs") -> float:
     return float(found)
 
 
-@pytest.mark.parametrize("probe", [LogisticProbe])
-def test_values_are_those_of_scikit_learn_for_the_scores_of_predict(
-    here: Path, probe: type
-) -> None:
-    keep(here, probe())
-    run = run_on(here)
-    rows = rows_of(run)
-    theirs = predict("theirs", "seen", manifest="mine", workspace=here)
-    column = theirs.scores[:, -1]
-    of_predict = dict(zip(theirs.clip_ids, column.tolist(), strict=True))
-    assert rows["score"].to_dict() == {clip: of_predict[clip] for clip in rows.index}
-    decided = dict(zip(theirs.clip_ids, theirs.decisions, strict=True))
-    decision = [decided[clip] == "positive" for clip in rows.index]
-    assert rows["decision"].tolist() == decision
-    level = {clip.clip_id: clip.level for clip in CLIPS}
-    y = np.array([level[clip] == "S" for clip in rows.index])
-    assert rows["y"].tolist() == y.tolist()
-    expected = {
-        "ap": average_precision_score(y, rows["score"]),
-        "auc": roc_auc_score(y, rows["score"]),
-        "f1_binary": f1_score(y, decision),
-    }
-    assert len(set(rows["score"])) == len(rows)
-    for metric, number in expected.items():
-        assert value(run, metric) == pytest.approx(number, abs=1e-12)
-    assert set(rows["is_probability"]) == {probe is LogisticProbe}
-    # A guess ranks no clip above another.
-    assert value(run, "auc", "random") == value(run, "auc", "all_positive") == 0.5
-    assert value(run, "f1_binary", "all_positive") == f1_score(y, np.ones(len(y)))
-
-
 def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) -> None:
     keep(here)
     run = run_on(here)
@@ -188,15 +162,6 @@ def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) ->
     assert run.about["remarks"]["trained"] == sentence
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert cell.basis == "film-seen"
-
-
-def test_only_unseen_films_are_one_fixed_test_set(here: Path) -> None:
-    keep(here)
-    run = run_on(here, changes=[*QUICK, "data.where=movie_id not in {alba, brug}"])
-    assert "trained" not in run.about["remarks"]
-    (cell,) = [cell for cell in run.cells if cell.is_model]
-    assert (cell.basis, cell.inflation) == ("unseen", 1)
-    assert cell.has_interval("ap")
 
 
 def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
@@ -274,18 +239,6 @@ def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(
     )
 
 
-def test_features_of_another_recipe(here: Path) -> None:
-    keep(here)
-    store_in(here / "other", sampling={"rule": "uniform", "frames": 4})
-    with pytest.raises(Mismatch, match="theirs expects features of toy"):
-        og.models.test(
-            "theirs",
-            here / "other" / "stores" / "seen",
-            manifest="mine",
-            workspace=here,
-        )
-
-
 def test_clips_whose_films_are_not_stated(here: Path) -> None:
     keep(here)
     clips = [Clip(clip.clip_id, "", level=clip.level) for clip in CLIPS]
@@ -297,21 +250,18 @@ def test_clips_whose_films_are_not_stated(here: Path) -> None:
 
 
 def test_models_that_are_not_of_two_classes(here: Path) -> None:
-    levels = np.array([clip.level for clip in TRAINED])
-    three = LogisticRegression().fit(X[: len(TRAINED)].astype(float), levels)
-    saved = ModelInfo(
-        name="theirs",
-        kind="logistic",
-        task="levels",
-        classes=("EN", "HN", "S"),
-        features=FeatureSpec("toy", "clip", "float32", 4, a_recipe().fingerprint),
-        training=TrainingData("films", "0" * 64, "raw", 22, 2, ("alba", "brug")),
+    keep(
+        here,
+        ConceptBank(["Look"], C=0.1),
+        kind="cav",
+        classes=(),
+        concepts=("Look",),
     )
-    save_model(three, saved, here / "models" / "theirs", X[: len(TRAINED)])
     with pytest.raises(FixUsage) as refused:
         run_on(here)
     assert refused.value.message == (
-        "a test needs a model of two classes, and theirs (logistic for levels) has EN, HN, S"
+        "a test needs a model of two classes, and theirs (cav, vectors of 1 concept) has"
+        " none"
     )
 
 
@@ -325,13 +275,11 @@ def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
 
 
 def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
-    keep(here, task="violent")
-    with pytest.raises(FixUsage) as refused:
+    keep(here, task="violent", asked=Classes(positive="violent == yes"))
+    with pytest.raises(ObygazeError) as refused:
         run_on(here)
-    assert refused.value.message == "unknown task or column 'violent'"
-    assert str(refused.value.hint).startswith(
-        "theirs was trained for the task violent: --task asks for another one, one of EN_S"
-    )
+    assert refused.value.message == "no column 'violent'"
+    assert refused.value.hint == "--task for another task than violent, of these labels"
     assert len(rows_of(run_on(here, task="EN_S")))
 
 
@@ -344,3 +292,16 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
     keep(here, name="random")
     with pytest.raises(FixUsage, match="as a baseline"):
         og.models.test("random", "seen", manifest="mine", workspace=here)
+
+
+def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(
+    here: Path,
+) -> None:
+    keep(here, asked=Classes(classes={"HN": 0, "S": 1}))
+    level_of = {clip.clip_id: clip.level for clip in MINE}
+    levels = rows_of(run_on(here)).index.map(level_of)
+    assert {*levels} == {"HN", "S"}
+    typed = run_on(here, task="EN_S", output="typed")
+    assert {*rows_of(typed).index.map(level_of)} == {"EN", "S"}
+    remark = typed.about["remarks"]["other task"]
+    assert remark == "theirs was trained for the task EN_S: S, against HN."

@@ -1,0 +1,72 @@
+"""What a received file leaves open is refused or said, and not guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+import obygaze as og
+from obygaze_features.video.resample import mixed
+
+
+def frames_with_padding(folder: Path, mask: np.ndarray) -> None:
+    """Write four clips of five frames; of all but the first clip, two are frames of ones."""
+    frames = np.ones((4, 5, 2))
+    frames[1:, 2:] = 99
+    ids = [f"lake-{number}" for number in range(4)]
+    np.savez(folder / "sent.npz", clip_id=ids, frames=frames, mask=mask)
+
+
+def test_padding_is_never_a_frame(tmp_path: Path) -> None:
+    real = np.ones((4, 5))
+    real[1:, 2:] = 0
+    frames_with_padding(tmp_path, real)
+    pooled = ("store", "import", "sent.npz", "--pool", "mean")
+    call_obygaze(*pooled, "-o", "right", cwd=tmp_path).ok()
+    store = og.open_store("right", workspace=tmp_path)
+    assert np.all(store.read(store.default_array, np.arange(4)) == 1)
+    for mask in (real[..., None], np.ones((4, 6)), np.ones((4, 5, 2))):
+        frames_with_padding(tmp_path, mask)
+        for named in ((), ("--array", "frames=frames", "--array", "mask=mask")):
+            refused = call_obygaze(*pooled, *named, "-o", "wrong", cwd=tmp_path)
+            assert refused.code == 1, named
+            assert "mask has" in refused.stderr
+    assert not (tmp_path / "stores" / "wrong").exists()
+
+
+def test_labels_that_nobody_gave_are_no_absent_concepts(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rows = "lake-0,lake,S,Look\nlake-1,lake,EN,\nlake-2,lake,,\n"
+    (tmp_path / "clips.csv").write_text(f"clip_id,movie_id,level,concepts\n{rows}")
+    call_obygaze("manifest", "import", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    ids = [f"lake-{number}" for number in range(3)]
+    np.savez(tmp_path / "sent.npz", clip_id=ids, x=np.ones((3, 2)))
+    made = ("store", "import", "sent.npz", "--manifest", "films", "-o", "films")
+    call_obygaze(*made, cwd=tmp_path).ok()
+    words = ("store", "export", "films", "sent.parquet", "--with-labels", "films")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    table = pq.read_table(tmp_path / "sent.parquet").to_pydict()
+    assert table["concepts"] == [["Look"], [], None]
+
+
+def test_points_beside_decimal_commas_may_part_thousands(tmp_path: Path) -> None:
+    rows = "lake-0;0,5;1.234\nlake-1;0,7;567\n"
+    (tmp_path / "sent.csv").write_text(f"clip_id;a;b\n{rows}")
+    done = call_obygaze("store", "import", "sent.csv", "-o", "films", cwd=tmp_path)
+    said = "1.234 in the column b was read as 1.234; if it is a thousand and more"
+    assert said in " ".join(done.ok().stderr.split())
+
+
+def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
+    """As FFmpeg orders six channels, the fourth is the bass."""
+    samples = np.zeros((6, 100), np.float32)
+    samples[3] = 0.5
+    frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="6 channels")
+    assert {channel.name for channel in frame.layout.channels} == {"NONE"}
+    assert not mixed([frame]).any()

@@ -1,0 +1,94 @@
+"""Refusals of commands that hardly anybody meets: each is one sentence and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.cli import call_obygaze
+from support.experiments import films
+
+from obygaze.audits.gender import cut_shares
+from obygaze.films.agreement import Scale
+from obygaze.films.marks import LEVEL
+from obygaze.films.page.site import Site
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.own_results import REPORT, check_file
+from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.store.placing import make_hidden
+from obygaze_features.video.decode import decode_views
+from obygaze_models.runner.store_run import StoreRun
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    write_manifest(films(2, 3), tmp_path / "manifests" / "films.toml")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "words.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nOh\n")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "manifest folds films --kind leave-one-film-out --folds 5",
+            "leave-one-film-out has a fold for each film, not 5 folds",
+        ),
+        ("manifest stats films --where level==NS", "no clip with level==NS"),
+        ("manifest import words.srt --as table -o words", "this is no table"),
+        ("models show folder", "no model here: no model.json"),
+        ("view films --store seen --no-browser", "--store has the features"),
+    ],
+)
+def test_a_command_is_refused(workspace: Path, line: str, sentence: str) -> None:
+    before = sorted(workspace.rglob("*"))
+    done = call_obygaze(*line.split(), cwd=workspace)
+    assert 1 <= done.code <= 5
+    assert sentence in done.stderr
+    assert sorted(workspace.rglob("*")) == before
+
+
+def site_without_scores() -> object:
+    site: Any = SimpleNamespace(run=None, predictions=None)
+    return Site.scores.__wrapped__(site, 0)
+
+
+def years_of_words() -> object:
+    columns: Any = {"year": ""}
+    asked = parse("year > 1990", columns=columns, vocabulary={})
+    return asked.holds(lambda column: ["about 1990"])
+
+
+def run_without_store() -> object:
+    run: Any = SimpleNamespace(features=None)
+    return StoreRun.of_store.fget(run)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (site_without_scores, "there are no scores"),
+        (years_of_words, "expected numbers in the column year, got 'about 1990'"),
+        (run_without_store, "a model needs a store"),
+        (lambda: cut_shares(0, 0), "expected counts with a positive sum"),
+        (lambda: list(decode_views(Path("x.mp4"), [])), "at least one view"),
+        (
+            lambda: Scale.of(LEVEL, (), {}).pair(["S"], []),
+            "expected levels of the same clips, got 1 and 0 levels",
+        ),
+        (
+            lambda: check_file(Path(__file__).parent, REPORT),
+            "expected a file, got a folder",
+        ),
+        (lambda: make_hidden(Path("/nowhere/here/store")), "no such folder"),
+    ],
+)
+def test_a_call_is_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ObygazeError, match=sentence):
+        call()
