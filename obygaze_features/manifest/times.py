@@ -100,10 +100,6 @@ class FilmTimes:
             return None
         return frames_between(*self.spans[clip_id], self.rate)
 
-    def frame_at(self, time_s: float) -> int:
-        """Return the picture of the film that begins at a time, or next to it."""
-        return round(exact_seconds(time_s) * (self.rate or 0))
-
 
 def film_times(
     clips: Sequence[Clip],

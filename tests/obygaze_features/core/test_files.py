@@ -20,14 +20,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_write_atomic_makes_folders_replaces_and_leaves_no_litter(tmp_path):
-    path = tmp_path / "a" / "b" / "file.json"
-    files.write_atomic(path, b"one")
-    files.write_atomic(path, b"two")
-    assert path.read_bytes() == b"two"
-    assert names(path.parent) == ["file.json"]
-
-
 @pytest.mark.parametrize("mask, mode", [(0o002, 0o664), (0o077, 0o600)])
 def test_the_umask_decides_who_may_read(tmp_path, mask, mode):
     before = os.umask(mask)
@@ -203,20 +195,6 @@ def test_a_lock_holds_off_other_processes(tmp_path):
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert counter.read_text("utf-8") == "60"
-
-
-def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError) as caught:
-        files.write_atomic(tmp_path / "result", b"x")
-    assert (caught.value.errno, caught.value.filename) == (
-        errno.ENOSPC,
-        str(tmp_path / "result"),
-    )
-    assert names(tmp_path) == []
 
 
 JSON_VALUES = st.recursive(

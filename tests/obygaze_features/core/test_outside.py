@@ -10,9 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.stores import (
-    a_recipe,
     made_store,
-    sealed_store,
     some_rows,
     some_values,
 )
@@ -23,7 +21,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import one_line, safe_text
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import Recipe, merge, open_store, subset
+from obygaze_features.store import Recipe, open_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.describing import describe
 from obygaze_features.store.publishing import full_card
@@ -162,18 +160,6 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(
     assert front["license_name"].startswith("CC0 | # Fake")
 
 
-def test_commands_show_one_line_for_each_fact(received: Path, tmp_path: Path) -> None:
-    (tmp_path / "stores").mkdir()
-    (tmp_path / "stores" / "s").symlink_to(received)
-    said = call_obygaze("-C", tmp_path, "ls").ok().stdout
-    assert len(said.splitlines()) == 2
-    assert "\x1b" not in said
-    sealed_store(tmp_path / "stores" / "t", 4, recipe=a_recipe())
-    refused = call_obygaze("-C", tmp_path, "store", "merge", "s", "t", "-o", "m")
-    assert refused.code == 5
-    assert refused.stderr.count("\n  in: ") == 1 and "\x1b" not in refused.stderr
-
-
 def test_the_names_of_a_received_manifest_make_no_lines(tmp_path: Path) -> None:
     n_lines = {}
     for name, text in (("hostile", HOSTILE), ("harmless", "CC0")):
@@ -200,13 +186,3 @@ def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
     assert len(table((HOSTILE, "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
     assert "\x1b[8m" not in printable(HOSTILE)  # concealed
     assert short_repr("Store", HOSTILE).isprintable()
-
-
-def test_stores_of_one_hostile_licence_are_merged(
-    received: Path, tmp_path: Path
-) -> None:
-    """Their licence is refused as a new statement, and is not lost either."""
-    other = store_of(tmp_path / "other", HOSTILE)
-    subset(other, tmp_path / "part", clips=[open_store(other).clip_ids[0]])
-    merge([received, tmp_path / "part"], tmp_path / "m")
-    assert open_store(tmp_path / "m").terms == open_store(received).terms

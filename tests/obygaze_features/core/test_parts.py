@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import ROOT, call_obygaze, environment
 
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
@@ -260,18 +258,6 @@ def test_what_a_data_set_returns_is_checked(
     assert told in str([caught.value.message, *caught.value.details])
 
 
-def test_a_data_set_of_a_module_has_its_version_as_a_note(here: Path) -> None:
-    write(here / "x.csv", "")
-    write(
-        here / "gazing" / "data.py",
-        DATA_SET.format(returned="ImportedManifest(manifest)"),
-    )
-    words = ("-C", here, "manifest", "import", "x.csv", "--as", "gazing.data:read")
-    call_obygaze(*words, "-o", "m").ok()
-    text = (here / "manifests" / "m.toml").read_text("utf-8")
-    assert f"read by {find_part('gazing.data:read').package}" in text
-
-
 # ---- what a model returns ----------------------------------------------------------------------
 
 MODEL = """
@@ -345,21 +331,3 @@ def test_a_model_that_is_no_classifier_is_refused(
         default_settings("model.py:Mine")
     assert told in caught.value.message
     assert "model.py" in str(caught.value)
-
-
-def test_naming_own_code_imports_nothing_heavy(here: Path) -> None:
-    program = (
-        "import sys\nfrom obygaze_features.core.parts import find_part, trust\n"
-        "trust(['own.py:read'])\nassert find_part('own.py:read').load()() == 5\n"
-        "heavy = {'numpy', 'sklearn', 'torch', 'click'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    write(here / "own.py", "def read(): return 5\n")
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")

@@ -103,11 +103,8 @@ def test_a_whole_file_is_read() -> None:
             "1812",
             "f.toml:2: year: must be a whole number at least 1888, got 1812",
         ),
-        ("1979", "1979.0", "f.toml:2: year: must be a whole number, got 1979.0"),
         ('"colour"', '"gray"', "f.toml:3: colour: must be one of grey, colour (did"),
-        ("shots = 3", f"shots = {10**30}", "f.toml:4: shots: must be a whole number"),
         ('["a", "b"]', '"a"', "f.toml:6: tags: must be a list, such as"),
-        ('["a", "b"]', '["a", 1]', "f.toml:6: tags[1]: must be a string, got 1"),
         (
             'file = "a.csv"',
             'file = "a.csv"\nsha256 = "ab"',
@@ -118,7 +115,6 @@ def test_a_whole_file_is_read() -> None:
             "[sources]",
             "f.toml:8: sources: must be a list, got {",
         ),
-        ('file = "b.csv"', "", "f.toml:10: cast.Ripley.file: required key is missing"),
         (
             "Ripley",
             "ripley",
@@ -138,9 +134,6 @@ def test_what_is_wrong_is_named_with_its_line_and_key(
 ) -> None:
     toml = WHOLE.replace(before, after, 1)
     assert toml != WHOLE
-    if not told:
-        record_of(read_toml(toml.encode(), "f.toml"), Film, "not valid")
-        return
     (line,) = lines(toml)
     assert told in line
 

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
+from obygaze_features.core import written_tables
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import single_line
 from obygaze_features.core.tables import read_table
@@ -121,7 +122,9 @@ def test_another_suffix_is_refused_with_those_that_are_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
+def test_what_a_spreadsheet_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many = {f"c{n}": [n] for n in range(16_385)}
     with pytest.raises(FixUsage, match="at most 16,384 columns, the table has 16,385"):
         write_table(tmp_path / "t.xlsx", many)
@@ -129,6 +132,8 @@ def test_what_a_spreadsheet_cannot_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="at most 32,767 letters in a cell") as caught:
         write_table(tmp_path / "t.xlsx", long)
     assert caught.value.hint == "t.csv"
-    rows = {"a": range(1_048_576)}
-    with pytest.raises(FixUsage, match="at most 1,048,576 rows"):
-        write_table(tmp_path / "t.xlsx", rows)
+    assert written_tables.MAX_SHEET_ROWS == 1_048_576
+    # With the row of the names.
+    monkeypatch.setattr(written_tables, "MAX_SHEET_ROWS", 100)
+    with pytest.raises(FixUsage, match="at most 100 rows, the table has 101"):
+        write_table(tmp_path / "t.xlsx", {"a": range(100)})

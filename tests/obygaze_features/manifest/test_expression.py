@@ -65,34 +65,24 @@ def holds(text: str) -> list[int]:
     [
         ("level == S", [3, 4]),
         ("level != S", [0, 1, 2, 5]),
-        ("level in {S}", [3, 4]),
         ("level in {S, NS,HN}", [1, 2, 3, 4]),
         ("level not in {S, NS}", [0, 1, 5]),
         ('"Look" in concept', [1, 2]),
-        ("concept == Body", [2, 4]),
         ('concept in {Body, "Type of shot"}', [2, 3, 4]),
-        ("concept not in {Body, Look}", [0, 3, 5]),
         ("concept", [1, 2, 3, 4]),
-        ('level in {S} and "Look" in concept', []),
         ("level == EN or level == HN and concept == Body", [0]),
         ("(level == EN or level == HN) and concept == Look", [1]),
-        ("not level == S and concept", [1, 2]),
         ("not (level == S and concept)", [0, 1, 2, 5]),
         ("not not level == S", [3, 4]),
         ("level==S and(Body in concept)", [4]),
         ("\n  level == S\n  and\tconcept == Body ", [4]),
-        ("annotator == 'A1' and level == S", [4]),
         ("annotator in {A2, 'A 3'}", [1, 3]),
-        ("movie_id == m and not scene", [2]),
         ("scene in {1, 3}", [0, 3]),
         ("start_s == 0.50 and end_s == 2", [1]),
-        ("end_s == 20", []),
         ("scene > -1.5", [0, 1, 3]),
         ("scene >= '2'", [1, 3]),
-        ("video", [3]),
         ("'fold:x'", [0, 1]),
         ("mood == joy", [1, 2]),
-        ("fear in mood", [2, 3]),
         ("mood not in {joy}", [0, 3, 4, 5]),
         ('mood == ""', [0, 4, 5]),
     ],
@@ -244,7 +234,7 @@ def meant(tree: tuple, level: str, concepts: tuple[str, ...]) -> bool:
     raise AssertionError
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     trees, st.lists(st.tuples(st.sampled_from(LEVELS), st.sets(st.sampled_from(NAMES))))
 )
@@ -256,7 +246,7 @@ def test_against_a_walk_in_plain_python(tree: tuple, clips: list) -> None:
     assert [expression.holds(clip.values) for clip in made] == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(alphabet=" levlconcptSEN{}(),=!\"'andortx.1", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
@@ -83,14 +82,6 @@ def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
     (clip,) = read(videos(tmp_path / "signs", "映画.mp4")).manifest
     # sha256 of the name in UTF-8, by another program: printf 映画 | sha256sum
     assert (clip.clip_id, clip.video) == ("id-d626ec", "映画.mp4")
-
-
-def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:
-    videos(tmp_path / "my films", "a-001.mp4")
-    done = call_obygaze("manifest", "import", "my films", cwd=tmp_path).ok()
-    assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
-    assert "no clip has a level" in done.stderr
-    assert call_obygaze("manifest", "import", "none", cwd=tmp_path).code == 1
 
 
 def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -45,17 +44,6 @@ def test_grouped_folds_never_split_a_film_and_none_is_empty(
             == 1
         )
     assert set(folds.values()) == {0, 1, 2}
-
-
-def test_grouped_folds_balance_what_can_be_balanced() -> None:
-    folds = grouped(films([40, 30, 20, 10], "0"), 2)
-    assert sorted(Counter(folds.values()).values()) == [50, 50]
-
-
-def test_one_fold_a_film() -> None:
-    folds = leave_one_film_out(films([2, 1, 3]))
-    assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]
-    assert Counter(folds.values()) == {0: 2, 1: 1, 2: 3}
 
 
 @pytest.mark.parametrize("k", [0, 1, 5])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -20,45 +19,7 @@ from obygaze_features.manifest.grouping import (
     group,
     grouped_concepts,
 )
-from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
-from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
-
-TABLE_1 = {
-    "Type of shot": 3,
-    "Look": 2,
-    "Body": 4,
-    "Posture": 6,
-    "Clothing": 4,
-    "Appearance": 1,
-    "Expression of emotion": 1,
-    "Activities": 1,
-}
-
-
-def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> None:
-    whole = group()
-    assert isinstance(whole, ConceptVocabulary)
-    instances = {
-        c["name"]: len(c["instances"]) for c in whole.concepts if c["instances"]
-    }
-    assert instances == TABLE_1 and sum(instances.values()) == 22
-    assert len(whole.subconstructs) == 5
-    known = {item["name"] for item in whole.subconstructs}
-    for concept in whole.concepts:
-        assert concept["source"] and (concept["modality"] == "visual") == bool(
-            concept["instances"]
-        )
-        for instance in concept["instances"]:
-            assert instance["name"] and set(instance["subconstructs"]) <= known
-            assert instance["subconstructs"]
-    for item in whole.subconstructs:
-        assert item["source"] == "ObyGaze12, Table 1"
-        assert item["concepts"] == subconstructs()[item["name"]]
-        assert concept_meaning(item["name"]) == item["definition"]
-    text = str(whole)
-    assert "The paper assigns no instance to a sub-construct" in text
-    assert "skipping" in text and "Narratology (narrative" in text
 
 
 def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
@@ -144,28 +105,6 @@ def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> No
         grouped_concepts(toy(), groups)
 
 
-def test_a_file_of_groups_and_the_commands(tmp_path: Path) -> None:
-    write_manifest(toy(), tmp_path / "manifests" / "toy.toml")
-    file = tmp_path / "groups.toml"
-    file.write_text('[groups]\nseen = ["Look", "Body"]\n')
-    done = call_obygaze(
-        *("-C", tmp_path, "manifest", "group", "toy", "-o", "seen"),
-        *("--groups", file, "--json"),
-    )
-    assert json.loads(done.stdout)["clips_of_group"] == {"seen": 1}
-    written = read_manifest("seen", workspace=tmp_path)
-    assert written["a-1"].concepts == ("seen", "Voice")
-    table_1 = call_obygaze("-C", tmp_path, "manifest", "group", "--json").ok().json()
-    assert len(table_1["subconstructs"]) == 5
-    counts = call_obygaze("-C", tmp_path, "manifest", "group", "toy", "--json")
-    assert json.loads(counts.stdout)["clips"]["male gaze"]["S"] == 1
-    file.write_text('[groups]\nseen = "Look"\n')
-    with pytest.raises(FixInput, match="the groups are not valid"):
-        group("toy", name="again", groups=file, workspace=tmp_path)
-    with pytest.raises(NotFound):
-        group("toy", name="again", groups=tmp_path / "no", workspace=tmp_path)
-
-
 def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
     words = ("-C", tmp_path, "manifest", "group")
     without_name = call_obygaze(*words, "toy", "--groups", "groups.toml")
@@ -174,6 +113,12 @@ def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
     without_manifest = call_obygaze(*words, "-o", "new")
     assert without_manifest.code == 2
     assert "expected a manifest" in without_manifest.stderr
+    file = tmp_path / "groups.toml"
+    file.write_text('[groups]\nseen = "Look"\n')
+    with pytest.raises(FixInput, match="the groups are not valid"):
+        group(toy(), name="again", groups=file, workspace=tmp_path)
+    with pytest.raises(NotFound):
+        group(toy(), name="again", groups=tmp_path / "no", workspace=tmp_path)
 
 
 def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
@@ -189,6 +134,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
         "Voice",
     )
     assert "infantilism or animalisation" not in grouped.header.concepts
+    assert made.to_json()["clips_of_group"]["male gaze"] == 1
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
     with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
         group(other, name="sub2", workspace=tmp_path)

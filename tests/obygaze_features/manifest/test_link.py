@@ -59,13 +59,6 @@ def videos(report: LinkReport) -> list[str]:
     return [clip.video for clip in report.manifest]
 
 
-def test_find_videos_by_extension_in_any_case(tmp_path: Path) -> None:
-    touch(
-        tmp_path, "b/x.MKV", "a.avi", "notes.txt", "b/c/d.mp4", "e.mp4/real.webm", "f"
-    )
-    assert find_videos(tmp_path) == ("a.avi", "b/c/d.mp4", "b/x.MKV", "e.mp4/real.webm")
-
-
 def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
     touch(tmp_path / "elsewhere", "x.mp4")
     root = touch(tmp_path / "root", "a/y.mp4")
@@ -220,51 +213,6 @@ def test_a_film_with_the_id_of_another_films_clip_is_asked_about(
     report = link(manifest_of(*parts), folder)
     assert report.by_time == ("rocky-1",)
     assert report.ambiguous == {"rocky-2": ("rocky-2.mp4", "rocky.mp4")}
-
-
-def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> None:
-    clip = Clip("tt01-001", "tt01", 1, start_s=10.0, end_s=12.5)
-    own, film = (
-        touch(tmp_path / "own", "tt01_scene_1.avi"),
-        touch(tmp_path / "film", "tt01.mkv"),
-    )
-    linked = link(manifest_of(clip), own).manifest
-    found = linked.clips[0]
-    assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.avi", None, None)
-    assert (found.extra["film_start_s"], found.extra["film_end_s"]) == ("10.0", "12.5")
-    assert span_in_film(found) == (10.0, 12.5)
-    # The same clip in a folder that has the whole film only, and back.
-    part = link(linked, film)
-    assert part.by_time == ("tt01-001",)
-    assert (part.manifest.clips[0].start_s, part.manifest.clips[0].end_s) == (
-        10.0,
-        12.5,
-    )
-    assert link(part.manifest, own).manifest == linked
-
-
-def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
-    clips = (
-        named("a", "tape.mp4", start_s=1.0, end_s=2.0),
-        named("b", "tape.mp4", start_s=2.0, end_s=3.0),
-        named("c", "lost.mp4", start_s=2.0, end_s=3.0),
-    )
-    # A file called like clip c is not the part of lost.mp4 that the times tell of.
-    report = link(manifest_of(*clips), touch(tmp_path, "tape.mov", "c.mp4", "tt01.mp4"))
-    assert videos(report) == ["tape.mov", "tape.mov", ""]
-    assert [(clip.start_s, clip.end_s) for clip in report.manifest] == [
-        *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0))
-    ]
-    assert report.without == ("c",)
-    # Neither the film nor its times stand for the file that is missing.
-    in_film = {"film_start_s": "102.0", "film_end_s": "105.0"}
-    clip = named("d", "lost.mp4", start_s=2.0, end_s=5.0, extra=in_film)
-    missing = link(manifest_of(clip), touch(tmp_path / "films", "tt01.mp4"))
-    assert missing.without == ("d",)
-    assert (missing.manifest.clips[0].start_s, missing.manifest.clips[0].end_s) == (
-        2,
-        5,
-    )
 
 
 @pytest.mark.parametrize(

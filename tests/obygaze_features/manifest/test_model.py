@@ -35,13 +35,6 @@ CLIPS = (
 MANIFEST = Manifest("films", HEADER, CLIPS, ("fold:k", "n"))
 
 
-def test_clips_are_found_by_their_id() -> None:
-    assert len(MANIFEST) == 3
-    assert MANIFEST["tt1-002"] is CLIPS[1]
-    assert "tt1-002" in MANIFEST and CLIPS[1] in MANIFEST
-    assert "tt1-003" not in MANIFEST and None not in MANIFEST
-
-
 def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
     with pytest.raises(KeyError) as caught:
         MANIFEST["tt1-01"]

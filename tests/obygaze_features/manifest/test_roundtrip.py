@@ -102,7 +102,7 @@ def a_clip(
 
 @given(manifests())
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

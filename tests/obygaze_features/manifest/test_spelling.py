@@ -11,7 +11,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import annotators_of, read_manifest, write_manifest
-from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Each cell as somebody types it, and as a manifest has it.
@@ -58,14 +57,6 @@ def test_a_manifest_that_was_edited_by_hand_has_each_word_once(tmp_path: Path) -
     rows = tmp_path / "m.csv"
     rows.write_text(rows.read_text("utf-8").replace("calm", "Calm", 1), "utf-8")
     assert moods_of(read_manifest(tmp_path / "m.toml")) == ["Calm"] * 3
-
-
-def test_merged_manifests_have_each_word_once() -> None:
-    manifests = []
-    for lab, mood in (("paris", "Calm"), ("nice", "calm")):
-        clip = Clip(f"{lab}-1", lab, extra={"mood": mood})
-        manifests.append(Manifest(lab, Header("m"), (clip,), ("mood",)))
-    assert moods_of(merged_manifest(manifests, "all").manifest) == ["Calm", "Calm"]
 
 
 def test_an_annotator_is_one_person_however_the_name_is_typed(tmp_path: Path) -> None:

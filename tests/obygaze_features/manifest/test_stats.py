@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,16 +72,6 @@ def test_raw_counts(manifest: Manifest) -> None:
     }
 
 
-def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(
-    manifest: Manifest,
-) -> None:
-    stats = compute_stats(manifest.view("visual"))
-    assert stats.levels == {"EN": 3, "HN": 1, "NS": 1, "S": 2}
-    assert stats.without_level == 1
-    assert stats.concepts_per_clip == {"HN": 1.0, "NS": 2.0, "S": 2.0}
-    assert "Speech" not in stats.concepts["HN"]
-
-
 def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
@@ -121,22 +110,6 @@ def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
 )
 def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
     assert canonical_concept(spelling) == name
-
-
-def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:
-    assert compute_stats(manifest).films == {}
-    clip = Clip("tt0467406-001", "tt0467406", 1)
-    known = Manifest("one", Header("One", concepts()), (clip,))
-    facts = {"title": "Juno", "year": 2007, "genres": ["Comedy", "Drama"]}
-    assert compute_stats(known).films == {"tt0467406": facts}
-    own = replace(
-        clip, clip_id="a-1", movie_id="a", extra={"movie_title": "À nos amours"}
-    )
-    both = Manifest("two", Header("Two", concepts()), (clip, own), ("movie_title",))
-    assert compute_stats(both).films == {
-        "tt0467406": facts,
-        "a": {"title": "À nos amours"},
-    }
 
 
 def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:

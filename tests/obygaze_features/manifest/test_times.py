@@ -31,18 +31,6 @@ def own_file(number: int, start_s: str, end_s: str) -> Clip:
     return Clip(f"lake-{number}", "lake", number, f"{number}.mp4", extra=extra)
 
 
-def test_the_only_file_of_a_film_is_the_film() -> None:
-    clips = [
-        Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0),
-        Clip("lake-2", "lake", 2, "lake.mp4", 1.0, 2.0),
-    ]
-    times = film_times(clips, rate=PAL, length_of=lambda video: 7.5)
-    assert (times.axis, times.end_s, times.n_frames) == (IN_FILM, 7.5, 188)
-    assert times.spans == {"lake-1": (0, 1), "lake-2": (1, 2)}
-    assert times.pieces == [Piece(0.0, 7.5, "lake.mp4", 0.0)]
-    assert times.frames_of("lake-2") == (25, 49)
-
-
 def test_clips_without_a_named_file_have_times_of_the_film_after_link_too() -> None:
     before = Clip("lake-1", "lake", None, "", 62.0, 64.0)
     found = Clip(
@@ -53,23 +41,6 @@ def test_clips_without_a_named_file_have_times_of_the_film_after_link_too() -> N
     times = film_times([found], rate=PAL, length_of=lambda video: 100.0)
     assert times.axis == IN_FILM
     assert times.pieces == [Piece(0.0, 100.0, "a/lake.mkv", 0.0)]
-
-
-def test_clips_with_files_of_their_own_lie_where_they_are_in_the_film() -> None:
-    unlinked = {"film_start_s": "110", "film_end_s": "111"}
-    clips = [
-        own_file(2, "100", "104"),
-        own_file(1, "60", "62.5"),
-        Clip("lake-3", "lake", 3, "", extra=unlinked),
-    ]
-    times = film_times(clips, rate=Fraction(24), length_of=lambda video: 9.0)
-    assert (times.axis, times.end_s) == (IN_FILM, 111)
-    assert times.pieces == [
-        Piece(60.0, 62.5, "1.mp4", 0.0),
-        Piece(100.0, 104.0, "2.mp4", 0.0),
-    ]
-    assert [times.frame_at(piece.start_s) for piece in times.pieces] == [1440, 2400]
-    assert times.frames_of("lake-3") == (2640, 2663)
 
 
 def test_times_in_a_file_are_not_times_in_the_film() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from msgspec import structs
-from support.cli import call_obygaze
-from support.stores import made_store
 
 from obygaze_features.manifest import (
     Clip,
@@ -22,43 +19,10 @@ from obygaze_features.manifest.listing import manifest_columns, title_of, titles
 from obygaze_features.manifest.model import Windows, ascii_id
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store import Row
-
-TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
 
 
 def test_films_of_obygaze12_have_titles_anywhere() -> None:
     assert titles_of(["tt0467406", "lake"]) == {"tt0467406": "Juno"}
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A manifest of two films with titles, and a store of its clips."""
-    clips = []
-    for movie_id, title in TITLES.items():
-        for number in (1, 2):
-            clip_id = f"{movie_id}-{number}"
-            extra = {"movie_title": title}
-            clips.append(Clip(clip_id, movie_id, number, extra=extra))
-    manifest = Manifest("films", Header("Films"), tuple(clips), ("movie_title",))
-    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
-    values = np.zeros((len(clips), 2), np.float32)
-    made_store(tmp_path / "stores" / "films", rows, {"clip": values})
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "manifest show films --film",
-    ],
-)
-def test_commands_take_the_id_of_a_film(workspace: Path, line: str) -> None:
-    wrong = call_obygaze(*line.split(), "amelia", cwd=workspace)
-    assert wrong.code == 1
-    assert "no film 'amelia' (did you mean 'amelie'?)" in wrong.stderr
-    call_obygaze(*line.split(), "amelie", cwd=workspace).ok()
 
 
 def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,10 +16,6 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 
 Typed = Callable[..., Result]
-COMMANDS = (
-    *("info", "verify", "subset", "merge", "join"),
-    *("import", "export", "push", "pull", "card"),
-)
 
 
 @pytest.fixture
@@ -45,39 +40,6 @@ def store(tmp_path: Path, name: str = "films") -> Path:
     path = tmp_path / "stores" / name
     made_store(path, rows, some_values(23))
     return path
-
-
-def test_each_command_is_a_function_of_og() -> None:
-    names = {f"{name}_" if name == "import" else name for name in COMMANDS}
-    assert set(dir(og.store)) == names
-    for name in names:
-        assert callable(getattr(og.store, name))
-
-
-def test_the_functions_take_names_and_return_what_is_printed(
-    tmp_path: Path, typed: Typed
-) -> None:
-    path = store(tmp_path)
-    report = og.store.verify("films", hashes=True, workspace=tmp_path)
-    assert report.problems == []
-    part = og.store.subset(
-        "films", "part", films=["tt0000102"], workspace=tmp_path, arrays=["clip"]
-    )
-    assert part.path == tmp_path / "stores" / "part"
-    assert json.loads(json.dumps(part.to_json()))["n_clips"] == 5
-    opened = og.open_store(path)
-    for result, words in (
-        (og.store.info("films", workspace=tmp_path), ("info", "films")),
-        (og.store.card("films", workspace=tmp_path), ("card", "films")),
-    ):
-        assert opened.seal in typed(*words).stdout
-        printed = typed(*words, "--json").json()
-        expected = {"json_version": 1, **json.loads(json.dumps(result.to_json()))}
-        # What is printed knows where the program was started.
-        expected["location"] = printed.get("location", expected.get("location"))
-        if "location" not in printed:
-            del expected["location"]
-        assert printed == expected
 
 
 def test_one_text_where_names_are_expected_is_one_name(tmp_path: Path) -> None:
@@ -111,21 +73,6 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
     assert "23 clips" in typed("info", "more").stdout
     listed = og.ls(workspace=tmp_path)
     assert [one.name for one in listed.entries] == ["more", "more.next"]
-
-
-def test_clips_are_chosen_by_ids_or_by_a_file(tmp_path: Path, typed: Typed) -> None:
-    store(tmp_path)
-    typed("subset", "films", "--clips", "tt0000102-001,tt0000102-003", "-o", "two")
-    (tmp_path / "chosen.txt").write_text("tt0000103-001\ntt0000104-002\n")
-    done = typed("subset", "films", "--clips", "chosen.txt", "-o", "./part", "--json")
-    assert done.json()["n_clips"] == 2
-    ids = og.open_store(tmp_path / "part").clip_ids.tolist()
-    assert ids == ["tt0000103-001", "tt0000104-002"]
-    assert len(og.open_store(tmp_path / "stores" / "two")) == 2
-    missing = typed("subset", "films", "--clips", "tt0000102-9", "-o", "x", code=1)
-    assert "'tt0000102-9'" in missing.stderr
-    taken = typed("subset", "films", "--film", "tt0000102", "-o", "two", code=1)
-    assert "choose another store name: -o NAME" in taken.stderr
 
 
 def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:

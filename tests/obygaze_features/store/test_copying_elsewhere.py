@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_hub import FakeHub, fake_hub, hub_here
+from support.fake_hub import hub_here
 from support.seeds import amount
 from support.store_servers import s3_server
 from support.stores import sealed_store, tree
@@ -52,17 +52,6 @@ def store(tmp_path: Path) -> Path:
 def content(bucket: Any) -> dict[str, bytes]:
     objects = {one.key: one.get()["Body"].read() for one in bucket.objects.all()}
     return {key.removeprefix("features/toy/"): data for key, data in objects.items()}
-
-
-def test_a_bucket_has_the_files_of_the_store(store: Path, bucket: Any) -> None:
-    made = push(store, URL)
-    assert content(bucket) == tree(store)
-    assert made.n_sent == len(tree(store))
-    verify(URL, hashes=True).require_ok()
-    # What is there is not sent again.
-    bucket.Object("features/toy/ids").delete()
-    assert push(store, URL).n_sent == 1
-    assert content(bucket) == tree(store)
 
 
 def test_a_push_to_a_bucket_that_was_interrupted_goes_on(
@@ -150,13 +139,6 @@ def test_a_byte_changed_in_the_bucket_is_found(
 
 
 # The hub.
-
-
-@pytest.fixture
-def hub() -> Iterator[FakeHub]:
-    pytest.importorskip("huggingface_hub")
-    with fake_hub() as running:
-        yield running
 
 
 def test_a_push_that_another_one_overtakes_is_stopped(

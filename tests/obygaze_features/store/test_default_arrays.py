@@ -37,14 +37,6 @@ def test_each_card_names_its_default_array() -> None:
         assert of_vectors[0] == ("clip" if is_of_clip else "pooled"), path.stem
 
 
-def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:
-    store = made_store(tmp_path / "all", some_rows(10), vectors())
-    assert store.default_array == "zoom"
-    frames = {name: vectors()[name] for name in ("time_s", "frames")}
-    store = made_store(tmp_path / "frames", some_rows(10), frames)
-    assert store.default_array == "frames"
-
-
 @pytest.mark.parametrize(("format", "name"), [("hdf5", "sent.h5"), ("parquet", "sent")])
 def test_what_is_made_of_a_store_keeps_it(
     tmp_path: Path, format: Any, name: str

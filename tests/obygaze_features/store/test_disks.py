@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
 import subprocess
@@ -10,12 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
 from support.cuts import DONE, cut_at_sync
-from support.filled_stores import ARRAYS, expected_rows, fill, plan
+from support.filled_stores import fill, plan
 from support.killed_fillers import (
     FIRST_VALUES,
     change_life,
@@ -26,7 +24,7 @@ from support.killed_fillers import (
 from support.seeds import SEED, amount
 from support.stores import made_store, sealed_store, some_values
 from support.withdrawn_stores import FILM, rows_of, values_of, write
-from support.written_stores import check_all, check_store
+from support.written_stores import check_all
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.store import Array, Row
@@ -110,33 +108,6 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
         assert verify(result, hashes=True).problems == []
 
 
-def test_blocks_that_were_finished_before_the_disk_was_full_stay(
-    small_disk: Path,
-) -> None:
-    store = small_disk / "s"
-    filling = plan(store)
-    ballast = small_disk / "film.mp4"
-    block_bytes = 16 * sum(array.row_bytes for array in ARRAYS)
-    left = shutil.disk_usage(small_disk).free
-    ballast.write_bytes(bytes(left - 4 * block_bytes))
-    with pytest.raises(OSError, match="No space") as caught:
-        fill(filling, FIRST_VALUES)
-    assert caught.value.errno == errno.ENOSPC
-    done, _ = filling.listed()
-    assert 0 < len(done) < len(filling.needed)
-    with pytest.raises(ObygazeError, match="blocks are missing"):
-        seal(store)
-    # Hidden folders of blocks that were begun are gone.
-    assert {path.name for path in (filling.folder / "blocks").iterdir()} == {
-        f"{block:05d}" for block in done
-    }
-    ballast.unlink()
-    assert fill(filling, FIRST_VALUES) == len(filling.needed) - len(done)
-    enlarge(small_disk)
-    seal(store)
-    check_store(store, expected_rows(), FIRST_VALUES)
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -166,20 +137,6 @@ def test_a_file_that_may_not_become_so_large_is_named(
     (where,) = re.findall(r"^  in: (.*)$", done.stderr, re.MULTILINE)
     assert where.endswith(named)
     assert "Try: allow larger files (ulimit -f)" in done.stderr
-
-
-def test_hdf5_tells_of_a_full_disk_like_the_others(
-    tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*words: object, **options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    # On a disk that is really full HDF5 keeps the file open, and the disk could not be unmounted.
-    monkeypatch.setattr(h5py.Group, "create_dataset", full)
-    done = call_obygaze("store", "export", lab / "s", tmp_path / "f.h5")
-    assert done.code == 1
-    assert "free space on the disk" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_to_hdf5_asks_for_the_space_first(

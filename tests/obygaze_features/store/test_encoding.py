@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import struct
 from pathlib import Path
 
 import google_crc32c
@@ -106,29 +105,6 @@ def test_zarr_reads_what_was_written(
     read = zarr.open_group(folder, mode="r", zarr_format=3)["a"]
     assert read.dtype == values.dtype and read.shape == values.shape
     np.testing.assert_array_equal(read[:], values)
-
-
-def test_the_sizes_of_the_format_are_read_by_zarr(tmp_path: Path) -> None:
-    array = Array.of("frames", "float16", (3, 700))
-    values = some_values(array, 150)
-    write_group(tmp_path / "data.zarr", some_rows(150), {array: values})
-    read = zarr.open_group(tmp_path / "data.zarr", mode="r", zarr_format=3)["frames"]
-    np.testing.assert_array_equal(read[:], values)
-
-
-def test_a_file_byte_by_byte() -> None:
-    array = small("a", "int32", (2,), (2, 4))
-    stream = io.BytesIO()
-    writer = ShardWriter(array, stream)
-    writer.append(np.arange(6, dtype="int32").reshape(3, 2))
-    writer.finish()
-    chunks = [struct.pack("<4i", 0, 1, 2, 3), struct.pack("<4i", 4, 5, 0, 0)]
-    checks = [struct.pack("<I", google_crc32c.value(chunk)) for chunk in chunks]
-    absent = 2**64 - 1
-    index = struct.pack("<8Q", 0, 20, 20, 20, absent, absent, absent, absent)
-    expected = chunks[0] + checks[0] + chunks[1] + checks[1] + index
-    assert stream.getvalue() == expected + struct.pack("<I", google_crc32c.value(index))
-    assert writer.checks == checks[0] + checks[1]
 
 
 def test_rows_and_films() -> None:

@@ -71,11 +71,6 @@ def some_rows() -> list[Row]:
     return rows
 
 
-def with_features(store: Store) -> list[str]:
-    """The clips that have features."""
-    return [row.clip_id for row in store.rows if row.is_ok]
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store of `some_rows`."""
@@ -106,16 +101,6 @@ def test_an_export_says_of_which_store_it_is(
     assert origin.recipe == a_recipe().to_json()
     assert origin.manifest == ManifestMark("films", "0" * 64)
     assert (origin.licence, origin.citation) == TERMS
-
-
-def test_numpy_reads_the_npz(tmp_path: Path, store: Store) -> None:
-    with np.load(exported(store, tmp_path, "npz"), allow_pickle=False) as archive:
-        assert archive["clip_id"].tolist() == with_features(store)
-        assert archive["movie_id"].tolist() == ["lake"] * 3 + ["night"] * 3
-        for array in ARRAYS:
-            values = np.asarray(store.matrix(array.name, missing="drop"))
-            np.testing.assert_array_equal(archive[array.name], values)
-            assert archive[array.name].dtype == array.dtype
 
 
 def a_manifest(licence: str = "CC0-1.0") -> Manifest:

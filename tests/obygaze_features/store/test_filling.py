@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -132,16 +130,6 @@ def test_a_block_is_written_once(tmp_path: Path) -> None:
     assert files_of(filling.folder_of(2)) == before
     assert names_in(filling.folder / "blocks") == {"00002"}
     assert filling.begin(2, MAKER) is None
-
-
-def test_what_is_not_committed_is_removed(tmp_path: Path) -> None:
-    filling = plan(tmp_path / "s")
-    with pytest.raises(RuntimeError), filling.begin(0, MAKER) as writer:
-        writer.add(filling.rows[0], {a.name: VALUES[a.name][0] for a in ARRAYS})
-        raise RuntimeError
-    with filling.begin(0, MAKER) as writer, pytest.raises(ValueError, match="0 of 16"):
-        writer.commit()
-    assert names_in(filling.folder / "blocks") == set()
 
 
 def test_a_row_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -345,48 +333,14 @@ def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
 # --- The order of blocks ---
 
 
-def computed_over_needed(n_workers: int, n_blocks: int, seed: int) -> float:
-    """How much workers of unequal speed compute for each block: steps are rows of a block.
-
-    Before each row, a worker looks whether its block is done. The fastest worker is up to 16 times
-    as fast as the slowest.
-    """
-    random = np.random.default_rng(seed)
-    rows = 16
-    durations = 2.0 ** random.uniform(0, 4, n_workers)
-    starts = [worker * n_blocks // n_workers for worker in range(n_workers)]
-    needed = list(range(n_blocks))
-    done: set[int] = set()
-    begun: Counter[int] = Counter()
-    n_computed = 0
-    turns = [(0.0, worker, -1, 0) for worker in range(n_workers)]
-    heapq.heapify(turns)
-    while turns:
-        now, worker, block, n_rows = heapq.heappop(turns)
-        if block >= 0 and n_rows == rows:
-            done.add(block)
-        if block < 0 or block in done:
-            begun[block] -= 1
-            chosen = choose_block(needed, done, begun, starts[worker])
-            if chosen is None:
-                continue
-            begun[chosen] += 1
-            block, n_rows = chosen, 0
-        n_computed += 1
-        heapq.heappush(turns, (now + durations[worker], worker, block, n_rows + 1))
-    assert len(done) == n_blocks
-    return n_computed / (rows * n_blocks)
-
-
-def test_little_is_computed_twice() -> None:
-    n_workers = 8
-    for seed in range(5):
-        assert computed_over_needed(n_workers, 50 * n_workers, seed) <= 1.05
-    # With few blocks, about one block a worker too many.
-    for n_few in (n_workers, 2 * n_workers, 5 * n_workers):
-        ratios = [computed_over_needed(n_workers, n_few, seed) for seed in range(8)]
-        too_many = [(ratio - 1) * n_few / n_workers for ratio in ratios]
-        assert np.mean(too_many) <= 1.05 and max(too_many) <= 1.25
+def test_a_worker_begins_where_nobody_works() -> None:
+    needed = range(6)
+    assert choose_block(needed, set(), {}, 4) == 4
+    # After the last block comes the first.
+    assert choose_block(needed, {4}, {5: 1}, 4) == 0
+    # Where all are begun, the one that was begun the fewest times.
+    assert choose_block(needed, {0, 1, 2, 3}, {4: 2, 5: 1}, 4) == 5
+    assert choose_block(needed, set(needed), {}, 4) is None
 
 
 def test_a_damaged_plan_is_said(tmp_path: Path) -> None:

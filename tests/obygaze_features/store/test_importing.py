@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import shutil
 import zipfile
 from math import fsum
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,14 +19,12 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.exporting import export_features
+from obygaze_features.store.changing import subset
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import WITHDRAWN
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -171,35 +167,6 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
     done = import_features(file, tmp_path / "s")
     assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
-
-
-def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
-    """Two deliveries of one lab: other clips, another format, the same words."""
-    first = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    with h5py.File(tmp_path / "g.h5", "w") as file:
-        file["names"] = [f"later-{clip}" for clip in IDS]
-        file["model/features"] = X + 1
-    stated = {"backbone": "x-clip", "facts": {"frames": "8"}}
-    one = made(first, tmp_path / "one", **stated)
-    import_features(
-        tmp_path / "g.h5",
-        tmp_path / "two",
-        arrays={"clip": "model/features"},
-        id_key="names",
-        **stated,
-    )
-    two = open_store(tmp_path / "two")
-    assert one.fingerprint == two.fingerprint
-    merge([one, two], tmp_path / "both")
-    assert len(open_store(tmp_path / "both")) == 2 * len(IDS)
-    # Other words are another recipe, also where only the kept vectors differ.
-    for name, changed in (
-        ("backbone", {"backbone": "x-clip-l"}),
-        ("fact", {"facts": {"frames": "16"}}),
-        ("pool", {"pool": "max"}),
-    ):
-        other = made(first, tmp_path / name, **{**stated, **changed})
-        assert other.fingerprint != one.fingerprint
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -392,38 +359,15 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     assert "zeros" in done.warnings[0]
 
 
-@pytest.mark.parametrize("of", ["original", "export"])
-def test_an_old_file_brings_no_withdrawn_clip_back(tmp_path: Path, of: str) -> None:
+def test_clips_that_were_withdrawn_elsewhere_are_said(tmp_path: Path) -> None:
+    """Of files of which no store here was made, nobody knows whether they have them."""
     manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     import_features(file, "s", workspace=tmp_path, manifest=manifest)
-    if of == "export":
-        export_features(tmp_path / "stores" / "s", tmp_path / "out.npz")
-        file = tmp_path / "out.npz"
     subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
-    shutil.rmtree(next((tmp_path / "stores").glob("s.before-*")))
-    again = import_features(file, "again", workspace=tmp_path, manifest=manifest)
-    assert again.withdrawn == IDS[:2]
-    assert again.n_ok == 1
-    store = open_store("again", workspace=tmp_path)
-    assert [row.status for row in store.rows] == [WITHDRAWN, WITHDRAWN, "ok"]
-    assert store.rows[0].reason.endswith(": asked for")
-    written = b"".join(
-        path.read_bytes() for path in store_files(tmp_path / "stores" / "again")
-    )
-    assert X[0].tobytes() not in written
-    assert X[2].tobytes() in written
-    # Of other files nobody knows it; that is said.
     other = saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1)
     (warning,) = import_features(other, "other", workspace=tmp_path).warnings
-    assert warning.startswith(
-        "tt02-010, tt02-9 (2 clips) were withdrawn from again, s,"
-    )
-
-
-def store_files(folder: Path) -> list[Path]:
-    """The files below a folder."""
-    return [path for path in folder.rglob("*") if path.is_file()]
+    assert warning.startswith("tt02-010, tt02-9 (2 clips) were withdrawn from s,")
 
 
 @pytest.mark.parametrize(

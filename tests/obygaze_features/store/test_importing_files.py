@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
@@ -435,25 +434,6 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
         import_features(root, tmp_path / "t")
 
 
-@pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
-def test_a_pickle_that_would_run_code_stops_the_import(
-    tmp_path: Path, how: str
-) -> None:
-    torch = pytest.importorskip("torch")
-    root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
-    evil = RunsCode(tmp_path / "harm")
-    if how == "pickle":
-        (root / "m/m-2.pth").write_bytes(pickle.dumps(evil))
-    else:
-        options = {"_use_new_zipfile_serialization": how == "torch"}
-        pth(tmp_path, "m/m-2.pth", evil, **options)
-    with pytest.raises(Corrupt, match="could run code") as caught:
-        import_features(root, tmp_path / "s")
-    assert "m-2.pth" in str(caught.value)
-    assert not (tmp_path / "harm").exists()
-    assert not (tmp_path / "s").exists()
-
-
 def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
@@ -556,26 +536,6 @@ def test_numbers_that_are_packed_small_are_counted_before_memory_is_full(
     monkeypatch.setattr(system, "memory_bytes", lambda: 100_000)
     with pytest.raises(FixInput, match=r"the column 'clip_id' needs 200\.0 kB"):
         import_features(file, tmp_path / "s")
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
-    tmp_path: Path, seed: int
-) -> None:
-    draw = np.random.default_rng(seed)
-    ids = [f"m-{number}" for number in range(20)]
-    vectors = draw.normal(size=(20, 4)).astype(np.float32).tolist()
-    file = parquet(tmp_path / "a.parquet", clip_id=ids, clip=vectors)
-    data = bytearray(file.read_bytes())
-    for position in draw.integers(0, len(data), 30):
-        data[position] ^= int(draw.integers(1, 256))
-    file.write_bytes(data)
-    try:
-        store = made(file, tmp_path / "s")
-    except (Corrupt, FixInput, FixUsage):
-        assert not (tmp_path / "s").exists()
-        return
-    assert len(store) > 0
 
 
 def broken_text(like: np.ndarray, number: int) -> np.ndarray:

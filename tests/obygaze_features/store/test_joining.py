@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.plain_store import reseal
 from support.stores import a_recipe, made_store, some_rows, some_values
-from support.written_stores import check_all, files_of
+from support.written_stores import files_of
 
 from obygaze_features.core.errors import (
     Corrupt,
@@ -81,21 +81,6 @@ def both(here: Workspace, name: str = "both") -> Store:
     return open_store(here.root / "stores" / name)
 
 
-def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
-    seen_store(here)
-    heard_store(here)
-    made = join(["seen", "heard"], "both", workspace=here.root)
-    heard = here.root / "stores/heard"
-    assert made.warnings == (
-        f"2 clips without features in {heard}: tt0000100-003, tt0000100-005",
-    )
-    reasons = open_store(made.path).presence(["tt0000100-003", "tt0000100-005"])[1]
-    assert {clip: str(reason) for clip, reason in reasons.items()} == {
-        "tt0000100-003": "failed: wav2vec2: no-sound: no sound",
-        "tt0000100-005": "failed: wav2vec2: no clip of that id in its store",
-    }
-
-
 def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
     seen_store(here, terms=Terms("CC-BY-4.0", "One."))
     heard_store(here, terms=Terms("MIT", "Two."))
@@ -119,10 +104,6 @@ REFUSALS: dict[str, Refusal] = {
     "frames": (
         lambda here: join(["seen:frames", "heard"], "x", workspace=here.root),
         "got the array 'frames' with 2 x 3 of float32",
-    ),
-    "an unknown array": (
-        lambda here: join(["seen:clip", "heard"], "x", workspace=here.root),
-        "no array 'clip'",
     ),
     "a join of a join": (
         lambda here: join(["both", "seen"], "x", workspace=here.root),
@@ -159,25 +140,6 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
     with pytest.raises(ObygazeError, match=words):
         refused(here)
     assert files_of(here.root) == before
-
-
-def test_joins_of_the_same_parts_are_merged(here: Workspace) -> None:
-    both(here)
-    later = some_rows(2 * N_ROWS)[N_ROWS:]
-    seen_store(here, "seen-later", rows=later)
-    heard_store(here, "heard-later", rows=later)
-    join(["seen-later", "heard-later"], "later", workspace=here.root)
-    merge(["both", "later"], "all", workspace=here.root)
-    check_all(here.root / "stores/all")
-    assert open_store(here.root / "stores/all").record.rows.by_status == {
-        "ok": 18,
-        "failed": 2,
-    }
-    # Another array of the sound is another part.
-    seen_store(here, "more-seen", recipe=a_recipe(backbone={"name": "more"}))
-    join(["seen", "heard", "more-seen"], "three", workspace=here.root)
-    with pytest.raises(Mismatch, match=r"different recipes: joined\.more differ"):
-        merge(["both", "three"], "x", workspace=here.root)
 
 
 def test_an_export_is_not_imported_without_its_parts(here: Workspace) -> None:

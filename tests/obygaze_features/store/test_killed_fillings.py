@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.filled_stores import fill, plan
 from support.killed_fillers import (
-    VALUES,
     change_life,
     check_changed,
     check_first,
@@ -22,9 +20,6 @@ from support.kills import kill_everywhere, meet_everywhere
 from support.seeds import SEED, amount
 from support.written_stores import lasting_bytes
 from support.zygote import Zygote, disturb, failures, mounted
-
-from obygaze_features.store.placing import seal_at
-from obygaze_features.store.sealing import seal
 
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
@@ -168,22 +163,6 @@ def test_kills_on_disks_that_remember_names_and_repeat_requests(
         print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
 
 
-@pytest.mark.check("mounts a folder, and waits for a cache")
-def test_a_store_is_seen_that_a_disk_says_is_not_there(tmp_path: Path, sealed) -> None:
-    """It remembers by its path that a file of the folder of this name was not there."""
-    backing = tmp_path / "backing"
-    (backing / "s").mkdir(parents=True)
-    with mounted(backing, tmp_path / "m", "1") as no_mount:
-        if no_mount:
-            pytest.skip(f"no FUSE here: {no_mount}")
-        assert seal_at(tmp_path / "m" / "s") == ""
-        shutil.copytree(sealed, backing / "new")
-        (backing / "s").rename(backing / "old")
-        (backing / "new").rename(backing / "s")
-        assert not (tmp_path / "m" / "s" / "store.json").exists()
-        assert seal_at(tmp_path / "m" / "s") == seal_at(sealed)
-
-
 @pytest.mark.check("kills before many changes of the disk")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
@@ -225,20 +204,3 @@ def test_another_process_does_it_all_meanwhile(
     n_met = meet_everywhere(prepare, rounds.work, rounds.work, EVERY)
     rounds.check(undisturbed)
     assert n_met > 100 / EVERY
-
-
-@pytest.mark.check("suspends a seal at many uses of the disk")
-@pytest.mark.timeout(1200)
-def test_seals_that_meet(tmp_path, sealed, undisturbed) -> None:
-    rounds = Rounds(tmp_path, "first", sealed)
-
-    def prepare() -> None:
-        if rounds.number:
-            rounds.check(undisturbed)
-        fill(plan(rounds.new()), VALUES)
-
-    def work() -> None:
-        seal(rounds.target)
-
-    assert meet_everywhere(prepare, work, work, EVERY) > 100 / EVERY
-    rounds.check(undisturbed)

@@ -15,7 +15,6 @@ from support.written_stores import (
     ArraySource,
     a_recipe,
     check_store,
-    files_of,
     lasting_bytes,
     some_rows,
     some_values,
@@ -78,18 +77,6 @@ def test_every_byte_of_a_store(tmp_path: Path) -> None:
 def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(FixInput, match="cannot be the name of a store"):
         write(tmp_path / name, some_rows(75))
-
-
-def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "s", some_rows(75))
-    before = files_of(tmp_path)
-    with pytest.raises(AlreadyThere, match="of this name exists already") as error:
-        write(tmp_path / "s", some_rows(75))
-    assert "no command replaces a store" in str(error.value.hint)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(AlreadyThere):
-        write(tmp_path / "empty", some_rows(75))
-    assert files_of(tmp_path) == before
 
 
 def test_who_comes_second_removes_its_own(tmp_path: Path) -> None:

@@ -148,13 +148,6 @@ def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:
     assert reasons == matrix.reasons
 
 
-def test_the_status_counts_every_row_once(either: Path) -> None:
-    status = open_store(either).status()
-    assert status.counts == {"ok": 21, "failed": 1, "withdrawn": 1}
-    assert np.flatnonzero(~status.is_ok).tolist() == [3, 8]
-    assert {row: tuple(reason) for row, reason in status.reasons.items()} == NOT_OK
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -21,7 +21,7 @@ from obygaze_features.store.verifying import verify
 pytest.importorskip("obstore")
 
 N_CLIPS = 1914
-N_MANY = 20_000
+N_MANY = 10_000
 FILMS = [f"tt{n // 160:07d}" for n in range(N_CLIPS)]
 CLIPS = [f"{film}-{n % 160:03d}" for n, film in enumerate(FILMS)]
 
@@ -38,8 +38,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     not_ok = dict.fromkeys(range(0, N_CLIPS, 191), ("failed", "broken"))
     pooled = {"pooled": numbers(N_CLIPS, 512)}
     write_plain_store(root / "pooled", pooled, rows_of(CLIPS, FILMS, not_ok))
-    tokens = {"tokens": numbers(200, 100, 512)}
-    write_plain_store(root / "tokens", tokens, rows_of(CLIPS[:200], FILMS[:200]))
+    tokens = {"tokens": numbers(60, 100, 512)}
+    write_plain_store(root / "tokens", tokens, rows_of(CLIPS[:60], FILMS[:60]))
     films = [f"film-{n // 1000}" for n in range(N_MANY)]
     clips = [f"{film}:{n % 1000}" for n, film in enumerate(films)]
     many = {"pooled": numbers(N_MANY, 128)}
@@ -66,12 +66,12 @@ def test_one_film_of_many_takes_six_requests_and_half_a_megabyte(
 ) -> None:
     monkeypatch.setattr(table, "SMALL_ROWS", 0)
     store = open_store(f"{server.url}/many")
-    matrix = store.matrix("pooled", films=["film-15"])
-    assert matrix.clip_ids[1] == "film-15:1"
+    matrix = store.matrix("pooled", films=["film-7"])
+    assert matrix.clip_ids[1] == "film-7:1"
     assert len(server.requests) <= 6
     assert matrix.values.nbytes == 256_000
     assert server.n_bytes <= 500_000
-    expected = numbers(N_MANY, 128)[15_000:16_000]
+    expected = numbers(N_MANY, 128)[7_000:8_000]
     np.testing.assert_array_equal(matrix.values, expected)
 
 
@@ -80,13 +80,13 @@ def test_clips_of_many_are_found_without_the_whole_table(
 ) -> None:
     monkeypatch.setattr(table, "SMALL_ROWS", 0)
     store = open_store(f"{server.url}/many")
-    clips = ["film-19:999", "film-0:0", "film-17:500", "film-0:8"]
+    clips = ["film-9:999", "film-0:0", "film-7:500", "film-0:8"]
     matrix = store.matrix("pooled", clips=clips)
-    assert matrix.rows.tolist() == [19_999, 0, 17_500, 8]
+    assert matrix.rows.tolist() == [9_999, 0, 7_500, 8]
     np.testing.assert_array_equal(matrix.values, numbers(N_MANY, 128)[matrix.rows])
     assert server.n_bytes < 1_000_000
     # What is absent is only said of a table whose SHA-256 is right.
-    assert "film-20:0" not in store
+    assert "film-10:0" not in store
     assert server.n_bytes > 12 * N_MANY
     with pytest.raises(NotFound, match="1 of the requested clips"):
         store.matrix("pooled", clips=["film-0:7"])
@@ -95,11 +95,11 @@ def test_clips_of_many_are_found_without_the_whole_table(
 def test_random_clips_of_tokens_take_little_more_than_their_bytes(
     server: WebServer,
 ) -> None:
-    rows = np.random.default_rng(1).permutation(200)[:100]
+    rows = np.random.default_rng(1).permutation(60)[:30]
     store = open_store(f"{server.url}/tokens")
     before = server.n_bytes
     matrix = store.matrix("tokens", clips=[CLIPS[row] for row in rows])
-    np.testing.assert_array_equal(matrix.values, numbers(200, 100, 512)[rows])
+    np.testing.assert_array_equal(matrix.values, numbers(60, 100, 512)[rows])
     small = sum(
         (server.root / "tokens" / name).stat().st_size
         for name in ("ids", "rows.csv", "films.csv", "checks")
@@ -123,27 +123,6 @@ def test_an_address_without_a_store(server: WebServer, absent) -> None:
     server.absent = absent
     with pytest.raises(NotFound, match="no store here"):
         open_store(f"{server.url}/nothing")
-
-
-def test_a_file_that_is_missing_there_is_named(server: WebServer) -> None:
-    server.denied = ("films.csv",)
-    store = open_store(f"{server.url}/many")
-    with pytest.raises(FixInput, match="access denied"):
-        store.matrix("pooled", films=["film-15"])
-
-
-def test_a_flipped_bit_on_the_way_is_found(server: WebServer) -> None:
-    store = open_store(f"{server.url}/tokens")
-
-    def flip(path: str, body: bytes) -> bytes:
-        if not path.endswith("c.0.0.0"):
-            return body
-        middle = len(body) // 2
-        return body[:middle] + bytes([body[middle] ^ 8]) + body[middle + 1 :]
-
-    server.fault = flip
-    with pytest.raises(Corrupt, match=r"c\.0\.0\.0 is damaged"):
-        store.matrix("tokens", clips=[CLIPS[7]])
 
 
 def test_a_document_that_grows_is_not_fetched(server: WebServer) -> None:
@@ -200,8 +179,8 @@ def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
         hub.files = {}
         hub.history[hub.head] = {}
         again = pickle.loads(pickle.dumps(store))  # noqa: S301
-        matrix = again.matrix("tokens", clips=[CLIPS[170]])
-        np.testing.assert_array_equal(matrix.values, numbers(200, 100, 512)[[170]])
+        matrix = again.matrix("tokens", clips=[CLIPS[50]])
+        np.testing.assert_array_equal(matrix.values, numbers(60, 100, 512)[[50]])
         assert hub.tokens == {"Bearer hf_abc"}
         hub.refuse = True
         with pytest.raises(FixInput, match="denied access"):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.data import real_data
 from support.plain_store import array_of, rows_of, write_plain_store
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
-from obygaze_features.manifest.adapters import mobygaze
-from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.layout import Array
 from obygaze_features.store.reading import Store, open_store
@@ -166,45 +161,6 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
     write_plain_store(tmp_path / "c", {"x": np.ones((1, 1))}, rows_of(["a"], ["f"]))
     with pytest.raises(FixInput, match="does not say that its rows are windows"):
         open_store(tmp_path / "c").segments(segments, "x")
-
-
-def test_every_segment_of_two_films_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
-    """The released rows, for films of their length: start_frame // 16 to end_frame // 16."""
-    released = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
-    with released.open(encoding="utf-8") as stream:
-        reader = csv.DictReader(stream, delimiter=";")
-        table = list(reader)
-        assert reader.fieldnames
-    chosen = sorted({row["imdb_key"] for row in table})[:2]
-    table = [row for row in table if row["imdb_key"] in chosen]
-    path = tmp_path / "two films.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, reader.fieldnames, delimiter=";")
-        writer.writeheader()
-        writer.writerows(table)
-    manifest = mobygaze.read(path).manifest
-    films = {}
-    for row in table:
-        films[row["imdb_key"]] = max(
-            films.get(row["imdb_key"], 0), int(row["end_frame"]) // 16 + 1
-        )
-    store, _ = windows_store(
-        tmp_path / "s", dict(sorted(films.items())), chunk_rows=4096
-    )
-    # 23.976 stands for 24000/1001.
-    rate = {
-        row["imdb_key"]: float(known_frame_rate(row["framerate"]) or 0) for row in table
-    }
-    scaled = []
-    for clip in manifest:
-        times = [t * rate[clip.movie_id] / FPS for t in (clip.start_s, clip.end_s)]
-        scaled.append(replace(clip, start_s=times[0], end_s=times[1]))
-    found = store.segments(scaled, "clip")
-    assert not found.reasons
-    counts = [
-        int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table
-    ]
-    assert np.diff(found.offsets).tolist() == counts
 
 
 def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(

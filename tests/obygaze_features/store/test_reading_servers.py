@@ -21,7 +21,7 @@ from support.stores import sealed_store, tree
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.store.copying import pull
 from obygaze_features.store.layout import Array
-from obygaze_features.store.network import ObjectFiles, Unreachable
+from obygaze_features.store.network import RETRIES, ObjectFiles, Unreachable
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
@@ -142,6 +142,13 @@ def test_the_location_of_a_store_has_no_secrets(root: Path, tmp_path: Path) -> N
     assert "s3cret" not in done.stderr and "abc" not in done.stderr
 
 
+@pytest.fixture
+def no_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for a server that never answers otherwise."""
+    monkeypatch.setitem(RETRIES, "max_retries", 0)
+
+
+@pytest.mark.usefixtures("no_retry")
 def test_a_server_that_is_not_trusted_or_not_there_is_unreachable(root: Path) -> None:
     with web_server(root) as server:
         with pytest.raises(Unreachable, match="the connection failed") as caught:
@@ -191,6 +198,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
 ZIPPED = gzip.compress(b"{}", mtime=0)
 
 
+@pytest.mark.usefixtures("no_retry")
 @pytest.mark.parametrize(
     ("facts", "error", "told"),
     [

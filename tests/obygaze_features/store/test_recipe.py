@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -13,13 +12,6 @@ from support.stores import a_recipe, made_store, some_rows
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import Recipe, records
 from obygaze_features.store.recipe import SECTIONS
-
-
-def test_the_fingerprint_is_the_sha256_of_the_canonical_json() -> None:
-    recipe = Recipe.unknown("pth", {"b": 1.5, "a": ["é", None, True]})
-    spelled = '{"source":"pth","told":{"a":["é",null,true],"b":1.5},"unknown":true}'
-    assert recipe.canonical == spelled
-    assert recipe.fingerprint == hashlib.sha256(spelled.encode("utf-8")).hexdigest()
 
 
 def test_the_order_of_keys_does_not_matter_and_every_value_does() -> None:

@@ -10,12 +10,10 @@ from support.cli import call_obygaze
 from support.plain_store import COUNTED, array_of, rows_of, write_plain_store
 from support.plain_store import STATUSES as WORDS
 
-from obygaze_features.extraction.clips import STATUS_OF_REASON, Failure
 from obygaze_features.extraction.stored import status_at
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.rows import FAILED, OK, STATUSES, RowStatus
+from obygaze_features.store.rows import STATUSES, RowStatus
 from obygaze_features.store.verifying import verify
-from obygaze_features.video.container import REASONS, BadVideo
 
 PAGE = Path(__file__).parents[3] / "docs" / "store.md"
 LINE = re.compile(r"\| `([a-z-]+)` \| (\d) \| [^|]+ \| (\d) \| ([^|]+) \|")
@@ -57,15 +55,3 @@ def test_a_store_with_a_row_of_each_status(tmp_path: Path) -> None:
     assert known["failures"]["clip-4"] == "silent: why, in words"
     # What was withdrawn, or is planned for others, is no failure.
     assert [*known["failures"]] == ["clip-1", "clip-2", "clip-4", "clip-5"]
-
-
-def test_what_is_wrong_with_a_video_decides_the_status() -> None:
-    assert STATUS_OF_REASON.keys() <= REASONS.keys()
-    for reason in REASONS:
-        failure = Failure.of(BadVideo("words", path="a.mp4", reason=reason))
-        if reason in STATUS_OF_REASON:
-            assert failure[:2] == (STATUS_OF_REASON[reason], "words")
-            assert str(failure) == f"{failure.status}: words"
-        else:
-            assert failure[:2] == (FAILED, f"{reason}: words")
-        assert failure.status != OK

@@ -180,6 +180,9 @@ def test_a_copy_learns_that_its_source_was_replaced(tmp_path: Path) -> None:
     assert report.source == "the same store as its source" and not report.warnings
     report = verify(tmp_path / "two", source=copy)
     assert report.source.startswith("rows of it are from this store")
+    write(tmp_path / "other", manifest_name="other")
+    with pytest.raises(Mismatch, match="not a copy"):
+        verify(copy, source=tmp_path / "other")
 
 
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(

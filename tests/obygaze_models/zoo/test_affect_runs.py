@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.mediaeval_runs import read_affect_run
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.zoo import predict
 from obygaze_models.zoo.mediaeval_file import affect_class
@@ -32,31 +30,6 @@ def write(path: Path, text: str) -> Path:
 )
 def test_the_bounds_themselves_are_neutral(score: float, expected: int) -> None:
     assert affect_class(score) == expected
-
-
-def test_scores_of_a_table(tmp_path: Path) -> None:
-    table = write(tmp_path / "s.csv", SCORES)
-    run = tmp_path / "affect.txt"
-    words = ("models", "predict", "--affect", table, "--mediaeval", run)
-    call_obygaze(*words).ok()
-    assert run.read_text() == (
-        "ACCEDE00001.mp4 -1 0\nACCEDE00002.mp4 0 1\nACCEDE00003.mp4 1 -1\n"
-    )
-    facts = json.loads((tmp_path / "affect.json").read_text())
-    assert facts == {"subtask": "affect", "external_data": True, "tag": "obygaze"}
-    valence, _ = read_affect_run(run)
-    assert valence == {
-        "ACCEDE00001.mp4": -1,
-        "ACCEDE00002.mp4": 0,
-        "ACCEDE00003.mp4": 1,
-    }
-    # The file of facts would change.
-    assert call_obygaze(*words, "--no-external-data").code == 1
-    shown = call_obygaze("models", "predict", "--affect", table).ok().stdout
-    assert shown.splitlines()[:2] == [
-        "clip_id,basis,score:valence,score:arousal",
-        "ACCEDE00003.mp4,given,1.0,-1.0",
-    ]
 
 
 @pytest.mark.parametrize(

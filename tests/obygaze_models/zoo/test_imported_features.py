@@ -35,7 +35,7 @@ def import_as(
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model trained on one import, and another import of other films."""
     root = tmp_path_factory.mktemp("lab")
-    manifest = films(6, 30, seed=2)
+    manifest = films(4, 20, seed=2)
     write_manifest(manifest, root / "manifests" / "films.toml")
     import_as(root, "first", manifest)
     renamed = [
@@ -100,7 +100,7 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     shutil.copytree(lab / "models" / "mine-named", here / "models" / "theirs")
     own = here / "manifests" / "own.toml"
     manifest = read_manifest("films", workspace=lab)
-    some = manifest.with_clips(manifest.clips[:40])
+    some = manifest.with_clips(manifest.clips[:30])
     write_manifest(some, own)
     with pytest.raises(FixInput, match="features of own that theirs reads") as raised:
         predict("theirs", "own", workspace=here)

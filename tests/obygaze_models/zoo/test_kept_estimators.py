@@ -18,10 +18,8 @@ from msgspec import structs
 from safetensors.numpy import load, save
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.svm import SVC
 from sklearn.utils import all_estimators
 from support.cli import environment, without_torch
 from support.experiments import films, planted, write_workspace
@@ -48,11 +46,8 @@ QUICK = ["report.replicates=20", "report.contrast=[]", "report.concepts=false"]
 TREE = "sklearn.tree._tree.Tree"
 BOOSTED = "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
 ESTIMATORS: dict[str, tuple[Any, list[str]]] = {
-    "logistic": (LogisticRegression(), []),
-    "pipeline": (make_pipeline(StandardScaler(), SVC(C=2.0)), []),
     "forest": (RandomForestClassifier(7, random_state=1), [TREE]),
     "boosted": (HistGradientBoostingClassifier(max_iter=5), [BOOSTED]),
-    "neighbours": (KNeighborsClassifier(5), []),
 }
 
 
@@ -172,22 +167,9 @@ def test_what_is_no_fitted_classifier_is_named(
         save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m", rows[0])
 
 
-FILE = """
-from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.pipeline import make_pipeline
-
-
-def reduced_forest(n_components=4, n_estimators=9):
-    forest = RandomForestClassifier(n_estimators, random_state=0)
-    return make_pipeline(PCA(n_components), forest)
-"""
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_workspace(tmp_path, FILMS, planted(FILMS), "sig")
-    (tmp_path / "own.py").write_text(FILE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     untrusting(monkeypatch)
     return tmp_path
@@ -330,7 +312,7 @@ def test_every_classifier_that_fits_is_saved_or_refused_by_name(
     refused = {}
     classifiers = all_estimators(type_filter="classifier")
     # `make torture` tries all of them.
-    for name, kind in amount(classifiers[::4], classifiers):
+    for name, kind in amount(classifiers[::6], classifiers):
         try:
             fitted = kind().fit(X, y)
             fitted.predict(X)
@@ -361,4 +343,4 @@ def test_every_classifier_that_fits_is_saved_or_refused_by_name(
             np.testing.assert_allclose(
                 found[method], getattr(fitted, method)(X), rtol=1e-9, atol=1e-12
             )
-    assert len(expected) >= amount(6, 25)
+    assert len(expected) >= amount(4, 25)

@@ -34,11 +34,11 @@ from obygaze_models.zoo import (
 )
 from obygaze_models.zoo.info import read_training_clips
 
-MANIFEST = films(7, 24)
-X = planted(MANIFEST, 60, 0.5)
+MANIFEST = films(5, 24)
+X = planted(MANIFEST, 24, 0.5)
 LEVEL = {clip.clip_id: clip.level for clip in MANIFEST}
 FILM = {clip.clip_id: clip.movie_id for clip in MANIFEST}
-LAST = "tt0000007"  # a film no model is trained on
+LAST = "tt0000005"  # a film no model is trained on
 TRAINED = Manifest(
     MANIFEST.name, MANIFEST.header, tuple(c for c in MANIFEST if c.movie_id != LAST)
 )
@@ -88,29 +88,6 @@ def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     for row in rows_of(run.predictions, **wanted):
         found[row["clip_id"]].append(row["score"])
     return found
-
-
-def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is(
-    tmp_path: Path, store: Store
-) -> None:
-    model, run = kept(tmp_path, store, "ridge")
-    found = predict(model, store)
-    assert found.columns() == ["clip_id", "basis", "decision", "score:positive"]
-    basis = dict(zip(found.clip_ids, found.basis, strict=True))
-    for clip, told in basis.items():
-        level = "film-seen" if LEVEL[clip] == "NS" else "out-of-fold"
-        assert told == ("unseen" if FILM[clip] == LAST else level)
-    score = dict(zip(found.clip_ids, found.scores[:, 0].tolist(), strict=True))
-    tested = scores_in(run, model="ridge")
-    assert {
-        clip: [score[clip]] for clip in basis if basis[clip] == "out-of-fold"
-    } == tested
-    decided = dict(zip(found.clip_ids, found.decisions, strict=True))
-    assert decided == {c: "positive" if s > 0 else "negative" for c, s in score.items()}
-    new = [clip for clip in basis if basis[clip] != "out-of-fold"]
-    rows = [found.clip_ids.index(clip) for clip in new]
-    own = model.estimator.decision_function(X[rows].astype(np.float64))
-    np.testing.assert_allclose([score[clip] for clip in new], own, atol=1e-9)
 
 
 def test_training_clips_that_no_fold_tested_are_refused_unless_asked(

@@ -17,12 +17,10 @@ from support.experiments import (
 )
 from support.stores import a_recipe, made_store
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store, open_store
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.training import training_protocol
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -62,25 +60,10 @@ def windows(workspace: Path) -> tuple[Store, np.ndarray]:
     return store, values
 
 
-def test_segments_of_windows_with_frames_are_refused(tmp_path: Path) -> None:
-    """Their maximum was an array of frames, in which every model failed."""
-    ids = [(film, second) for film in CLIPS.films for second in range(70)]
-    start_s = np.array([second for _, second in ids], dtype=np.float64)
-    frames = np.ones((len(ids), 3, 4), np.float16)
-    store = made_store(
-        tmp_path / "frames",
-        [Row(f"{film}:{second:06d}", film) for film, second in ids],
-        {"frames": frames, "start_s": start_s, "end_s": start_s + 1},
-        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
-    )
-    protocol = training_protocol("ridge", "EN_S", CLIPS, ["data.segments=x"])
-    with pytest.raises(FixInput, match="one vector of each clip, frames has 2 dim"):
-        gather(protocol, CLIPS, "", {"x": store})
-
-
-@pytest.fixture
-def trained(workspace: Path) -> Path:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with a store of windows and a model of the segments of all films but one."""
+    workspace = tmp_path_factory.mktemp("workspace")
     windows(workspace)
     write_manifest(TRAINED, workspace / "manifests" / "some.toml")
     write_manifest(CLIPS, workspace / "manifests" / "all.toml")

@@ -16,7 +16,7 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, store_of_windows
 from support.stores import a_recipe, made_store
 
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -94,43 +94,18 @@ def with_features(model: SavedModel, **changes: str) -> SavedModel:
     return replace(model, info=structs.replace(model.info, features=features))
 
 
-def own_scores(model: SavedModel, values: NDArray[np.float32]) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = model.estimator.predict_proba(values.astype(float))
-    return scores
-
-
-@pytest.mark.parametrize("by_manifest", [True, False])
-def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
-    model: SavedModel, tmp_path: Path, by_manifest: bool
-) -> None:
-    clips = []
-    rows = []
-    for name, film, start_s in zip(IDS, FILMS, STARTS, strict=True):
-        times = (start_s + 2.5, start_s + 7.5)
-        clips.append(Clip(name, film, start_s=times[0], end_s=times[1]))
-        rows.append(Row(name, film) if by_manifest else Row(name, film, *times))
-    manifest = Manifest("theirs", Header("Theirs"), tuple(clips))
-    store = store_with(tmp_path, rows)
-    with pytest.raises(Mismatch, match=r"'1' is 2\.5 s to 7\.5 s and 0 s to 5 s;"):
-        predict(model, store, manifest=manifest if by_manifest else None)
-
-
-def test_a_renamed_copy_of_a_training_film_cut_into_windows_is_seen(
-    model: SavedModel, tmp_path: Path
-) -> None:
-    """Windows of the same seconds, other windows of the film, and one of another film."""
-    rows = []
-    for film, video in (("copy", HASH["alba"]), ("cirk", 16 * "c")):
-        for start_s in (0.0, 5.0, 600.0):
-            name = f"{film}_{start_s:.3f}-{start_s + 5:.3f}"
-            rows.append(Row(name, film, video_bytes=9, video_hash=video))
-    # The file of this window was not recorded; its film is that of the others.
-    rows.append(Row("copy_605.000-610.000", "copy"))
-    store = store_with(tmp_path, rows)
-    found = predict(model, store)
-    assert found.basis == ["film-seen"] * 3 + ["unseen"] * 3 + ["film-seen"]
-    own = own_scores(model, np.ones((7, 3), np.float32))
-    np.testing.assert_array_equal(found.scores, own)
+def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -> None:
+    """The clip or the film may be one that the model has seen, and was called unseen."""
+    names = [f"a-{number}" for number in IDS]
+    model = saved(tmp_path, ClipFacts.of(names, FILMS, STARTS, ENDS))
+    for row, said in (
+        (Row("new-1", "ALBA"), "the film 'ALBA' differs by capitals alone from 'alba'"),
+        (Row("A-3", "other"), "the clip 'A-3' differs by capitals alone from 'a-3'"),
+    ):
+        store = store_with(tmp_path / row.clip_id, [row])
+        with pytest.raises(FixInput, match=said) as refusal:
+            predict(model, store)
+        assert "--manifest" in refusal.value.hint
 
 
 def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:

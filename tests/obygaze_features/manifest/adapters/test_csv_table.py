@@ -83,28 +83,6 @@ def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> 
     assert caught.value.hint == "choose another name, or delete the file"
 
 
-def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
-    table, mapping = write(tmp_path)
-    manifest = read(table, mapping=read_mapping(mapping), name="club").manifest
-    assert manifest.name == "club"
-    assert (manifest.header.dataset, manifest.header.licence) == (
-        "film-club",
-        "CC-BY-4.0",
-    )
-    assert manifest.header.concepts["Lighting"] == "visual"
-    assert [
-        (clip.clip_id, clip.movie_id, clip.level, clip.concepts) for clip in manifest
-    ] == [
-        ("a1", "tt99", "S", ("Look", "Lighting", "Body")),
-        ("a2", "tt99", "EN", ()),
-        ("a3", "tt99", "HN", ("Lighting",)),
-    ]
-    assert (manifest.clips[0].start_s, manifest.clips[0].end_s) == (1.0, 2.5)
-    assert [clip.fold("club") for clip in manifest] == [0, 1, None]
-    assert manifest.columns == ("fold:club", "remark")
-    assert [clip.extra["remark"] for clip in manifest] == ["x;y", "", "z"]
-
-
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     table, mapping = write(
         tmp_path,
@@ -131,22 +109,6 @@ Amélie 2;Le fabuleux destin;1:00:00,25;3600,75;HN;;\r
 EXCEL_COLUMNS = {"clip_id": "Clip", "movie_id": "Film"} | {
     **{"start_s": "Start", "end_s": "Ende", "level": "Stufe"}
 }
-
-
-def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
-    table = tmp_path / "excel.csv"
-    table.write_bytes(b"\xef\xbb\xbf" + EXCEL.encode())
-    imported = read(table, EXCEL_COLUMNS)
-    first, second = imported.manifest
-    assert (first.clip_id, first.movie_id) == ("Amelie_1", "Le_fabuleux_destin")
-    assert (first.start_s, first.end_s, first.level) == (70.0, 80.5, "S")
-    assert (second.start_s, second.end_s) == (3600.25, 3600.75)
-    assert second.extra == {"movie_title": "Le fabuleux destin"}
-    assert imported.manifest.columns == ("movie_title",)
-    assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [
-        True,
-        False,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -245,16 +207,6 @@ def test_an_exported_table_is_read_as_the_same_manifest(
 @pytest.mark.parametrize(
     ("header", "row", "expected"),
     [
-        ("framerate", "25", (10 / 25, 20 / 25)),
-        ("framerate", "23.976", (10 * 1001 / 24000, 20 * 1001 / 24000)),
-        ("framerate", "", "needs the framerate of the film (--map framerate==25"),
-        ("framerate,start_s,end_s", "25,,", (10 / 25, 20 / 25)),
-        (
-            "framerate,start_s,end_s",
-            "25,3,4",
-            "the frames 10 to 19 are 0.4 s to 0.8 s at 25 frames per second, and the times are 3 s"
-            " to 4 s: empty those that are wrong",
-        ),
         # A file of its own is the clip, whatever pictures of the film it has.
         ("framerate,video", "25,lake-{n}.mp4", (None, None)),
         (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
 
-from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -58,34 +57,6 @@ def test_a_table_of_other_clips(tmp_path: Path) -> None:
     ) as caught:
         join(MANIFEST, table(tmp_path, "clip_id,mood\nx,calm\n"))
     assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
-
-
-def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
-    rows = "clip_id,movie_id,level\ntt1-001,tt1,S\ntt1-002,tt1,EN\n"
-    (tmp_path / "labels.csv").write_text(rows, encoding="utf-8")
-    call_obygaze("manifest", "import", "labels.csv", "-o", "films", cwd=tmp_path).ok()
-    words = ("manifest", "join", "films", table(tmp_path))
-    done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
-    assert done.json()["columns"] == {"emotions": 1, "relation": 1}
-    assert done.stderr.count("Warning") == 3
-    shown = call_obygaze(
-        "manifest", "show", "films", "--where", "anger in emotions", cwd=tmp_path
-    )
-    assert "tt1-001" in shown.ok().stdout and "tt1-002" not in shown.stdout
-    again = call_obygaze(*words, cwd=tmp_path)
-    assert again.code == 1 and "already: emotions, relation" in again.stderr
-    call_obygaze(*words, "--force", cwd=tmp_path).ok()
-
-
-def test_a_row_of_another_film_is_refused(tmp_path: Path) -> None:
-    path = table(tmp_path, "clip_id,movie_id,mood\ntt1-001,tt1,a\ntt1-002,tt2,b\n")
-    problem = "'tt1-002' is of the film 'tt1' and of 'tt2'"
-    with pytest.raises(Mismatch, match=problem):
-        join(MANIFEST, path)
-    # Also where the film is in a column of another name.
-    path = table(tmp_path, "n,film,mood\ntt1-001,tt1,a\ntt1-002,tt2,b\n")
-    with pytest.raises(Mismatch, match=problem):
-        join(MANIFEST, path, {"clip_id": "n", "movie_id": "film"})
 
 
 def test_ids_are_made_as_an_import_makes_them(tmp_path: Path) -> None:

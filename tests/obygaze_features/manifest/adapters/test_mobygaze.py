@@ -133,16 +133,6 @@ def released() -> ImportedManifest:
     return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"))
 
 
-def test_the_released_counts(released: ImportedManifest) -> None:
-    stats = compute_stats(released.manifest)
-    assert (stats.clips, stats.n_films) == (6072, 20)
-    assert stats.levels == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
-    annotators = Counter(clip.extra["annotator"] for clip in released.manifest)
-    assert annotators == {"annotator1": 2269, "annotator2": 3803}
-    pairs = {(clip.movie_id, clip.extra["annotator"]) for clip in released.manifest}
-    assert len(pairs) == 40
-
-
 def test_the_released_counts_by_label_as_counted_elsewhere(
     released: ImportedManifest,
 ) -> None:

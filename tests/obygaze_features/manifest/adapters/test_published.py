@@ -62,7 +62,7 @@ def test_everything_else_is_no_list_of_strings(text: str) -> None:
 
 
 @given(st.lists(TEXT, max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_reads_what_python_writes(strings: list[str]) -> None:
     text = repr(strings)
     assert ast.literal_eval(text) == strings

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.seeds import amount
 
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -391,33 +391,3 @@ def test_files_of_any_form_are_read_as_the_csv_module_reads_them_or_refused(
             found[seed] = wrong[:3]
     assert found == {}
     assert n_read > N_DRAWN / 5
-
-
-MEDIA = (
-    "<media><id>{0}</id><name>A{0}.mp4</name><movie>{1}</movie>"
-    "<start>0</start><end>9</end></media>"
-)
-
-
-def test_films_of_two_file_names_are_not_one_film(tmp_path: Path) -> None:
-    path = tmp_path / "ACCEDEdescription.xml"
-    texts = [MEDIA.format(0, "Tom &amp; I.mp4"), MEDIA.format(1, "Tom_I.mp4")]
-    path.write_text(f"<library>{''.join(texts)}</library>")
-    with pytest.raises(FixInput) as raised:
-        liris_accede.read(path)
-    assert raised.value.details == (
-        f"{path}:1: column 'movie': 'Tom_I.mp4' and 'Tom & I.mp4' both become the film"
-        " 'Tom_I'; rename one",
-    )
-
-
-def test_films_of_other_scripts_have_ids_of_their_own(tmp_path: Path) -> None:
-    path = tmp_path / "ACCEDEdescription.xml"
-    texts = [
-        MEDIA.format(n, name)
-        for n, name in enumerate(["Ночь.mp4", "День.mp4", "Mr. X"])
-    ]
-    path.write_text(f"<library>{''.join(texts)}</library>", encoding="utf-8")
-    films = [clip.movie_id for clip in liris_accede.read(path).manifest]
-    assert len(set(films)) == 3
-    assert films[2] == "Mr._X"

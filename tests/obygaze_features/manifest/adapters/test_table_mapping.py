@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import xlsxwriter
-from support.cli import call_obygaze
-from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
@@ -33,41 +30,6 @@ def table_of(folder: Path, text: str, name: str = "t.csv") -> Path:
 
 def spans(manifest: Manifest) -> list[tuple[float | None, float | None]]:
     return [(clip.start_s, clip.end_s) for clip in manifest]
-
-
-def test_minutes_and_seconds_that_excel_keeps_as_hours_are_asked_for_and_said(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "t.xlsx"
-    book = xlsxwriter.Workbook(str(path))
-    sheet = book.add_worksheet("A")
-    sheet.write_row(0, 0, ["clip_id", "movie_id", "start_s", "end_s"])
-    # 1:27 to 2:05.5, 2:06 to 25:10, 1:01:00 to 1:02:30, as Excel keeps them when they are typed.
-    typed = [
-        ((87 * 60, "h:mm"), (125.5, "mm:ss.0")),
-        ((126 * 60, "h:mm"), (1510 * 60, "[h]:mm:ss")),
-        ((3660, "h:mm:ss"), (3750, "h:mm:ss")),
-    ]
-    for row, times in enumerate(typed, start=1):
-        sheet.write_row(row, 0, [f"a-{row}", "a"])
-        for column, (seconds, form) in enumerate(times, start=2):
-            in_form = book.add_format({"num_format": form})
-            sheet.write_number(row, column, seconds / 86_400, in_form)
-    book.close()
-    with pytest.raises(FixInput) as caught:
-        read(path)
-    clauses = [
-        f"{path}:2: column 'start_s': '1:27' may be minutes or hours: 87 s with"
-        " --map times=m:ss, 5220 s with --map times=h:mm (2 times)",
-        f"{path}:3: column 'end_s': '25:10' may be minutes or hours: 1510 s with"
-        " --map times=m:ss, 90600 s with --map times=h:mm",
-    ]
-    assert list(caught.value.details) == clauses
-    imported = read(path, {"times": "m:ss"})
-    assert spans(imported.manifest) == [(87, 125.5), (126, 1510), (3660, 3750)]
-    assert imported.notes[-1] == (
-        'with times = "m:ss": 3 times such as 1:27 (87 s), 1 time such as 1:01:00 (3660 s)'
-    )
 
 
 @pytest.mark.parametrize(
@@ -165,27 +127,6 @@ def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
     assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
 
 
-def test_a_further_table_is_joined_by_its_columns(tmp_path: Path) -> None:
-    mapping = TableMapping(
-        columns={"movie_id": "Film", "start_s": "Von", "end_s": "Bis"},
-        id="{movie_id}-{Nr:02d}",
-        times="m:ss",
-    )
-    first = table_of(tmp_path, "Film;Nr;Von;Bis\nÉté;1;0:00;1:05\nÉté;2;1:05;1:10\n")
-    manifest = read(first, mapping=mapping).manifest
-    moods = table_of(
-        tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;1:05;1:10;joy\n", "moods.csv"
-    )
-    columns = {"movie_id": "Film", "start_s": "Von", "end_s": "Bis", "times": "m:ss"}
-    form = "{movie_id}-{Nr:02d}"
-    joined = join(manifest, moods, columns, form=form)
-    assert [clip.extra["mood"] for clip in joined.manifest] == ["", "joy"]
-    assert joined.n_by_id == 0
-    other = table_of(tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;0:05;1:10;joy\n", "o.csv")
-    with pytest.raises(Mismatch, match="is 65 s to 70 s and 5 s to 70 s"):
-        join(manifest, other, columns, form=form)
-
-
 def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
     """They were left out, so that another clip was joined by its id."""
     clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
@@ -195,21 +136,3 @@ def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None
     with pytest.raises(FixInput) as caught:
         join(read(clips).manifest, moods)
     assert "'0:05' may be minutes or hours" in caught.value.details[0]
-
-
-def test_the_ending_says_that_a_file_is_a_table(tmp_path: Path) -> None:
-    table_of(tmp_path, "clip_id,movie_id\na-1,a\n", "clips.tsv")
-    write_workbook(
-        tmp_path / "sheet.xlsx", {"A": [["clip_id", "movie_id"], ["a-1", "a"]]}
-    )
-    for words in (
-        ["clips.tsv"],
-        ["sheet.xlsx"],
-        ["sheet.xlsx", "--as", "table", "--force"],
-    ):
-        done = call_obygaze("manifest", "import", *words, cwd=tmp_path).ok()
-        assert ": 1 clip of 1 film" in done.stdout
-    assert sorted(path.name for path in (tmp_path / "manifests").glob("*.toml")) == [
-        "clips.toml",
-        "sheet.toml",
-    ]
