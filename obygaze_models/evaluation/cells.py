@@ -253,14 +253,8 @@ class Cell:
 
     @cached_property
     def leaked_clips(self) -> IntArray:
-        """The tested clips that trained or chose."""
-        return np.unique(self._clip[self.rows["leaked"]])
-
-    @cached_property
-    def copies(self) -> int:
-        """How many other tested clips have features that trained or chose under another name."""
-        seen = self._clip[self.rows["seen"] == CLIP_WAS_SEEN]
-        return len(np.setdiff1d(seen, self.leaked_clips))
+        """The tested clips that trained or chose, or whose features did under another name."""
+        return np.unique(self._clip[self.rows["seen"] == CLIP_WAS_SEEN])
 
     @property
     def leaked(self) -> int:
@@ -268,11 +262,15 @@ class Cell:
         return len(self.leaked_clips)
 
     @cached_property
+    def copies(self) -> int:
+        """Of the leaked clips, those of which only the features had been seen."""
+        return self.leaked - len(np.unique(self._clip[self.rows["leaked"]]))
+
+    @cached_property
     def same_film(self) -> int:
         """The tested clips that had not been seen themselves, but other clips of their films."""
         of_films = self._clip[self.rows["seen"] == FILM_WAS_SEEN]
-        of_clips = self._clip[self.rows["seen"] == CLIP_WAS_SEEN]
-        return len(np.setdiff1d(of_films, of_clips))
+        return len(np.setdiff1d(of_films, self.leaked_clips))
 
     # ---- its fits ----
 

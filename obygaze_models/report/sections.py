@@ -246,7 +246,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
     )
     if not run.has_groups:
         better = NO_FILMS_COMPARED
-    note = f"{better} Leaked: test clips that also trained or chose."
+    note = f"{better} Leaked: test clips that also trained or chose, or copies of such."
     title = "Each model beside the best guess without video"
     is_folded = len(models) > MOST_OPEN_ROWS
     return result_table("summary", title, rows, note, folded=is_folded)

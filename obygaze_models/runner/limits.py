@@ -138,7 +138,7 @@ def limits_of(run: Run) -> list[Limit]:
 
 def _leaks(run: Run, models: Models) -> Iterator[Values]:
     """Yield what leaked of clips that trained, chose, or found concept vectors."""
-    return _most_of_cell(models, lambda cell: cell.leaked)
+    return _most_of_cell(models, lambda cell: cell.leaked - cell.copies)
 
 
 def _copies(run: Run, models: Models) -> Iterator[Values]:

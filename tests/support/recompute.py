@@ -211,7 +211,7 @@ class Tests:
             rows, others = on_shared_clips(both)
             first = value_of(metric, rows, of_pairs[0])
             value = first - value_of(metric, others, of_pairs[1])
-            leaked = [row for row in rows + others if row["leaked"] == "1"]
+            leaked = [row for row in rows + others if row["seen"] == "clip"]
         elif points:
             name = (train, test, store, model)
             curve = [cell for key, cell in self.cells.items() if key[:4] == name]
@@ -219,7 +219,7 @@ class Tests:
             shared = on_shared_clips(of_points)
             rows = shared[of_points.index(rows)]
             value = value_of(metric, rows, is_averaged)
-            leaked = [row for row in rows if row["leaked"] == "1"]
+            leaked = [row for row in rows if row["seen"] == "clip"]
         else:
             if metric.endswith("_tuned"):
                 rows = with_tuned_decisions(rows)
@@ -227,7 +227,7 @@ class Tests:
                 rows = [{**row, "score": row["recalibrated"]} for row in rows]
             plain = metric.removesuffix("_tuned").removesuffix("_recalibrated")
             value = value_of(plain, rows, is_averaged, film)
-            leaked = [row for row in rows if row["leaked"] == "1"]
+            leaked = [row for row in rows if row["seen"] == "clip"]
         if film:
             rows = [row for row in rows if row["group"] == film]
         counts = {

@@ -312,7 +312,7 @@ def test_what_models_had_seen(seed: int) -> None:
         by_name = {row["clip_id"] for row in rows if row["leaked"]}
         of_films = {row["clip_id"] for row in rows if row["seen"] == "film"}
         assert cell.basis == plain_basis(rows)
-        assert (cell.leaked, cell.copies) == (len(by_name), len(seen - by_name))
+        assert (cell.leaked, cell.copies) == (len(seen), len(seen - by_name))
         assert cell.same_film == len(of_films - seen)
 
 
