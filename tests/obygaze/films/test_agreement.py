@@ -190,16 +190,13 @@ class Replayed:
         return next(self.continua)
 
 
-@pytest.mark.check("takes a quarter of a minute")
+@pytest.mark.check("takes seconds to be compiled")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("null", ["own", "uniform"])
-def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> None:
+def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid() -> None:
     """Where moving in time is ruled out, its alignment is clip by clip and gamma is ours."""
     pygamma = pytest.importorskip("pygamma_agreement")
     grid = pytest.importorskip("pyannote.core").Segment
-    labels = (
-        (["EN", "HN", "S"], ["EN", "S", "NS"]) if null == "own" else (["HN"], ["NS"])
-    )
+    labels = (["EN", "HN", "S"], ["EN", "S", "NS"])
 
     def continuum(both: tuple[Any, Any]) -> Any:
         made = pygamma.Continuum()
@@ -210,7 +207,7 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
 
     levels = pytest.importorskip("sortedcontainers").SortedSet(LEVELS)
     matrix = pygamma.PrecomputedCategoricalDissimilarity(levels, TENTHS / 10)
-    samples = [continuum(both) for both in every_labeling(labels, null)]
+    samples = [continuum(both) for both in every_labeling(labels, "own")]
     result = continuum(labels).compute_gamma(
         pygamma.CombinedCategoricalDissimilarity(alpha=1000, cat_dissim=matrix),
         n_samples=len(samples),
@@ -219,8 +216,8 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
     pair = annotator_pair(*labels)
     # It computes in single precision.
     assert result.observed_disorder == pytest.approx(pair.observed, abs=1e-6)
-    assert result.expected_disorder == pytest.approx(pair.expected(null), abs=1e-6)
-    assert result.gamma == pytest.approx(pair.gamma(null), abs=1e-5)
+    assert result.expected_disorder == pytest.approx(pair.expected("own"), abs=1e-6)
+    assert result.gamma == pytest.approx(pair.gamma("own"), abs=1e-5)
 
 
 def film(film: str, first: str, second: str) -> tuple[list[Mark], list[ClipSpan]]:
@@ -319,7 +316,7 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
     assert refused.code == 1 and "did you mean 'Gewalt'?" in refused.stderr
 
 
-@pytest.mark.parametrize("seed", range(amount(20, 100)))
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
 def test_agreement_of_drawn_annotations_is_that_of_the_package(
     tmp_path: Path, seed: int
 ) -> None:
