@@ -46,7 +46,7 @@ def check_counts(intact: Counts, damaged: Counts) -> None:
 @pytest.mark.parametrize("part", range(amount(1, 3)))
 def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> None:
     check_counts(
-        *count_pictures(amount(8, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
+        *count_pictures(amount(12, 300), 11 + part + 3 * SEED, tmp_path, Kinds())
     )
 
 
