@@ -146,8 +146,13 @@ def extract_scene(root: Path) -> Plain:
     )
 
 
+# Of those that make a store or a file in one way, one.
+OF_EACH_WAY = ("withdraw", "merge", "import", "pull-again", "push-again", "export-npz")
 SCENES: dict[str, Callable[[Path], Any]] = {
-    **{name: lambda root, name=name: Scene(root, name) for name in COMMANDS},
+    **{
+        name: lambda root, name=name: Scene(root, name)
+        for name in amount(OF_EACH_WAY, tuple(COMMANDS))
+    },
     "run": lambda root: run_scene(root, force=False),
     "run --force": lambda root: run_scene(root, force=True),
     "train": train_scene,
