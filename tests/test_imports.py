@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grimp
 from support.cli import ROOT, environment
-from support.statements import statements
+from support.statements import imports_of
 from support.stores import sealed_store
 
 PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
@@ -36,10 +36,10 @@ def test_there_is_no_import_cycle():
 def _private_imports(path: Path) -> list[str]:
     """Imports of modules of other packages that these do not offer to others."""
     modules = []
-    for node in statements(path.read_text(encoding="utf-8")):
+    for node in imports_of(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             modules += [f"{node.module}.{alias.name}" for alias in node.names]
     private = []
     for module in modules:
