@@ -1,4 +1,4 @@
-"""Agreement: by hand, against statsmodels, krippendorff and what pygamma-agreement gave, and by counting."""
+"""Agreement: by hand, against statsmodels, krippendorff and pygamma-agreement, and by counting."""
 
 from __future__ import annotations
 
