@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 from support.cli import ROOT
-from support.statements import statements
+from support.statements import imports_of
 
 # Names that several modules define, and why.
 JUSTIFIED = {
@@ -23,32 +24,29 @@ JUSTIFIED = {
 }
 
 
+# At the left edge of a module: a function, a class, or a name that gets a value.
+DEFINITION = re.compile(
+    r"^(?:(?:async )?def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTILINE
+)
+
+
 def test_a_name_is_defined_in_one_module() -> None:
-    modules = {}
-    for package in ("obygaze", "obygaze_features", "obygaze_models"):
-        for path in (ROOT / package).rglob("*.py"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            modules[name.removesuffix(".__init__")] = ast.parse(path.read_text("utf-8"))
     defined = defaultdict(set)
     are_defs = set()
     imported = defaultdict(set)
-    for module, tree in modules.items():
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                defined[node.name].add(module)
-                are_defs.add((node.name, module))
-            targets = []
-            if isinstance(node, ast.Assign):
-                targets = node.targets
-            elif isinstance(node, ast.AnnAssign):
-                targets = [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    defined[target.id].add(module)
-        for node in statements(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    imported[alias.name].add(node.module)
+    for package in ("obygaze", "obygaze_features", "obygaze_models"):
+        for path in (ROOT / package).rglob("*.py"):
+            source = path.read_text("utf-8")
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            module = name.removesuffix(".__init__")
+            for of_def, of_value in DEFINITION.findall(source):
+                defined[of_def or of_value].add(module)
+                if of_def:
+                    are_defs.add((of_def, module))
+            for node in imports_of(source):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    for alias in node.names:
+                        imported[alias.name].add(node.module)
     several = []
     for name, there in defined.items():
         if name.startswith("_"):

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 from support.cli import ROOT, environment
+from support.statements import imports_of
 
 from obygaze_features import __version__
 
@@ -160,10 +161,10 @@ def test_the_hashed_file_has_the_same_versions_and_a_hash_of_each_but_torch():
 
 def imported(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in imports_of(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        elif node.level == 0 and node.module:
             found.add(node.module)
     return {name.partition(".")[0] for name in found}
 

@@ -16,11 +16,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=RECORDED, metavar="FOLDER")
     parser.add_argument("--here", action="store_true", help="in this process")
     words = parser.parse_args()
-    for part in words.parts or PARTS:
-        if words.here:
+    parts = words.parts or PARTS
+    if words.here:
+        for part in parts:
             print(record_here(part, words.into))
-        else:
-            print(record_in_a_process(part, words.into), flush=True)
+    else:
+        print(record_in_a_process(parts, words.into), end="")
 
 
 def record_here(part: str, into: Path) -> str:
@@ -28,9 +29,9 @@ def record_here(part: str, into: Path) -> str:
     # Imported late: the process that starts the others needs none of it.
     from golden.making import record
 
+    before = time.process_time()
     n_values, n_bytes = record(part, into)
-    # The time of the processor since the process began, with all that it imports.
-    seconds = time.process_time()
+    seconds = time.process_time() - before
     return f"{part}: {n_values:,} values, {n_bytes / 1000:.0f} kB, {seconds:.1f} s"
 
 

@@ -1,10 +1,11 @@
-"""Start the recording of a part, in a process with settings that make its bits the same."""
+"""Start the recording of parts, in a process with settings that make its bits the same."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from golden.tolerances import SETTINGS
@@ -24,11 +25,11 @@ PARTS = (
 )
 
 
-def record_in_a_process(part: str, into: Path) -> str:
-    """Record a part in a process with the settings that make its bits the same."""
+def record_in_a_process(parts: Sequence[str], into: Path) -> str:
+    """Record parts, and return a line about each of them."""
     paths = os.pathsep.join((str(TESTS.parent), str(TESTS)))
     done = subprocess.run(
-        [sys.executable, "-m", "golden", "--here", "--into", str(into), part],
+        [sys.executable, "-m", "golden", "--here", "--into", str(into), *parts],
         env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
         capture_output=True,
         encoding="utf-8",
@@ -36,6 +37,6 @@ def record_in_a_process(part: str, into: Path) -> str:
     )
     if done.returncode != 0:
         raise AssertionError(
-            f"{part} cannot be recorded:\n{done.stdout}\n{done.stderr}"
+            f"{parts} cannot be recorded:\n{done.stdout}\n{done.stderr}"
         )
-    return done.stdout.splitlines()[-1]
+    return done.stdout

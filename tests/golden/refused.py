@@ -8,6 +8,7 @@ behind.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import tomllib
 import zipfile
@@ -38,12 +39,14 @@ def record_refused(place: Place) -> dict[str, Table]:
     make_world(place)
     cases = tomllib.loads(CASES.read_text(encoding="utf-8"))
     rows: list[Row] = []
+    after = files_of(place.folder)
     for kind, of_kind in cases.items():
         for what, line, values in of_kind:
-            before = files_of(place)
+            before = after
             answer = place.typed(line)
             text = " ".join(answer.err.split())
-            changed = {name for name, _ in before.items() ^ files_of(place).items()}
+            after = files_of(place.folder)
+            changed = {name for name, _ in before.items() ^ after.items()}
             row = {
                 "kind": kind,
                 "what": what,
@@ -56,17 +59,19 @@ def record_refused(place: Place) -> dict[str, Table]:
     return {"refused": rows}
 
 
-def files_of(place: Place) -> dict[str, tuple[int, int]]:
+def files_of(folder: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of each file of a workspace, and its folders."""
     found = {}
-    for path in place.folder.rglob("*"):
-        if "__pycache__" in path.parts:
-            continue
-        name = path.relative_to(place.folder).as_posix()
-        found[name] = (0, 0)
-        if path.is_file():
-            facts = path.stat()
-            found[name] = (facts.st_size, facts.st_mtime_ns)
+    for parent, folders, files in os.walk(folder):
+        if "__pycache__" in folders:
+            folders.remove("__pycache__")
+        inside = Path(parent).relative_to(folder).as_posix()
+        for name in folders:
+            found[f"{inside}/{name}".removeprefix("./")] = (0, 0)
+        for name in files:
+            facts = Path(parent, name).stat()
+            size_and_time = (facts.st_size, facts.st_mtime_ns)
+            found[f"{inside}/{name}".removeprefix("./")] = size_and_time
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,25 +12,35 @@ from golden.runs import scores
 from golden.tables import differences, read_table
 from golden.tolerances import EXACT, tolerance_of
 
+pytestmark = pytest.mark.timeout(1200)
 SHOWN = 20
-# These take longer than five seconds of a processor.
-LONG = ("honest", "models", "papers", "other-data", "abilities")
+# This one takes a second; the others share what they import.
+QUICK = ("labels",)
 
 
 def parts() -> list[object]:
-    """Return the parts; long ones are checked, and are no part of `make test`."""
+    """Return the parts; most are checked, and are no part of `make test`."""
     found: list[object] = []
     for part in PARTS:
-        why = pytest.mark.check("trains the models of a long recording")
-        found.append(pytest.param(part, marks=why) if part in LONG else part)
+        why = pytest.mark.check("takes long, together with all that is imported")
+        found.append(part if part in QUICK else pytest.param(part, marks=why))
     return found
 
 
+@pytest.fixture(scope="module")
+def recorded_today(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Path:
+    """Record the parts that are compared today, in one process: it imports everything once."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items]
+    chosen = {call.params.get("part") for call in calls if call is not None}
+    folder: Path = tmp_path_factory.mktemp("golden")
+    record_in_a_process([part for part in PARTS if part in chosen], folder)
+    return folder
+
+
 @pytest.mark.parametrize("part", parts())
-def test_a_part_is_as_it_was_recorded(part: str, tmp_path: Path) -> None:
-    record_in_a_process(part, tmp_path)
+def test_a_part_is_as_it_was_recorded(part: str, recorded_today: Path) -> None:
     recorded = {path.name: path for path in (RECORDED / part).glob("*.csv")}
-    found = {path.name: path for path in (tmp_path / part).glob("*.csv")}
+    found = {path.name: path for path in (recorded_today / part).glob("*.csv")}
     assert sorted(found) == sorted(recorded)
     lines = []
     for name, path in recorded.items():

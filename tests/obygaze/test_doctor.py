@@ -45,26 +45,6 @@ def test_all_that_is_required_is_found_where_the_tests_run(workspace):
     assert told["workspace"] == str(workspace)
 
 
-def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypatch):
-    requires = [
-        "click>=8.2",
-        'torch>=2.6; extra == "mlp"',
-        "av>=14; extra == 'video'",
-        'obygaze[video]; extra == "extract"',
-        'torch>=2.6; extra == "extract"',
-        'obygaze[mlp,extract,video]; extra == "all"',
-        'moto[server]>=5; extra == "test"',
-        "pytest>=8; extra == 'test'",
-    ]
-    monkeypatch.setattr(metadata, "requires", lambda name: requires)
-    found = check_up(Workspace(workspace))["packages"]
-    assert {one["name"]: (one["needs"], one["extras"]) for one in found} == {
-        "click": (">=8.2", []),
-        "torch": (">=2.6", ["mlp", "extract"]),
-        "av": (">=14", ["video"]),
-    }
-
-
 def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     packages = (
         package("numpy", ">=2.0", "1.26", ()),
@@ -92,21 +72,6 @@ def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
         "obygaze is not installed, only checked out: pip install -e ."
     ]
     assert bare["ok"] is False
-
-
-def test_without_torch_the_gpu_is_unknown(workspace, monkeypatch):
-    def version(name: str) -> str:
-        if name == "torch":
-            raise metadata.PackageNotFoundError(name)
-        return "999"
-
-    monkeypatch.setattr(metadata, "version", version)
-    monkeypatch.setitem(sys.modules, "torch", None)  # an import would raise
-    bare = check_up(Workspace(workspace))
-    assert bare["devices"] is None
-    assert "GPU        unknown, as torch is missing or does" in click.unstyle(
-        to_text(bare)
-    )
 
 
 def test_a_driver_that_fails_is_reported(workspace, monkeypatch):

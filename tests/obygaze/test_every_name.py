@@ -106,7 +106,7 @@ COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
     "run": (["run", "baselines.toml", "--manifest", "made-up"], "runs", []),
     "model": (["train", "ridge", "sig", "made-up"], "models", ["models", "show"]),
 }
-FEW = {"manifest": 25, "store": 8, "subset": 6, "run": 4, "model": 1}
+FEW = {"manifest": 12, "store": 6, "subset": 4, "run": 3, "model": 1}
 
 
 def tried(n: int) -> settings:

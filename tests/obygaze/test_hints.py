@@ -54,7 +54,10 @@ def hints_of_the_program() -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each hint that stands in the source."""
     for package in ("obygaze", "obygaze_features", "obygaze_models"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            source = path.read_text(encoding="utf-8")
+            if "obygaze " not in source and "--" not in source:
+                continue
+            for node in ast.walk(ast.parse(source)):
                 if is_hint(node):
                     for text in texts_in(node.value):
                         yield f"{path.relative_to(ROOT)}:{node.value.lineno}", text

@@ -90,15 +90,6 @@ def test_clips_that_where_selects_before_or_in_the_view_are_counted(
     assert bool(counted) == ("levels lost" in remarks)
 
 
-def test_clips_that_are_en_because_their_concepts_are_heard_are_not_counted() -> None:
-    manifest = films(2, 8)
-    heard = manifest.header.of_modality("audio")[:1]
-    clips = [replace(clip, concepts=heard) for clip in manifest]
-    assert manifest.with_clips(clips).levels_lost == ""
-    bare = [replace(clip, concepts=(), level="HN") for clip in manifest]
-    assert manifest.with_clips(bare).levels_lost.startswith("16 clips with a level")
-
-
 def test_the_published_annotation_has_none() -> None:
     table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     published = obygaze12.read(table, name="obygaze12").manifest
@@ -123,15 +114,3 @@ def test_a_value_that_no_clip_has_is_named() -> None:
     for where in ("title in {Drive, Amelie}", 'title != "Amelie"'):
         with pytest.warns(ObygazeWarning, match=named):
             with_dune().where(where)
-
-
-@pytest.mark.parametrize("where", ["level == HN or title == Drive", "not title"])
-def test_levels_and_concepts_that_no_clip_has_are_no_mistake(
-    where: str, recwarn: pytest.WarningsRecorder
-) -> None:
-    manifest = with_dune()
-    only_dune = manifest.where("movie_id == dune").with_clips(
-        replace(clip, extra={"title": "Drive"}) for clip in manifest.clips[:17]
-    )
-    only_dune.where(where)
-    assert [str(warning.message) for warning in recwarn] == []

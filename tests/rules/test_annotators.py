@@ -12,7 +12,6 @@ from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.films.agreement import measure_agreement
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_features.store.recipe import space_id_of
@@ -70,26 +69,6 @@ def texts_in(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"movie_id": "lake"}, "'alba-00' is of the film 'lake' and of 'alba'"),
-        ({"start_s": 5.0, "end_s": 9.0}, "'alba-00' is 5 s to 9 s and 2 s to 4 s"),
-    ],
-)
-def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
-    tmp_path: Path, change: dict[str, Any], problem: str
-) -> None:
-    manifest = two_clips()
-    store = store_of(tmp_path / "s", manifest)
-    groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
-    changed = [replace(manifest["alba-00"], **change), manifest["brug-01"]]
-    with pytest.raises(Mismatch, match=problem):
-        audit_eat(
-            store, manifest.with_clips(changed), **groups, text=texts_in(tmp_path)
-        )
-
-
-@pytest.mark.parametrize(
     ("cells", "problem"),
     [
         ("brug,,", "'0' is of the film 'brug' and of 'alba'"),
@@ -125,26 +104,6 @@ def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> Non
     store = store_of(tmp_path / "s", manifest)
     with pytest.raises(FixInput, match="the films of the group 'clips' are not known"):
         audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ("alba-1,brug,,,x", "'alba-1' is of the film 'alba' and of 'brug'"),
-        ("alba-1,alba,7.5,9,x", "'alba-1' is 0 s to 2 s and 7.5 s to 9 s"),
-        ("alba-1,,0.01,2,x", "'alba-1' is 0 s to 2 s and 0.01 s to 2 s"),
-    ],
-)
-def test_a_row_of_another_clip_is_not_joined(
-    tmp_path: Path, row: str, problem: str
-) -> None:
-    clip = Clip("alba-1", "alba", start_s=0.0, end_s=2.0)
-    manifest = Manifest("films", Header("made up"), (clip,))
-    table = tmp_path / "t.csv"
-    table.write_text(f"clip_id,movie_id,start_s,end_s,light\n{row}\n", encoding="utf-8")
-    with pytest.raises(Mismatch) as caught:
-        join(manifest, table)
-    assert caught.value.message.endswith(problem)
 
 
 def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:

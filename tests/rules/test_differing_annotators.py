@@ -195,7 +195,7 @@ ANNOTATED = st.lists(
 )
 
 
-@settings(max_examples=amount(15, 100), deadline=None)
+@settings(max_examples=amount(8, 100), deadline=None)
 @given(
     said=st.lists(ANNOTATED, min_size=12, max_size=12),
     rule=st.sampled_from(["agreed", "majority", "highest"]),

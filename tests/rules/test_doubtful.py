@@ -113,7 +113,7 @@ def check_light_way(
 def test_what_no_picture_needs_changes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_light_way(amount(6, 150), 3 + SEED, tmp_path, monkeypatch)
+    check_light_way(amount(4, 150), 3 + SEED, tmp_path, monkeypatch)
 
 
 FILMS = {
@@ -132,14 +132,14 @@ def test_key_pictures_are_those_that_the_decoder_accepts(
     size = (96, 72)
     whole = write_video(tmp_path / "whole.mkv", codec, options=options, size=size)
     draw = random.Random(SEED)
-    for share in (1.0, 0.2, 0.05):
+    for share in (1.0, 0.2):
 
         def flagged(number: int, packet: Any, share: float = share) -> Any:
             packet.is_keyframe |= draw.random() < share
             return packet
 
         path = remux(whole, tmp_path / f"{share}.{container}", flagged)
-        for rank in draw.sample(range(40, 100), 12):
+        for rank in draw.sample(range(40, 100), 6):
             clip = decode_clip(path, PictureView(1), ranks=[rank])
             assert read_numbers(clip.pictures) == [rank], share
 
@@ -158,7 +158,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("seed", amount(range(4), range(80)))
+@pytest.mark.parametrize("seed", amount(range(3), range(80)))
 def test_no_picture_is_stretched_where_recordings_are_joined(
     seed: int, tmp_path: Path
 ) -> None:
@@ -384,9 +384,8 @@ def times_not_marked(path: Path, at_a_time: int) -> list[tuple[int, float]]:
     return found
 
 
-@pytest.mark.parametrize("n_gone", [3, 20])
 def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
-    n_gone: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """The reader goes on at a whole packet, and only says that the file ends early."""
     options = {"g": "16", "deadline": "realtime", "cpu-used": "8"}
@@ -398,7 +397,8 @@ def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
     )
     data = whole.read_bytes()
     places = places_of(whole)
-    for first in (4, 36, 70):
+    n_gone = 20
+    for first in (4, 70):
         # The last bytes of a later packet stand where those of this one were.
         start, end = places[first]
         n_bytes = places[first + n_gone][1] - end
@@ -414,9 +414,7 @@ def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
         assert {number for number, _ in found} >= far
 
 
-@pytest.mark.parametrize(
-    ("time", "is_uneven"), [(b"\x10", False), (b"\x80", False), (b"\x80", True)]
-)
+@pytest.mark.parametrize(("time", "is_uneven"), [(b"\x10", False), (b"\x80", True)])
 def test_a_time_beside_a_damaged_packet_is_doubtful(
     time: bytes, is_uneven: bool, tmp_path: Path
 ) -> None:
@@ -538,10 +536,10 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
             n_right += 1
     print(f"{n_right} right, {n_failed} failed")
     # Another seed may draw few films that a container takes, and none of them fails.
-    is_few = IS_TORTURE and n_films < amount(10, 120)
+    is_few = IS_TORTURE and n_films < amount(6, 120)
     assert n_right > n_failed
     assert n_failed or is_few
 
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
-    check_windows_by_number(amount(12, 120), SEED, tmp_path)
+    check_windows_by_number(amount(8, 120), SEED, tmp_path)

@@ -134,7 +134,7 @@ def known_videos(clip: str, parts: Sequence[Part]) -> set[str]:
     return {part.videos[clip] for part in parts if clip in part.videos} - {""}
 
 
-@settings(deadline=None, max_examples=amount(20, 300))
+@settings(deadline=None, max_examples=amount(10, 300))
 @given(parts=some_parts())
 def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
     in_order = sorted(parts, key=lambda part: part.title)

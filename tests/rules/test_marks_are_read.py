@@ -56,7 +56,7 @@ def made_marks(seed: int) -> list[Mark]:
     return sorted(marks)
 
 
-@pytest.mark.parametrize("seed", range(amount(20, 300)))
+@pytest.mark.parametrize("seed", range(amount(10, 300)))
 def test_marks_come_back(seed: int, tmp_path: Path) -> None:
     marks = made_marks(seed)
     table = tmp_path / "marks.csv"

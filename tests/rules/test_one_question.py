@@ -319,7 +319,7 @@ def refusal_of_films(door: Door, ours: Source, theirs: Source) -> str:
 def test_no_pair_whose_facts_differ_meets(
     door: Door,
 ) -> None:
-    @settings(max_examples=amount(25, 600))
+    @settings(max_examples=amount(15, 600))
     @given(sources())
     def each(made: tuple[Source, Source]) -> None:
         ours, theirs = made

@@ -115,7 +115,7 @@ CELLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(expressions(), CELLS)
 def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
     drawn: tuple[str, list[str]], cells: dict[str, str]
@@ -127,7 +127,7 @@ def test_what_is_said_of_an_empty_cell_is_true_whatever_it_would_be(
     assert found is whatever_it_would_be(text, tests, cells)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(CELLS, min_size=4, max_size=12), expressions())
 def test_clips_without_a_label_are_in_no_class_and_counted(
     drawn_cells: list[dict[str, str]], drawn: tuple[str, list[str]]
@@ -164,7 +164,7 @@ SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(single_line)
 OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     name=OWN_WORDS,
     words=st.lists(OWN_WORDS, min_size=2, max_size=4, unique_by=str.casefold),
@@ -189,7 +189,7 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
 NAMES = ("a", "b", "mood")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     of_file=st.lists(st.sampled_from(NAMES), unique=True, min_size=1),
     of_set=st.lists(st.sampled_from(("c", "d")), unique=True),
@@ -326,7 +326,7 @@ def test_a_word_that_only_other_clips_have_is_said_so(
 NO_TEXTS = (float("nan"), None, pd.NA, pd.NaT, 4, 2.5, True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     cells=st.lists(st.sampled_from(("sad", "calm", "", *NO_TEXTS)), min_size=2),
     data=st.data(),

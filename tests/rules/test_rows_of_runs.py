@@ -195,7 +195,7 @@ def test_a_film_that_is_replaced_after_the_plan_gives_no_row(
 
 @pytest.mark.check("a run takes a second")
 @given(st.sampled_from(STOPPED), st.lists(CHANGES, min_size=1, max_size=3))
-@settings(max_examples=amount(12, 300), deadline=None)
+@settings(max_examples=amount(8, 300), deadline=None)
 def test_drawn_runs_take_no_other_clip(
     videos: Path, stopped: Sequence[Step], changes: Sequence[Step]
 ) -> None:

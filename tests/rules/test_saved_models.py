@@ -129,7 +129,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
 
 
 @settings(
-    max_examples=amount(5, 60),
+    max_examples=amount(3, 60),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -155,7 +155,7 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
 
 
 @settings(
-    max_examples=amount(5, 40),
+    max_examples=amount(3, 40),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

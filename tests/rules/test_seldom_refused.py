@@ -20,10 +20,10 @@ from support.stores import a_recipe, made_store, sealed_store, some_rows
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.captions import audit_captions
 from obygaze.audits.cooccurrence import audit_cooc
-from obygaze.audits.maps import concept_maps, pictures
+from obygaze.audits.maps import concept_maps
 from obygaze.audits.maps.boxes import shares_in_boxes
 from obygaze.audits.maps.conditions import compare_conditions
-from obygaze.audits.maps.pictures import exact_pictures, load_model_of
+from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.audits.reliability import audit_reliability
@@ -447,16 +447,6 @@ def test_a_sheet_is_of_a_clip_of_the_manifest(maps: Path) -> None:
     store = made_store(maps / "stores" / "seen", some_rows(1), values, recipe=recipe)
     with pytest.raises(Mismatch, match="the manifest has no clip 'x'"):
         exact_pictures(Workspace(maps), store, "x")
-
-
-def test_maps_are_of_the_weights_of_their_store(
-    maps: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = {"weights": {"model.safetensors": "00"}, "preprocessing": {}}
-    backbone = SimpleNamespace(recipe=lambda: here)
-    monkeypatch.setattr(pictures, "load_backbone", lambda *_, **__: backbone)
-    with pytest.raises(Mismatch, match="are not those of the store"):
-        load_model_of(open_store(maps / "stores" / "tokens"), None, Workspace(maps))
 
 
 @pytest.mark.parametrize(

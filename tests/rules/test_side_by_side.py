@@ -493,7 +493,7 @@ def check_a_random_run(data: st.DataObject) -> None:
 
 
 SEARCH = settings(
-    max_examples=amount(4, 100),
+    max_examples=amount(3, 100),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -573,7 +573,7 @@ def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> 
 # ---- learning curves ----
 
 
-@settings(max_examples=amount(15, 40), deadline=None)
+@settings(max_examples=amount(8, 40), deadline=None)
 @given(st.data())
 def test_points_of_a_learning_curve_are_of_the_same_clips(data: st.DataObject) -> None:
     world = data.draw(worlds())
@@ -700,11 +700,11 @@ def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guess
     tmp_path: Path,
 ) -> None:
     """Some are by chance alone, as intervals are of 95 %; the seeds are fixed."""
-    n_worlds, most = amount((4, 1), (60, 5))
+    n_worlds, most = amount((3, 1), (60, 5))
     trust([CONSTANT])
     n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
     for seed in range(n_worlds):
-        manifest = films(8, 20, seed=seed)
+        manifest = films(6, 16, seed=seed)
         noise = planted(manifest, width=16, strength=0.0, seed=seed)
         store = store_of(tmp_path / f"store-{seed}", manifest, noise)
         protocol = quick("honest", *ON_NOISE, replicates=300)

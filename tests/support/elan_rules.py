@@ -1,7 +1,7 @@
 """What the published format of ELAN (EAF 2.7 to 3.0) asks of a file, and what its tiers ask.
 
-Order of elements, required attributes, ids and references are those of its schema. The rules of
-tiers are those of the four stereotypes, which no schema can say.
+Order of elements, required attributes, ids and references are those of its schema. That
+annotations of a tier do not overlap, no schema can say.
 """
 
 from __future__ import annotations
@@ -67,8 +67,6 @@ KEYS = {
     ("LINGUISTIC_TYPE", "LINGUISTIC_TYPE_ID"): ("LINGUISTIC_TYPE_REF",),
     ("CONTROLLED_VOCABULARY", "CV_ID"): ("CONTROLLED_VOCABULARY_REF", "CV_REF"),
 }
-STEREOTYPES_WITH_TIMES = ("", "Time_Subdivision", "Included_In")
-Times = tuple[int | None, int | None]
 
 
 def problems_of(data: bytes) -> list[str]:
@@ -137,143 +135,30 @@ def _problems_of_times(root: Element) -> Iterator[str]:
         yield "a time is negative"
 
 
-class _Tiers:
-    """The tiers of a file by name, with stereotypes, annotations and their times."""
-
-    def __init__(self, root: Element) -> None:
-        self.tiers = {tier.get("TIER_ID", ""): tier for tier in root.iter("TIER")}
-        self.constraint_of_type = {
-            one.get("LINGUISTIC_TYPE_ID", ""): one.get("CONSTRAINTS", "")
-            for one in root.iter("LINGUISTIC_TYPE")
-        }
-        self.place_of_slot: dict[str, int] = {}
-        self.ms_of_slot: dict[str, int | None] = {}
-        for number, slot in enumerate(root.iter("TIME_SLOT")):
-            name = slot.get("TIME_SLOT_ID", "")
-            value = slot.get("TIME_VALUE")
-            self.place_of_slot[name] = number
-            self.ms_of_slot[name] = None if value is None else int(value)
-
-    def stereotype(self, tier: Element) -> str:
-        return self.constraint_of_type.get(tier.get("LINGUISTIC_TYPE_REF", ""), "")
-
-    def annotations(self, tier: Element | None) -> list[Element]:
-        return [] if tier is None else list(tier.iterfind("ANNOTATION/*"))
-
-    def times(self, annotation: Element) -> Times:
-        start = self.ms_of_slot.get(annotation.get("TIME_SLOT_REF1", ""))
-        end = self.ms_of_slot.get(annotation.get("TIME_SLOT_REF2", ""))
-        return start, end
-
-
 def _problems_of_tiers(root: Element) -> Iterator[str]:
-    tiers = _Tiers(root)
-    for name, tier in tiers.tiers.items():
-        stereotype = tiers.stereotype(tier)
-        parent = tiers.tiers.get(tier.get("PARENT_REF", ""))
-        if (parent is None) != (stereotype == ""):
-            yield f"tier {name}: {stereotype or 'no stereotype'}, but parent {parent}"
+    """Yield what is wrong with tiers that are linked to no other: the program writes only these."""
+    linked = set()
+    for one in root.iter("LINGUISTIC_TYPE"):
+        if one.get("CONSTRAINTS"):
+            linked.add(one.get("LINGUISTIC_TYPE_ID"))
+    slots: dict[str | None, tuple[int, int | None]] = {}
+    for place, slot in enumerate(root.iter("TIME_SLOT")):
+        ms = slot.get("TIME_VALUE")
+        slots[slot.get("TIME_SLOT_ID")] = (place, None if ms is None else int(ms))
+    for tier in root.iter("TIER"):
+        is_linked = tier.get("LINGUISTIC_TYPE_REF") in linked
+        if is_linked != ("PARENT_REF" in tier.attrib):
+            yield f"tier {tier.get('TIER_ID')}: a parent without a stereotype, or none"
+        if is_linked:
             continue
-        annotations = tiers.annotations(tier)
-        tag = "ALIGNABLE_ANNOTATION"
-        if stereotype not in STEREOTYPES_WITH_TIMES:
-            tag = "REF_ANNOTATION"
-        if any(one.tag != tag for one in annotations):
-            yield f"tier {name}: all its annotations must be {tag}"
-            continue
-        if tag == "ALIGNABLE_ANNOTATION":
-            problems = _problems_with_times(tiers, annotations)
-            if stereotype == "Included_In":
-                problems += _not_included(tiers, annotations, parent)
-            if stereotype == "Time_Subdivision":
-                problems += _not_subdivided(tiers, annotations, parent)
-        else:
-            problems = _problems_of_references(tiers, annotations, parent, stereotype)
-        yield from (f"tier {name}: {problem}" for problem in problems)
-
-
-def _problems_with_times(tiers: _Tiers, annotations: list[Element]) -> list[str]:
-    problems = []
-    known: list[tuple[int, int]] = []
-    for one in annotations:
-        start, end = tiers.times(one)
-        first = tiers.place_of_slot.get(one.get("TIME_SLOT_REF1", ""), -1)
-        last = tiers.place_of_slot.get(one.get("TIME_SLOT_REF2", ""), -1)
-        if first >= last:
-            problems.append(f"{one.get('ANNOTATION_ID')} ends before it begins")
-        if start is not None and end is not None:
-            known.append((start, end))
-    known.sort()
-    for before, after in itertools.pairwise(known):
-        if after[0] < before[1]:
-            problems.append(f"annotations overlap at {after[0]} ms")
-    return problems
-
-
-def _not_included(
-    tiers: _Tiers, annotations: list[Element], parent: Element | None
-) -> list[str]:
-    problems = []
-    spans = [tiers.times(one) for one in tiers.annotations(parent)]
-    for one in annotations:
-        start, end = tiers.times(one)
-        if start is None or end is None:
-            continue
-        within = [
-            s
-            for s, e in spans
-            if s is not None and e is not None and s <= start and end <= e
-        ]
-        if not within:
-            problems.append(
-                f"{one.get('ANNOTATION_ID')} is in no annotation of the parent"
-            )
-    return problems
-
-
-def _not_subdivided(
-    tiers: _Tiers, annotations: list[Element], parent: Element | None
-) -> list[str]:
-    """Each parent that has parts is filled by them: each begins where the one before it ends."""
-    next_of = {one.get("TIME_SLOT_REF1", ""): one for one in annotations}
-    n_used = 0
-    problems = []
-    for above in tiers.annotations(parent):
-        slot, end = above.get("TIME_SLOT_REF1", ""), above.get("TIME_SLOT_REF2", "")
-        if slot not in next_of:
-            continue
-        while slot in next_of and slot != end:
-            n_used += 1
-            slot = next_of[slot].get("TIME_SLOT_REF2", "")
-        if slot != end:
-            problems.append(f"the parts of {above.get('ANNOTATION_ID')} end at {slot}")
-    if n_used != len(annotations):
-        problems.append(f"{len(annotations) - n_used} annotations are parts of nothing")
-    return problems
-
-
-def _problems_of_references(
-    tiers: _Tiers, annotations: list[Element], parent: Element | None, stereotype: str
-) -> list[str]:
-    problems = []
-    names_above = {one.get("ANNOTATION_ID") for one in tiers.annotations(parent)}
-    below: dict[str, list[Element]] = {}
-    for one in annotations:
-        reference = one.get("ANNOTATION_REF", "")
-        below.setdefault(reference, []).append(one)
-        if reference not in names_above:
-            problems.append(f"{reference} is not in the parent")
-    for reference, siblings in below.items():
-        previous = [one.get("PREVIOUS_ANNOTATION") for one in siblings]
-        if stereotype == "Symbolic_Association":
-            if len(siblings) > 1:
-                problems.append(f"{len(siblings)} annotations of {reference}")
-            if any(previous):
-                problems.append(f"{reference}: an association has an order")
-            continue
-        names = [one.get("ANNOTATION_ID") for one in siblings]
-        # A chain: one has no previous annotation, each other one is after another sibling.
-        wanted = Counter({None: 1, **dict.fromkeys(names, 1)})
-        if Counter(previous) - wanted or previous.count(None) != 1:
-            problems.append(f"the parts of {reference} are no chain: {previous}")
-    return problems
+        known = []
+        for one in tier.iterfind("ANNOTATION/*"):
+            first, start = slots.get(one.get("TIME_SLOT_REF1"), (-1, None))
+            last, end = slots.get(one.get("TIME_SLOT_REF2"), (-1, None))
+            if first >= last:
+                yield f"{one.get('ANNOTATION_ID')} ends before it begins"
+            if start is not None and end is not None:
+                known.append((start, end))
+        for before, after in itertools.pairwise(sorted(known)):
+            if after[0] < before[1]:
+                yield f"annotations overlap at {after[0]} ms"

@@ -97,7 +97,10 @@ def encode_video(
     `turn` turns the stored pictures counterclockwise, so that they must be turned back.
     """
     import av
+    from av.video.reformatter import VideoReformatter
 
+    # One for the film: a new one for each picture takes longer than to code it.
+    reformatter = VideoReformatter()
     with av.open(str(path), "w", format=format, options=container_options or {}) as out:
         stream: Any = out.add_stream(codec, rate=rate, options=options or {})
         stream.width, stream.height = size[::-1] if turn % 180 else size
@@ -111,9 +114,8 @@ def encode_video(
             picture = np.ascontiguousarray(
                 np.rot90(numbered(number, *size), turn // 90)
             )
-            frame = av.VideoFrame.from_ndarray(picture, format="gray").reformat(
-                format=pix_fmt
-            )
+            grey = av.VideoFrame.from_ndarray(picture, format="gray")
+            frame = reformatter.reformat(grey, format=pix_fmt, threads=1)
             frame.pts = ticks[order] if ticks is not None else order
             frame.time_base = tick
             _mux(out, stream.encode(frame), each_packet)

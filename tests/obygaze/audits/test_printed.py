@@ -106,17 +106,3 @@ def eat(folder: Path, *attributes: str, **options: Any) -> Any:
     words += ["--y", folder / "y.csv", "--text", folder / "texts.npz"]
     words += ["--attributes", *attributes]
     return call_obygaze(*words, **options).ok()
-
-
-def test_printed_effects_stand_beside_those_of_the_prompts_of_the_paper(
-    folder: Path,
-) -> None:
-    done = eat(folder, "sexual", "executive")
-    lines = done.stdout.splitlines()
-    (header,) = [line for line in lines if "n X" in line]
-    assert header.rstrip().endswith("paper, CLIP ViT-L14")
-    assert lines[lines.index(header) + 1].rstrip().endswith("0.68*")
-    assert (
-        "Table 2, Business, print for sexual against executive in 9 models: d 0.32 to 1.20"
-        in done.stdout
-    )

@@ -105,7 +105,7 @@ def answered(cells_of: dict[str, list[dict[str, Any]]], **more: Any) -> Manifest
     return annotated(said, **more)
 
 
-@pytest.mark.parametrize("seed", range(amount(20, 100)))
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
 def test_alpha_of_drawn_annotations_is_that_of_the_package(seed: int) -> None:
     """Of 2 to 4 people, some of whom did not see some clips: those that all saw are compared."""
     random = np.random.default_rng(seed)

@@ -168,7 +168,7 @@ HOLDS: dict[str, Callable[[str, set[str]], bool]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(amount(16, 60)))
+@pytest.mark.parametrize("seed", range(amount(8, 60)))
 def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) -> None:
     """Films of drawn lengths, and marks of two people: each picture is looked at alone."""
     draws = np.random.default_rng([90, seed])

@@ -21,7 +21,6 @@ from support.seeds import amount
 
 from obygaze.films.agreement import (
     NULLS,
-    TENTHS,
     AnnotatorPair,
     Scale,
     agreement,
@@ -182,52 +181,21 @@ def test_shuffled_tables_keep_what_the_null_keeps(null: str) -> None:
     assert tables.mean(axis=0) == pytest.approx(mean, abs=0.12)
 
 
-class Replayed:
-    """A sampler for pygamma-agreement that replays given labelings on the clips' grid."""
-
-    def __init__(self, continua: list[Any]) -> None:
-        self.continua = iter(continua)
-
-    def init_sampling(self, *_: Any) -> None:
-        """Nothing is learnt from the reference."""
-
-    @property
-    def sample_from_continuum(self) -> Any:
-        """The next labeling."""
-        return next(self.continua)
+# What pygamma-agreement 0.5.9 gave for these clips as segments of ten seconds, where moving in time
+# is ruled out (alpha = 1000) and its sampler goes through every labeling of the null: observed and
+# expected disorder, and gamma. It computes in single precision.
+BY_PYGAMMA = {
+    "own": (["EN", "HN", "S"], ["EN", "S", "NS"], (0.33333334, 0.48888886, 0.3181818)),
+    "uniform": (["HN"], ["NS"], (0.4, 0.425, 0.0588235)),
+}
 
 
-@pytest.mark.check("takes a quarter of a minute")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("null", ["own", "uniform"])
-def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> None:
-    """Where moving in time is ruled out, its alignment is clip by clip and gamma is ours."""
-    pygamma = pytest.importorskip("pygamma_agreement")
-    grid = pytest.importorskip("pyannote.core").Segment
-    labels = (
-        (["EN", "HN", "S"], ["EN", "S", "NS"]) if null == "own" else (["HN"], ["NS"])
-    )
-
-    def continuum(both: tuple[Any, Any]) -> Any:
-        made = pygamma.Continuum()
-        for name, track in zip("AB", both, strict=True):
-            for clip, label in enumerate(track):
-                made.add(name, grid(10 * clip, 10 * clip + 10), label)
-        return made
-
-    levels = pytest.importorskip("sortedcontainers").SortedSet(LEVELS)
-    matrix = pygamma.PrecomputedCategoricalDissimilarity(levels, TENTHS / 10)
-    samples = [continuum(both) for both in every_labeling(labels, null)]
-    result = continuum(labels).compute_gamma(
-        pygamma.CombinedCategoricalDissimilarity(alpha=1000, cat_dissim=matrix),
-        n_samples=len(samples),
-        sampler=Replayed(samples),
-    )
-    pair = annotator_pair(*labels)
-    # It computes in single precision.
-    assert result.observed_disorder == pytest.approx(pair.observed, abs=1e-6)
-    assert result.expected_disorder == pytest.approx(pair.expected(null), abs=1e-6)
-    assert result.gamma == pytest.approx(pair.gamma(null), abs=1e-5)
+@pytest.mark.parametrize("null", BY_PYGAMMA)
+def test_gamma_is_that_of_pygamma_agreement_on_the_same_grid(null: str) -> None:
+    first, second, expected = BY_PYGAMMA[null]
+    pair = annotator_pair(first, second)
+    found = (pair.observed, pair.expected(null), pair.gamma(null))
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def film(film: str, first: str, second: str) -> tuple[list[Mark], list[ClipSpan]]:
@@ -326,7 +294,7 @@ def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> 
     assert refused.code == 1 and "did you mean 'Gewalt'?" in refused.stderr
 
 
-@pytest.mark.parametrize("seed", range(amount(20, 100)))
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
 def test_agreement_of_drawn_annotations_is_that_of_the_package(
     tmp_path: Path, seed: int
 ) -> None:

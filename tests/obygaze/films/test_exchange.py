@@ -22,7 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
-N_PICTURES = 200
+N_PICTURES = 80
 
 
 def ticks_of(step_ms: Fraction, first_ms: int = 0) -> list[int]:
@@ -64,7 +64,7 @@ def make_film(path: Path, settings: dict[str, Any]) -> None:
         packets = [packet for packet in old.demux(old.streams.video[0]) if packet.size]
         for packet in packets:
             packet.stream = pictures
-        for start in range(0, 48000 * 12, 1152):
+        for start in range(0, 48000 * 7, 1152):
             silence = np.zeros((1, 1152), dtype=np.int16)
             frame = av.AudioFrame.from_ndarray(silence, format="s16", layout="mono")
             frame.sample_rate, frame.pts = 48000, start
@@ -99,7 +99,7 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
     draw = Random(7)
     pictures_of = {}
     marks = []
-    for number in range(amount(60, 300)):
+    for number in range(amount(30, 300)):
         first = draw.randrange(N_PICTURES - 2)
         last = draw.randrange(first, N_PICTURES - 1)
         who = f"p{number}"

@@ -15,7 +15,6 @@ import pytest
 from support.film import marks as film_marks
 from support.film import write_marks
 from support.film_pages import table
-from support.kills import kill_everywhere
 
 from obygaze.films.marks import LEVEL, WATCHED, Mark, read_marks, written
 from obygaze.films.writer import MarkFile, Outdated
@@ -177,31 +176,6 @@ def test_random_changes_equal_a_model(marks: MarkFile) -> None:
         found = on_disk(marks)
         assert {mark for mark in found if mark.column == LEVEL} == model
         assert found == marks.read()
-
-
-def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
-    def save(new: Mark) -> None:
-        own = table(tmp_path, "ada")
-        own.change(own.take_turn(), [], [new])
-        own.close()
-
-    save(level(1, 2))
-
-    def look() -> None:
-        own = table(tmp_path, "ada")
-        found = on_disk(own)
-        assert level(1, 2) in found
-        if level(3, 4) in found:
-            assert [[*level(3, 4)]] in [line["new"] for line in history_of(own)]
-            own.change(own.take_turn(), [level(3, 4)], [])
-        own.close()
-
-    assert kill_everywhere(lambda: save(level(3, 4)), look) >= 4
-    left = [file.name for file in (tmp_path / "segments").iterdir()]
-    assert sorted(name for name in left if not name.startswith(".")) == [
-        "films.ada.csv",
-        "films.ada.history.jsonl",
-    ]
 
 
 @pytest.mark.parametrize("name", ["", "../ada", "a.b", "a" * 51])

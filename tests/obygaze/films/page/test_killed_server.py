@@ -18,7 +18,7 @@ from obygaze.films.marks import LEVEL, read_marks
 
 pytestmark = [pytest.mark.check("kills processes"), pytest.mark.timeout(400)]
 
-N_KILLS = amount(50, 200)
+N_KILLS = amount(30, 200)
 MOST_PLACES = 16  # the longest save has fewer; beyond it the server is not killed
 # First and last picture, and the level, of a mark.
 Mark = tuple[int, int, str]
