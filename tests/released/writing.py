@@ -19,7 +19,7 @@ from obygaze_features import __version__
 
 RELEASED = Path(__file__).parent
 # What is made again.
-NOT_KEPT = ("*.html", ".*")
+NOT_KEPT = ("*.html", "README.md", ".*")
 
 PROTOCOL = """\
 schema = "obygaze-protocol/1"
