@@ -407,4 +407,4 @@ def test_padding_is_never_in_what_is_pooled(
         np.testing.assert_array_equal(store.read("time_s", rows), times[rows])
         np.testing.assert_array_equal(store.real_frames("frames", rows), is_real[rows])
     else:
-        assert "mask was left out: it belongs to no array that is stored" in done.notes
+        assert not any(note.startswith("mask was left out") for note in done.notes)

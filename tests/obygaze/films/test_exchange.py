@@ -245,7 +245,7 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(tmp_path: Path) -> None:
 
 def test_two_films_of_one_id_are_refused(tmp_path: Path) -> None:
     cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v {}>x\n"
-    for name in ("Été", "ete"):
+    for name in ("Été", "lac"):
         (tmp_path / f"{name}.vtt").write_text(cue.format(name), "utf-8")
     import_manifest(sorted(tmp_path.glob("*.vtt")), "m", workspace=tmp_path)
     (tmp_path / "Ete.vtt").write_text(cue.format("x"), "utf-8")

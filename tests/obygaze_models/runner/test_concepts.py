@@ -39,7 +39,7 @@ def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> 
 
 def tables_of(inputs: Inputs) -> tuple[Rows, Rows]:
     (run,) = store_runs(inputs)
-    return concept_tables(run)
+    return concept_tables(run, ())
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_clips_without_a_video_are_in_no_number_of_a_published_run(
     protocol = quick("paper-pcbm", "data.view=raw", 'grid.train=["EN_S"]')
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)
-    concepts, trees = concept_tables(run)
+    concepts, trees = concept_tables(run, ())
     kept = [clip for clip in clips if clip.video]
     n_examples = sum(clip.level in ("EN", "HN", "S") for clip in kept)
     n_positive = sum(
