@@ -37,6 +37,8 @@ from stories.counting_model import (
 )
 from stories.workspace import Running, Workspace, wait_until
 
+pytestmark = pytest.mark.check("kills, and a full disk")
+
 
 def test_a_kill_loses_at_most_the_block_at_work(ws: Workspace) -> None:
     begin_after_a_kill(ws)

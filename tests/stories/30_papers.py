@@ -534,19 +534,20 @@ def test_no_row_disappears() -> None:
         assert row.here.startswith(FROM_PRINTED) or row.reason
 
 
-# Rows whose commands fit models, on made-up features of all published clips.
-FITTED = (
+# Rows whose commands fit models on made-up features of all published clips, or take as long.
+LONG = (
     *("Table 2, hard negatives", "Table 2, standard deviations"),
     *("Table 2, perceptron", "Table 2, folds", "Table 4, folds", "Figure 6"),
+    *("Other thresholds", "CLIP 4.1, emotion", "Agreement, random sequences"),
 )
-FITS = pytest.mark.check("fits models on two thousand clips")
+TAKES_LONG = pytest.mark.check("fits models on two thousand clips, or takes as long")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(row, marks=[FITS] * (row.name in FITTED), id=row.name)
+        pytest.param(row, marks=[TAKES_LONG] * (row.name in LONG), id=row.name)
         for row in rows_of_page()
     ],
 )
