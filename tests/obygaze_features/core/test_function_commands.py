@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pytest
 from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
@@ -31,6 +32,123 @@ class Counted:
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.values.items())
+
+    def write(
+        self,
+        *,
+        output: Annotated[str | Path | None, Option("-o")] = None,
+        force: bool = False,
+    ) -> list[Path]:
+        """Write the result.
+
+        Args:
+            output: The file to write.
+            force: Replace it.
+        """
+        if output is None:
+            return []
+        path = Path(output)
+        path.write_text(f"{self} force={force}", encoding="utf-8")
+        return [path]
+
+
+def count_clips(
+    store: str | Path,
+    manifest: str | None = None,
+    *,
+    tail: Literal["two_sided", "less"] = "two_sided",
+    pairs: Sequence[tuple[str, str]] = (),
+    runs: Annotated[Sequence[str], Option("--run", metavar="RUN")] = (),
+    draws: Annotated[int, Option(least=1)] = 10,
+    scale: float | None = None,
+    drop_missing: bool = False,
+    workspace: str | Path | None = None,
+) -> Counted:
+    """Count clips in a store.
+
+    Args:
+        store: The store.
+        manifest: Its manifest.
+        tail: The tail.
+        pairs: Pairs of words.
+        runs: Some runs.
+        draws: How many.
+        scale: A factor.
+        drop_missing: Leave out what is missing.
+        workspace: The workspace.
+    """
+    return Counted(
+        {
+            "store": store,
+            "manifest": manifest,
+            "tail": tail,
+            "pairs": [list(pair) for pair in pairs],
+            "runs": list(runs),
+            "draws": draws,
+            "scale": scale,
+            "drop_missing": drop_missing,
+            "workspace": str(workspace),
+        }
+    )
+
+
+PLAIN = {
+    "store": "s",
+    "manifest": None,
+    "tail": "two_sided",
+    "pairs": [],
+    "runs": [],
+    "draws": 10,
+    "scale": None,
+    "drop_missing": False,
+    "workspace": "there",
+}
+
+
+def typed(*words: str, as_json: bool = True) -> Any:
+    command = command_of(count_clips, "count", then=Counted.write)
+    session = Session(Workspace(Path("there")), Console(as_json=as_json))
+    return CliRunner().invoke(command, [*words], obj=session)
+
+
+def values(*words: str) -> dict[str, Any]:
+    done = typed(*words)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.stdout)
+    document.pop("json_version", None)
+    return document
+
+
+def test_only_what_has_no_default_must_be_typed() -> None:
+    assert values("s") == PLAIN
+    assert typed().exit_code == 2
+
+
+def test_the_help_shows_a_default_unless_it_is_empty() -> None:
+    assert "[default: 10" in typed("--help").output
+    assert '[default: ""]' not in copied("--help").output
+
+
+def test_every_kind_of_parameter_is_typed() -> None:
+    inputs = ("s", "m", "--tail", "two_sided", "--draws", "3", "--scale", "2")
+    repeated = ("--pairs", "a", "b", "--pairs", "c", "d", "--run", "x", "--run", "y")
+    assert values(*inputs, *repeated, "--drop-missing") == {
+        **PLAIN,
+        "manifest": "m",
+        "pairs": [["a", "b"], ["c", "d"]],
+        "runs": ["x", "y"],
+        "draws": 3,
+        "scale": 2.0,
+        "drop_missing": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--draws", "0"), ("--scale", "nan"), ("--tail", "x")],
+)
+def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
+    assert typed("s", *words).exit_code == 2
 
 
 def copy_clips(

@@ -205,3 +205,11 @@ def test_finished_blocks_survive_an_end_at_each_row(
     assert world.decoded[before:] == list(range(len(done) * BLOCK, N))
     world.store()
     assert bytes_of(world.path) == bytes_of(undisturbed)
+
+
+def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run()
+    assert world.backbone.batches == FULL_BATCHES
+    assert world.decoded == list(range(N))
+    assert world.store().status().counts == {"ok": N}

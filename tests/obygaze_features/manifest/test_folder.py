@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
@@ -132,3 +133,11 @@ def test_videos_that_came_later_are_said(
     monkeypatch.chdir(folder)
     assert is_folder_of_videos(".", workspace)
     assert manifest_of_folder(Path(), workspace) == (made, False)
+
+
+def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:
+    videos(tmp_path / "my films", "a-001.mp4")
+    done = call_obygaze("manifest", "import", "my films", cwd=tmp_path).ok()
+    assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
+    assert "no clip has a level" in done.stderr
+    assert call_obygaze("manifest", "import", "none", cwd=tmp_path).code == 1

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
+from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import SAVE_AS
 from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.io import read_manifest
 
 TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
 
@@ -30,6 +32,46 @@ def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
     path = tmp_path / "chosen.toml"
     path.write_text(f"{text}\n", encoding="utf-8")
     return "--mapping", str(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter", "newline"),
+    [
+        ("utf-8-sig", ";", "\r\n"),
+        ("utf-8-sig", "|", "\n"),
+        ("utf-16", "\t", "\r\n"),
+    ],
+)
+def test_unicode_tables_are_read_whatever_separates_their_cells(
+    tmp_path: Path, encoding: str, delimiter: str, newline: str
+) -> None:
+    text = TEXT.replace("|", "+").replace(",", delimiter).replace("\n", newline)
+    lines = imported(
+        tmp_path, text.encode(encoding), *mapping(tmp_path, 'separator = "+"')
+    )
+    assert lines == ["manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"]
+
+
+@pytest.mark.parametrize("encoding", ["mac-roman"])
+def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) -> None:
+    lines = imported(tmp_path, TEXT.encode(encoding))
+    assert lines[0].startswith("t.csv:2: byte 0x")
+    assert "is not UTF-8" in lines[0]
+    assert "Error: the table cannot be imported: 2 problems" in lines
+    assert lines[-1] == f"  Try: {SAVE_AS}"
+
+
+@pytest.mark.parametrize("encoding", ["cp1252"])
+def test_what_only_windows_1252_can_mean_is_read_and_said(
+    tmp_path: Path, encoding: str
+) -> None:
+    lines = imported(tmp_path, TEXT.encode(encoding))
+    assert lines[0] == "manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"
+    assert "t.csv: not UTF-8, read as Windows-1252: 'Amélie'; save" in lines[1]
+    (title,) = {
+        clip.extra["movie_title"] for clip in read_manifest("t", workspace=tmp_path)
+    }
+    assert title == "Amélie"
 
 
 @pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
@@ -71,6 +113,7 @@ def test_forms_and_cells_that_make_no_id_are_refused(
     ("header", "row", "problem"),
     [
         ("level", "oui", "unknown level 'oui'"),
+        ("concepts", '"Look, Body"', "'Look, Body'"),
         (
             "start_s,end_s",
             "1:10,1:20",
@@ -140,8 +183,111 @@ def test_the_line_that_names_the_separator_is_no_header(
     assert lines[0].startswith("t.csv:4: column 'level': unknown level 'oops'")
 
 
+def imported_workbook(
+    tmp_path: Path, path: Path, *options: str, name: str = "t"
+) -> list[str]:
+    """What the import of a spreadsheet says, without changed ids, levels and next command."""
+    words = ("manifest", "import", path.name, "-o", name, *options)
+    answer = call_obygaze(*words, cwd=tmp_path)
+    lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
+    lines = [line for line in lines if " is now " not in line]
+    return [line for line in lines if not line.startswith(("levels: ", "next: "))]
+
+
 def seconds(*values: float) -> list[timedelta]:
     return [timedelta(seconds=value) for value in values]
+
+
+# As a person keeps them: a title, numbers that restart, times, words.
+PERSONAL = [
+    ["Clips, spring 2024", None, None, None, None, None],
+    [None, None, None, None, None, None],
+    ["Film", "n", "Start", "End", "Level", "Concepts"],
+    ["Amélie", 1, *seconds(0, 5), "Easy Neg", None],
+    ["Amélie", 2, *seconds(65, 110), "S", "Look, Body"],
+    ["Juno", 1, *seconds(3, 3723), "HN", "Body"],
+]
+MAPPED = (
+    *("--map", "movie_id=Film", "--id", "{Film}-{n:03d}"),
+    *("--map", "start_s=Start", "--map", "end_s=End"),
+    *("--map", "level=Level", "--map", "concepts=Concepts"),
+)
+
+
+def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
+    tmp_path: Path,
+) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"Clips": PERSONAL})
+    chosen = mapping(tmp_path, "header_row = 3\nseparator = ','")
+    words = (*MAPPED, *chosen, "--write-mapping", "m.toml")
+    lines = imported_workbook(tmp_path, path, *words)
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"
+    # More than an hour.
+    assert lines[1].startswith("Warning: 1 clip with a whole film or more than")
+    assert "Juno-001" in lines[1]
+    assert len(lines) == 2
+    rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
+    assert [row.split(",")[:8] for row in rows[1:]] == [
+        ["Amelie-001", "Amelie", "1", "", "0.0", "5.0", "EN", ""],
+        ["Amelie-002", "Amelie", "2", "", "65.0", "110.0", "S", "Look|Body"],
+        ["Juno-001", "Juno", "1", "", "3.0", "3723.0", "HN", "Body"],
+    ]
+    # The mapping that was written does the same.
+    imported_workbook(tmp_path, path, "--mapping", "m.toml", name="u")
+    again = (tmp_path / "manifests" / "u.csv").read_text("utf-8").splitlines()
+    assert again == rows
+
+
+def test_sheet_and_header_are_asked_for_and_then_chosen(
+    tmp_path: Path,
+) -> None:
+    titled = [["Ada's clips", None, None], ["id", "film", "level"], ["1", "lake", "S"]]
+    sheets = {"Ada": titled, "Ben": titled}
+    path = write_workbook(tmp_path / "t.xlsx", sheets)
+    lines = imported_workbook(tmp_path, path)
+    assert lines[-3:] == [
+        "Error: 2 sheets have data: 'Ada', 'Ben'",
+        "  in: t.xlsx",
+        "  Try: manifest import has --sheet Ada; for another command save one"
+        " sheet as CSV",
+    ]
+    lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
+    # The title is not the row with the names of the columns.
+    assert lines[:2] == [
+        "t.xlsx:2: column 'clip_id': required column is missing",
+        "t.xlsx:2: column 'movie_id': required column is missing",
+    ]
+    mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
+    for header in ("", "header_row = 2"):
+        chosen = ("--sheet", "Ben", *mapping(tmp_path, header))
+        assert imported_workbook(tmp_path, path, *chosen, *mapped) == [
+            "manifests/t.toml: 1 clip of 1 film (S 1)"
+        ]
+    lines = imported_workbook(
+        tmp_path, path, "--sheet", "Ben", *mapping(tmp_path, "header_row = 1"), *mapped
+    )
+    assert lines[0] == "t.xlsx:1: column 'id': required column is missing"
+    moods = {"Moods": [["clip_id", "mood"], [1, "calm"]]}
+    write_workbook(tmp_path / "moods.xlsx", moods)
+    joined = call_obygaze("manifest", "join", "t", "moods.xlsx", "--json", cwd=tmp_path)
+    assert joined.ok().json()["columns"] == {"mood": 1}
+
+
+def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
+    )
+    words = ("manifest", "import", "t.csv", "-o", "t")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert "unknown concept 'glint'" in refused.stderr
+    # A modality that is misspelt was kept, and the clip was EN in the visual view.
+    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visula"\n')
+    refused = call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path)
+    assert refused.code == 1
+    assert "m.toml:2: modalities.glint" in refused.stderr
+    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
+    call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
 
 
 @pytest.mark.parametrize(

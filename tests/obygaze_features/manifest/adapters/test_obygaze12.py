@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,23 @@ def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> N
         **{"02_EN_S": 744, "02_HN_S": 612, "02_ENHN_S": 1048, "02_EN_HN_S": 1048},
         **{"by_movie_HN_S": 589, "by_movie_ENHN_S": 997},
     }
+
+
+def test_concept_totals(released: ImportedManifest) -> None:
+    assert Counter(name for clip in released.manifest for name in clip.concepts) == {
+        **{
+            "Activities": 379,
+            "Clothing": 277,
+            "Body": 228,
+            "Expression of emotion": 196,
+        },
+        **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
+        **{"Speech": 966, "Voice": 166, "Soundtrack": 24, "Narratology": 5},
+    }
+    visible = set(released.manifest.header.of_modality("visual"))
+    unseen = [
+        c.level
+        for c in released.manifest
+        if c.concepts and not visible & set(c.concepts)
+    ]
+    assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}
