@@ -1,5 +1,6 @@
 """Which words are said in the clips of a manifest: by subtitles, or by a table."""
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -9,10 +10,16 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.cues import READERS, Cue, read_cues, spoken
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
 from obygaze_features.core.files import file_facts
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_table
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    header_of,
+    read_table,
+    thousands_text,
+)
 from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
     Failure,
@@ -408,11 +415,9 @@ def _cues_in(
             cues_of_film.setdefault(film, []).append(cue)
         else:
             unused[film] = None
-    for column in {"start_s", "end_s"} & table.maybe_thousands.keys():
-        number = table.maybe_thousands[column]
-        violations.add(
-            1, column, f"{number} may be a thousand and more: write it without the sign"
-        )
+    for column, number in table.maybe_thousands.items():
+        text = f"{path}: {thousands_text(column, number)}"
+        warnings.warn(text, ObygazeWarning, stacklevel=2)
     violations.raise_if_any("the cues cannot be read")
     return cues_of_film, list(unused)
 

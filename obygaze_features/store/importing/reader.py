@@ -456,9 +456,8 @@ def array_reader(
         if is_free and _is_companion(key, array_of(key), len(ids)):
             companions.append(key)
         elif is_free and key == MASK:
-            _refuse_other_mask(
-                array_of(key), map(array_of, asked.values() or others), where
-            )
+            frames = [name for name in asked.values() or others if name != MASK]
+            _refuse_other_mask(array_of(key), map(array_of, frames), where)
     notes: list[str] = []
     if not arrays:
         problems = {}
