@@ -232,9 +232,9 @@ def compute_stats(
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         seen = manifest.view(view)
-        if seen.header.view != manifest.header.view:
-            for lost in filter(None, (manifest.levels_lost, manifest.levels_heard)):
-                warnings.warn(f"{manifest.name}: {lost}", ObygazeWarning, stacklevel=2)
+        lost = manifest.levels_lost
+        if lost and seen.header.view != manifest.header.view:
+            warnings.warn(f"{manifest.name}: {lost}", ObygazeWarning, stacklevel=2)
         manifest = seen
     n_of_all = len(manifest)
     if where is not None:
