@@ -17,19 +17,24 @@ from obygaze.films.marks import LEVEL
 from obygaze.films.page.site import Site
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.own_results import REPORT, check_file
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store.placing import make_hidden
 from obygaze_features.video.decode import decode_views
+from obygaze_features.video.pool import DecodePool
 from obygaze_models.runner.store_run import StoreRun
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    write_manifest(films(2, 3), tmp_path / "manifests" / "films.toml")
+    manifest = films(2, 3).with_column("mood", {})
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
     (tmp_path / "runs").mkdir()
     (tmp_path / "words.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nOh\n")
     (tmp_path / "folder").mkdir()
+    clip_id = manifest.clips[0].clip_id
+    (tmp_path / "more.csv").write_text(f"clip_id,mood,level\n{clip_id},calm,S\n")
     return tmp_path
 
 
@@ -44,6 +49,8 @@ def workspace(tmp_path: Path) -> Path:
         ("manifest import words.srt --as table -o words", "this is no table"),
         ("models show folder", "no model here: no model.json"),
         ("view films --store seen --no-browser", "--store has the features"),
+        ("manifest join films more.csv", "the manifest has these columns already"),
+        ("manifest labels films --rule agreed -o labels", "there is no table of annot"),
     ],
 )
 def test_a_command_is_refused(workspace: Path, line: str, sentence: str) -> None:
@@ -65,6 +72,17 @@ def years_of_words() -> object:
     return asked.holds(lambda column: ["about 1990"])
 
 
+def closed_pool() -> object:
+    pool = DecodePool(1)
+    pool.close()
+    job: Any = None
+    return pool.submit(job)
+
+
+def times_that_are_no_seconds() -> object:
+    return ClipFacts.of_cells([{"clip_id": "a", "start_s": "0:10", "end_s": ""}])
+
+
 def run_without_store() -> object:
     run: Any = SimpleNamespace(features=None)
     return StoreRun.of_store.fget(run)  # type: ignore[attr-defined]
@@ -77,6 +95,10 @@ def run_without_store() -> object:
         (years_of_words, "expected numbers in the column year, got 'about 1990'"),
         (run_without_store, "a model needs a store"),
         (lambda: cut_shares(0, 0), "expected counts with a positive sum"),
+        (lambda: DecodePool(0), "workers must be 1 to"),
+        (lambda: DecodePool(1, timeout_s=0), "timeout_s must be above 0, got 0"),
+        (closed_pool, "the decode pool is closed"),
+        (times_that_are_no_seconds, "start_s of the clip 'a' is '0:10', expected"),
         (lambda: list(decode_views(Path("x.mp4"), [])), "at least one view"),
         (
             lambda: Scale.of(LEVEL, (), {}).pair(["S"], []),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 from support.seeds import amount
 from support.stores import made_store
@@ -303,3 +304,45 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
         audit(tmp_path, chosen)
     assert "manifest sample drawn -n 8 -o drawn" in (caught.value.hint or "")
+
+
+def concept_marks(path: Path, levels: str) -> Path:
+    """Look is marked in half of each first clip; levels are marked in whole clips."""
+    rows = ["movie_id,start_s,end_s,column,value,annotator"]
+    for film in range(3):
+        rows.append(f"f{film},0,8,watched,watched,ada")
+        rows.append(f"f{film},0.5,1.5,concepts,Look,ada")
+        rows += [
+            f"f{film},{2 * n},{2 * n + 2},level,{x},ada" for n, x in enumerate(levels)
+        ]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    return path
+
+
+def test_a_concept_is_counted_where_its_mark_is_within_that_of_a_level(
+    tmp_path: Path,
+) -> None:
+    manifest = drawn_films(["....", "....", "...."])
+    table = concept_marks(tmp_path / "marks.csv", "SS")
+    found = audit(tmp_path, manifest, marks=table, of="Look in concept")["shares"][0]
+    assert found["share"] == pytest.approx(1 / 4)
+    assert found["time_share"] == pytest.approx(1 / 8)
+
+
+def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(
+    tmp_path: Path,
+) -> None:
+    manifest = drawn_films(["....", "....", "...."])
+    table = concept_marks(tmp_path / "alone.csv", "")
+    with pytest.raises(FixInput, match="concepts are counted where marks have levels"):
+        audit(tmp_path, manifest, marks=table, of="Look in concept")
+    table = concept_marks(tmp_path / "marks.csv", "SS")
+    groups = {"male gaze": "visual"}
+    header = structs.replace(manifest.header, concepts=groups)
+    with pytest.raises(FixInput, match="unknown concept 'male gaze'; known: Look"):
+        audit(
+            tmp_path,
+            replace(manifest, header=header),
+            marks=table,
+            of="'male gaze' in concept",
+        )
