@@ -436,12 +436,12 @@ def _expression(
 ) -> Expression:
     """Return what is asked, which is not known of a clip without a mark."""
     concepts = dict.fromkeys(marked.header.concepts)
-    for clip in marked:
-        concepts.update(dict.fromkeys(clip.concepts))
-    of_marks = () if projected is None else projected.clips.header.concepts
-    if any(concept not in concepts for concept in of_marks):
+    if projected is None:
+        for clip in marked:
+            concepts.update(dict.fromkeys(clip.concepts))
+    elif not projected.clips.header.concepts.keys() <= concepts.keys():
         # The clips have other concepts, such as groups of them, which nobody marked.
-        concepts = dict.fromkeys(of_marks)
+        concepts = dict.fromkeys(projected.clips.header.concepts)
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
     expression = parse(
