@@ -69,3 +69,28 @@ def test_a_clip_under_two_names_is_refused_as_the_audit_refuses_it(
     with pytest.raises(FixInput, match=r"'ACCEDE00001\.mp4' under two ids"):
         predict(affect=table).write(mediaeval=tmp_path / "affect.txt")
     assert not (tmp_path / "affect.txt").exists()
+
+
+def test_scores_of_a_table(tmp_path: Path) -> None:
+    table = write(tmp_path / "s.csv", SCORES)
+    run = tmp_path / "affect.txt"
+    words = ("models", "predict", "--affect", table, "--mediaeval", run)
+    call_obygaze(*words).ok()
+    assert run.read_text() == (
+        "ACCEDE00001.mp4 -1 0\nACCEDE00002.mp4 0 1\nACCEDE00003.mp4 1 -1\n"
+    )
+    facts = json.loads((tmp_path / "affect.json").read_text())
+    assert facts == {"subtask": "affect", "external_data": True, "tag": "obygaze"}
+    valence, _ = read_affect_run(run)
+    assert valence == {
+        "ACCEDE00001.mp4": -1,
+        "ACCEDE00002.mp4": 0,
+        "ACCEDE00003.mp4": 1,
+    }
+    # The file of facts would change.
+    assert call_obygaze(*words, "--no-external-data").code == 1
+    shown = call_obygaze("models", "predict", "--affect", table).ok().stdout
+    assert shown.splitlines()[:2] == [
+        "clip_id,basis,score:valence,score:arousal",
+        "ACCEDE00003.mp4,given,1.0,-1.0",
+    ]
