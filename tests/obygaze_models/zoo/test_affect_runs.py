@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
 
+from obygaze.audits.mediaeval_runs import read_affect_run
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.zoo import predict
 from obygaze_models.zoo.mediaeval_file import affect_class
