@@ -160,7 +160,9 @@ def labelled(
 
 def rule_of(manifest: Manifest) -> str:
     """Return the rule that made the labels of a manifest with annotators, "" if none did."""
-    for note in manifest.header.notes if manifest.annotations else ():
+    if not manifest.annotations:
+        return ""
+    for note in manifest.header.notes:
         if note.startswith(NOTE):
             return note.removeprefix(NOTE).rpartition(" of ")[0]
     return ""

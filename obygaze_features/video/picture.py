@@ -91,9 +91,10 @@ class PictureConverter:
         if frame.interlaced_frame:
             # Else a scaler separates the fields.
             frame = _filtered(frame, "setfield", "prog")
-        height, width = self.upright
+        size = self.upright
         if self.geometry.rotation % 180:
-            height, width = width, height
+            size = size[::-1]
+        height, width = size
         is_plain = (frame.width, frame.height) == (width, height)
         flags = self.plain_flags if is_plain else self.scaling_flags
         try:

@@ -141,7 +141,8 @@ def _protocol(
         cut: Any = {"rule": info.features.rule, "reduce": info.features.reduce}
         data = replace(data, segments=manifest.name, **cut)
     if not task and info.asked is not None:
-        name, asked_task = info.task, Task(**msgspec.to_builtins(info.asked))
+        name = info.task
+        asked_task = Task(**msgspec.to_builtins(info.asked))
     else:
         name, found = one_task(asked, replace(honest, data=data), manifest)
         asked_task = found.task

@@ -416,7 +416,9 @@ def _predicted(
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
-    is_of_training = model.info.features.seal in made_of(store)
+    n_of_training = basis.count(OUT_OF_FOLD)
+    if model.info.features.seal in made_of(store):
+        n_of_training = 0
     stated_of_kept = stated.some(kept)
     return Predicted(
         clip_ids=stated_of_kept.clip_ids.tolist(),
@@ -432,7 +434,7 @@ def _predicted(
         model=model.info,
         films=film_columns(stated_of_kept, table),
         n_by_id=seen.n_by_ids,
-        n_of_training=0 if is_of_training else basis.count(OUT_OF_FOLD),
+        n_of_training=n_of_training,
     )
 
 
