@@ -274,7 +274,7 @@ def _limits_of_interval(
             " another column differ, the clip is left out."
         )
     if not whole["share"]:
-        yield ("No marked clip has it: that does not show that no clip has it.")
+        yield "No marked clip has it: that does not show that no clip has it."
 
 
 def _limits_of_marks(

@@ -37,6 +37,7 @@ from obygaze_features.core.leftovers import (
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.expression import is_labelled
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import (
     Clip,
@@ -588,8 +589,9 @@ def _fact(name: str, row: Row, job: Export) -> Any:
     # Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
     # be read as one that is not there.
     is_open = any(concept in disputed(clip) for concept in job.labels.header.concepts)
-    is_labelled = bool(clip.level or clip.concepts or "level" in disputed(clip))
-    return None if is_open or not is_labelled else list(clip.concepts)
+    if is_open or not is_labelled("concept", clip.values):
+        return None
+    return list(clip.concepts)
 
 
 def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:

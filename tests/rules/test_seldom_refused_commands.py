@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.experiments import films
@@ -15,6 +16,7 @@ from obygaze.audits.gender import cut_shares
 from obygaze.films.agreement import Scale
 from obygaze.films.marks import LEVEL
 from obygaze.films.page.site import Site
+from obygaze_features.backbones import captions
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.own_results import REPORT, check_file
 from obygaze_features.manifest.clip_facts import ClipFacts
@@ -23,7 +25,9 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store.placing import make_hidden
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.pool import DecodePool
+from obygaze_models.models.linear_solvers import Gram
 from obygaze_models.runner.store_run import StoreRun
+from obygaze_models.zoo import predicting
 
 
 @pytest.fixture
@@ -33,6 +37,11 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "runs").mkdir()
     (tmp_path / "words.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nOh\n")
     (tmp_path / "folder").mkdir()
+    for ending in ("toml", "csv"):
+        files = tmp_path / "manifests"
+        (files / f"imported.{ending}").write_bytes(
+            (files / f"films.{ending}").read_bytes()
+        )
     clip_id = manifest.clips[0].clip_id
     (tmp_path / "more.csv").write_text(f"clip_id,mood,level\n{clip_id},calm,S\n")
     return tmp_path
@@ -49,6 +58,7 @@ def workspace(tmp_path: Path) -> Path:
         ("manifest import words.srt --as table -o words", "this is no table"),
         ("models show folder", "no model here: no model.json"),
         ("view films --store seen --no-browser", "--store has the features"),
+        ("manifest show imported", "a manifest cannot be called 'imported'"),
         ("manifest join films more.csv", "the manifest has these columns already"),
         ("manifest labels films --rule agreed -o labels", "there is no table of annot"),
     ],
@@ -83,6 +93,29 @@ def times_that_are_no_seconds() -> object:
     return ClipFacts.of_cells([{"clip_id": "a", "start_s": "0:10", "end_s": ""}])
 
 
+def prediction_of_no_features() -> object:
+    matrix: Any = SimpleNamespace(values=np.empty((0, 2)), clip_ids=[], reasons={})
+    store: Any = SimpleNamespace(location="seen")
+    model: Any = None
+    return predicting._predicted(model, store, matrix, (), None, in_sample=False)
+
+
+def plane_of_no_numbers() -> object:
+    gram = Gram(np.array([[1.0], [2.0], [3.0], [4.0]]))
+    gram.prepare()
+    gram._origin = np.array([np.inf])
+    return gram.svm(np.arange(4), np.array([True, False, True, False]), 1.0)
+
+
+def language_without_a_start() -> object:
+    tokenizer = SimpleNamespace(bos_token_id=None, eos_token_id=None)
+    loaded: Any = SimpleNamespace(eval=lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        read = iter([loaded, tokenizer])
+        patch.setattr(captions, "from_pretrained", lambda *_, **__: next(read))
+        return captions.LanguageModel("tiny")
+
+
 def run_without_store() -> object:
     run: Any = SimpleNamespace(features=None)
     return StoreRun.of_store.fget(run)  # type: ignore[attr-defined]
@@ -98,6 +131,9 @@ def run_without_store() -> object:
         (lambda: DecodePool(0), "workers must be 1 to"),
         (lambda: DecodePool(1, timeout_s=0), "timeout_s must be above 0, got 0"),
         (closed_pool, "the decode pool is closed"),
+        (prediction_of_no_features, "none of these clips has features"),
+        (plane_of_no_numbers, "a vector that is not finite"),
+        (language_without_a_start, "has no token for the start of a text"),
         (times_that_are_no_seconds, "start_s of the clip 'a' is '0:10', expected"),
         (lambda: list(decode_views(Path("x.mp4"), [])), "at least one view"),
         (
