@@ -205,14 +205,13 @@ def link(
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     matched: set[str] = set()
-    in_parts = {
-        clip.movie_id
-        for clip in originals
-        if span_in_film(clip) and not files.of_clip(clip) and files.of_film(clip)
-    }
-    for clip in originals:
+    own_files = [files.of_clip(clip) for clip in originals]
+    in_parts = set()
+    for clip, own in zip(originals, own_files, strict=True):
+        if span_in_film(clip) and not own and files.of_film(clip):
+            in_parts.add(clip.movie_id)
+    for clip, files_of_clip in zip(originals, own_files, strict=True):
         span = span_in_film(clip)
-        files_of_clip = files.of_clip(clip)
         files_of_film: tuple[str, ...] = ()
         # A clip with the id of its film, and with times in it, is a part of the film's file.
         if span and not named_file(clip) and files_of_clip == files.of_film(clip):
