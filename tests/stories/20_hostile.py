@@ -151,7 +151,7 @@ def check_refused(
     before = lab.files()
     texts = []
     for line, (code, text) in zip(lines, lab.type_all(lines), strict=True):
-        assert 1 <= code <= 5, f"obygaze {line}\nended with {code}\n{text}"
+        assert 2 <= code <= 5, f"obygaze {line}\nended with {code}\n{text}"
         assert "Error: " in text, f"obygaze {line}\n{text}"
         assert "bug in obygaze" not in text, f"obygaze {line}\n{text}"
         assert "271828" not in text, f"obygaze {line}\n{text}"
