@@ -166,15 +166,16 @@ def lost_by_obygaze12(random: Random, folder: Path) -> list[str]:
         return [f"{len(imported.manifest)} clips of {len(plain)} rows"]
     found = []
     for row, clip in zip(plain, imported.manifest, strict=True):
-        scene = row["clip"].removeprefix(row["movie"] + "scene-")
+        film = row["movie"].strip()
+        scene = row["clip"].strip().removeprefix(film + "scene-")
         words = [word for word in ast.literal_eval(row["concepts"]) if word]
-        video = row["video_name"] and f"{row['movie']}/{row['video_name']}"
+        video = row["video_name"] and f"{film}/{row['video_name']}"
         expected: dict[str, Any] = {
             name: row[name] for name in ("clip", "util", "srt_name", "graph_number")
         }
         expected |= {
-            "clip_id": row["id"],
-            "movie_id": row["movie"],
+            "clip_id": row["id"].strip(),
+            "movie_id": film,
             "scene": int(scene[:3]),
             "video": video,
             "level": LEVELS[row["label"].strip()],
@@ -225,14 +226,15 @@ def lost_by_mobygaze(random: Random, folder: Path) -> list[str]:
     found = []
     for row, clip in zip(plain, imported.manifest, strict=True):
         words = [word for word in ast.literal_eval(row["concepts"]) if word]
+        film = row["imdb_key"].strip()
         rate, index = float(row["framerate"]), int(row["clip_index"][3:])
         expected: dict[str, Any] = {
             name: row[name]
             for name in ("annotator", "start_frame", "end_frame", "movie_title")
         }
         expected |= {
-            "clip_id": f"{row['imdb_key']}-{row['annotator']}-{index:04d}",
-            "movie_id": row["imdb_key"],
+            "clip_id": f"{film}-{row['annotator']}-{index:04d}",
+            "movie_id": film,
             "level": LEVELS[row["label"].strip()],
             "concepts": tuple(dict.fromkeys(CONCEPTS[word] for word in words)),
             "comment": " | ".join(ast.literal_eval(row["comment"])),
