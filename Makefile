@@ -47,10 +47,10 @@ test: .venv/.test ## linters, types, the import contract, the tests without a `c
 	wait $$contracts || { code=1; echo "ERROR in the types or the import contract:"; }; \
 	cat .venv/contracts.log; exit $$code
 
-# Kills and time limits are checked here, which a third process would disturb.
-check: JOBS = 2
+# Only the files that have such a mark are collected, which each process does for itself.
+CHECKED = $(shell grep -rlF --include='test_*.py' --include='[0-9]*.py' mark.check tests)
 check: .venv/.test ## the tests with a `check` mark: browsers, clean installations, kills, Slurm, pages ...
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m check
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m check $(CHECKED)
 
 lint: .venv/.test ## linters, types and the import contract only
 	$(RUFF)
