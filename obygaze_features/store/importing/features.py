@@ -291,8 +291,14 @@ def _recipe_of(
     else:
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
-    if pool is not None:
-        has_mask = any(stored.mask for stored in stored_arrays if stored.pooling)
+    # Of one vector a clip, nothing else was made.
+    pooled = [
+        stored
+        for stored in stored_arrays
+        if stored.pooling and len(stored.file_shape.sizes) > 1
+    ]
+    if pool is not None and pooled:
+        has_mask = any(stored.mask for stored in pooled)
         vectors = "the real frames" if has_mask else "all tokens"
         facts["pooling"] = f"{POOLINGS[pool]} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)

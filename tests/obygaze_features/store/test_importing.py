@@ -149,6 +149,13 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
     assert raised.value.hint == "one of mean, max, last"
 
 
+def test_of_one_vector_a_clip_nothing_is_pooled(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    plain = made(file, tmp_path / "a", backbone="mine")
+    asked = made(file, tmp_path / "b", backbone="mine", pool="max", keep_frames=True)
+    assert asked.recipe == plain.recipe
+
+
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
     several = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=several, tokens=several + 1)
