@@ -89,5 +89,8 @@ def _rows(file: Any, path: Path) -> Iterator[list[str]]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        # Some programs write texts without saying that they are texts.
+        value = value.decode("utf-8")
     # pandas writes what is missing in a column of numbers as NaN.
     return "" if value is None or value != value else cell_text(value)

@@ -57,6 +57,7 @@ LICENCES = (
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 _BOM = "\ufeff"
+_IN_QUOTES = re.compile(r"""("(?:[^"\\]+|\\.)*+"|'(?:[^']+|'')*+')(?:\s+#.*)?""")
 # Keys of the head that the program writes, whatever a person has edited.
 _TERMS_KEYS = ("license", "license_name", "citation")
 _SEAL_KEY = "obygaze_seal"
@@ -276,16 +277,20 @@ def _head_values(text: str) -> dict[str, str]:
 
 
 def _unquoted(value: str) -> str:
-    """Return the text of a value in YAML."""
+    """Return the text of a value in YAML, behind which a comment may stand."""
+    in_quotes = _IN_QUOTES.fullmatch(value)
+    if in_quotes:
+        value = in_quotes[1]
     if value.startswith('"'):
         try:
             text = json.loads(value)
         except ValueError:
             return value.strip('"')
         return str(text)
-    if value.startswith("'"):
-        return value.strip("'").replace("''", "'")
-    return value.partition(" #")[0].strip()
+    if in_quotes:
+        return value[1:-1].replace("''", "'")
+    plain = value.partition(" #")[0].strip()
+    return "" if plain in ("~", "null") else plain
 
 
 def terms_lines(terms: Terms, label_licence: str | None = None) -> list[str]:

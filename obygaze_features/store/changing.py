@@ -639,14 +639,15 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
 
 
 def _require_equal_kinds(stores: Sequence[Store]) -> None:
-    """Raise an error unless the same programs, devices and precisions made all stores."""
-    first = _kinds_of(stores[0])
-    for store in stores[1:]:
+    """Raise an error unless the same programs, devices and precisions made all features."""
+    with_features = [store for store in stores if store.record.rows.ok]
+    for store in with_features[1:]:
+        first = _kinds_of(with_features[0])
         kinds = _kinds_of(store)
         if kinds != first:
             raise Mismatch(
                 f"other programs, devices or precisions made this store than"
-                f" {stores[0].location}",
+                f" {with_features[0].location}",
                 where=store.location,
                 details=sorted(map(str, kinds ^ first)),
             )

@@ -322,9 +322,10 @@ def arrays_of_export(
         features = map(store.array, store.feature_arrays)
         chosen = [array for array in features if len(array.shape) == 1]
         if not chosen:
+            names_there = store.feature_arrays or [array.name for array in known]
             raise FixUsage(
                 "no array has one vector a clip",
-                hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
+                hint=f"--array NAME, one of {', '.join(names_there)}",
             )
     taken = set(FACT_COLUMNS) if format.has_columns else set()
     if format.has_columns and format.name != TABLE:

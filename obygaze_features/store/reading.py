@@ -457,7 +457,7 @@ class Store:
 
     def store_json(self) -> bytes:
         """Return the bytes of store.json, which decide the seal."""
-        data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+        data = _store_json_of(self.files)
         if seal_of(data) != self.seal:
             raise Corrupt(
                 "the store was replaced while it was read",

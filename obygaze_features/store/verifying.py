@@ -45,7 +45,7 @@ from obygaze_features.store.rows import words_of_status
 from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import (
     Withdrawals,
-    made_of,
+    earlier_seals,
     rows_withdrawn_elsewhere,
 )
 
@@ -376,8 +376,7 @@ def compare_with_source(
     compared = open_store(source, workspace=workspace)
     if copy.seal == compared.seal:
         return CopyAndSource("the same store as its source")
-    seals = {*made_of(copy), *copy.record.replaces}
-    seals.update(tombstone.seal for tombstone in copy.record.tombstones)
+    seals = earlier_seals(copy)
     replaced = compared.record.replaces
     if copy.seal in replaced:
         sentence = "its source was replaced since (obygaze store pull)"

@@ -138,6 +138,12 @@ def made_of(store: Store) -> list[str]:
     return list(dict.fromkeys(seals))
 
 
+def earlier_seals(store: Store) -> set[str]:
+    """Return the seals of all that a store was made of, also of what had withdrawn clips."""
+    of_withdrawn = [tombstone.seal for tombstone in store.record.tombstones]
+    return {*made_of(store), *store.record.replaces, *of_withdrawn}
+
+
 def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
     """Return the stores of a workspace from which something was withdrawn, by their names."""
     stores = {}

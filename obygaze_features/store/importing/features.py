@@ -35,7 +35,7 @@ from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
 from obygaze_features.store.withdrawals import (
     Withdrawals,
-    made_of,
+    earlier_seals,
     rows_withdrawn_elsewhere,
     stores_with_withdrawals,
     tombstones_of,
@@ -218,7 +218,7 @@ def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
     seals = {origin.seal for origin in _origins_of(reader)}
     sources = []
     for store in stores_with_withdrawals(workspace).values():
-        if not seals.isdisjoint({*made_of(store), *store.record.replaces}):
+        if not seals.isdisjoint(earlier_seals(store)):
             sources.append(store)
     return sources
 
@@ -291,8 +291,14 @@ def _recipe_of(
     else:
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
-    if pool is not None:
-        has_mask = any(stored.mask for stored in stored_arrays if stored.pooling)
+    # Of one vector a clip, nothing else was made.
+    pooled = [
+        stored
+        for stored in stored_arrays
+        if stored.pooling and len(stored.file_shape.sizes) > 1
+    ]
+    if pool is not None and pooled:
+        has_mask = any(stored.mask for stored in pooled)
         vectors = "the real frames" if has_mask else "all tokens"
         facts["pooling"] = f"{POOLINGS[pool]} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)

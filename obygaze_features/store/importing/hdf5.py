@@ -6,6 +6,7 @@ Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 With `{film}` in a path, the file has a group for each film: `{film}/{id}`.
 """
 
+import math
 import mmap
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -291,9 +292,24 @@ def _data_set(handle: Any, where: str, path: str) -> Any:
         raise Corrupt(
             f"{path!r} has {human(n_bytes)}, more than the file can hold", where=where
         )
+    if not _is_written(node):
+        raise BadRow(f"{path!r} has values that were never written")
     if dtype.hasobject:
         check_texts(handle, node)
     return node
+
+
+def _is_written(node: Any) -> bool:
+    """Return whether a file holds all values of a data set.
+
+    HDF5 returns zeros for those that a program was killed before it wrote.
+    """
+    if node.chunks is None:
+        return not node.size or node.id.get_storage_size() > 0
+    n_chunks = 1
+    for size, chunk_size in zip(node.shape, node.chunks, strict=True):
+        n_chunks *= math.ceil(size / chunk_size)
+    return bool(node.id.get_num_chunks() >= n_chunks)
 
 
 def _column(handle: Any, path: Path, key: str) -> Any:

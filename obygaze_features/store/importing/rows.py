@@ -131,6 +131,8 @@ class ImportedRows:
                     self.problems.setdefault(int(rows[position]), problem)
             self.warnings += repeats.warnings(stored.name)
         if len(self.problems) + len(self.withdrawn) == n_rows:
+            reasons = [first_problem, *self.problems.values(), *self.withdrawn.values()]
+            first_problem = next(filter(None, reasons))
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",
                 where=self.reader.where,

@@ -201,3 +201,15 @@ def test_no_bytes_end_in_anything_but_a_table_or_an_error_for_people(
         assert all(line.startswith(f"{path}:") for line in error.details)
     else:
         assert all(set(row.cells) == {"a", "b"} for row in table.rows)
+
+
+def test_bytes_of_a_parquet_file_are_texts(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "t.parquet"
+    parquet.write_table(arrow.table({"a": ["café".encode()], "b": [b"2"]}), path)
+    (row,) = read_table(path, required=("a", "b")).rows
+    assert row.cells == {"a": "café", "b": "2"}
+    parquet.write_table(arrow.table({"a": [b"caf\xe9"], "b": [b"2"]}), path)
+    with pytest.raises(Corrupt, match="'utf-8' codec can't decode"):
+        read_table(path, required=("a", "b"))

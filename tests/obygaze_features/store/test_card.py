@@ -95,6 +95,11 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         ("license: 'mit'\ncitation: 'Doe''s paper'", Terms("MIT", "Doe's paper")),
         ('license: other\nlicense_name: "ask: me"', Terms("ask: me")),
         (
+            "license: \"mit\" # ours\ncitation: 'Roe''s and Doe''s' # both",
+            Terms("MIT", "Roe's and Doe's"),
+        ),
+        ("license: ~\ncitation: null", Terms()),
+        (
             "license: unknown\n# a comment\ncitation: Doe (2026)  # ours",
             Terms("", "Doe (2026)"),
         ),

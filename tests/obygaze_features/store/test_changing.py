@@ -45,7 +45,7 @@ from obygaze_features.store.copying import pull
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 
 
 @pytest.fixture
@@ -345,6 +345,19 @@ def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="2 of 4 clips would have no film, such as "):
         merge(stores, tmp_path / "all")
     assert not (tmp_path / "all").exists()
+
+
+def test_a_store_without_features_says_nothing_of_what_made_others(
+    store: Path, tmp_path: Path
+) -> None:
+    values = {name: array[:1] for name, array in values_of().items()}
+    row = Row("new", "film-x", status=NO_VIDEO, reason="no file")
+    write(tmp_path / "none", [row], values, makers=[])
+    merge([tmp_path / "none", store], tmp_path / "all")
+    assert open_store(tmp_path / "all").rows[1:] == open_store(store).rows
+    other = write(tmp_path / "other", [row._replace(status=OK)], values, makers=[])
+    with pytest.raises(Mismatch, match="other programs, devices"):
+        merge([store, other], tmp_path / "both")
 
 
 def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:

@@ -228,6 +228,10 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     of_tokens = stored(tmp_path / "t", some_rows(), ARRAYS[1:2])
     with pytest.raises(FixUsage, match="no array has one vector a clip"):
         export_features(of_tokens, out, format="parquet")
+    counts = stored(tmp_path / "c", some_rows(), (Array.of("count", "int64", ()),))
+    with pytest.raises(FixUsage, match="no array has one vector a clip") as raised:
+        export_features(counts, out, format="parquet")
+    assert raised.value.hint == "--array NAME, one of count"
     levels = stored(tmp_path / "l", some_rows(), (Array.of("level", "float32", (2,)),))
     with pytest.raises(FixUsage, match="'level' and the level of clips would be one"):
         export_features(levels, out, format="parquet")

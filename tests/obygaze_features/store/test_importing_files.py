@@ -290,6 +290,26 @@ def test_a_damaged_chunk_is_a_failed_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(store, "clip", others), rows[[0, 1, 2, 4]])
 
 
+def test_values_that_were_never_written_are_no_zeros(tmp_path: Path) -> None:
+    """As a program leaves a file that was killed: HDF5 returns zeros for them."""
+    ids = ["m-0", "m-1", "m-2"]
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for number, name in enumerate(ids):
+            made_set = file.create_dataset(name, (2,), "f4")
+            if number < 2:
+                made_set[:] = A[number]
+    done = import_features(tmp_path / "f.h5", tmp_path / "s")
+    assert done.failed == {"m-2": "'m-2' has values that were never written"}
+    np.testing.assert_array_equal(
+        values_of(open_store(tmp_path / "s"), "clip", ids[:2]), A[:2]
+    )
+    with h5py.File(tmp_path / "g.h5", "w") as file:
+        file["clip_id"] = ids
+        file.create_dataset("X", (3, 2), "f4", chunks=(1, 2))[:2] = A[:2]
+    with pytest.raises(FixInput, match="'X' has values that were never written"):
+        import_features(tmp_path / "g.h5", tmp_path / "t")
+
+
 # --- npy ---
 
 

@@ -194,6 +194,10 @@ def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
     rows_csv.write_bytes(rows_csv.read_bytes() + b"\n")
     opened = open_store(tmp_path / "s")
     shutil.rmtree(tmp_path / "s")
-    (tmp_path / "later").rename(tmp_path / "s")
+    # Between the two renames, the later store is called so.
+    (tmp_path / "later").rename(tmp_path / "s.next")
+    with pytest.raises(Corrupt, match="the store was replaced while it was read"):
+        verify(opened, hashes=True)
+    assert (tmp_path / "s").is_dir()
     with pytest.raises(Corrupt, match="the store was replaced while it was read"):
         verify(opened, hashes=True)
