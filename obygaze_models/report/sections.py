@@ -613,9 +613,9 @@ def section_of_concepts(run: Run) -> Section:
     )
     if run.has_groups:
         note += (
-            f" p: how probable such a ranking is if the labels of each {run.unit} are shifted in"
-            f" time. A dash instead of AP: without some {run.unit}, too few clips have the concept"
-            " or lack it."
+            " AP and AUC: of one ranking of all clips. p: how probable such a ranking is if the"
+            f" labels of each {run.unit} are shifted in time. A dash instead of AP: without some"
+            f" {run.unit}, too few clips have the concept or lack it."
         )
     counted = rows_as_dicts(concepts[concepts["films_with_value"].notna()])
     counts = [(row["films_with_value"], row["films"]) for row in counted]

@@ -259,12 +259,16 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     for name in store.feature_arrays:
         if (len(store.array(name).shape) > 1) == bool(of_frames):
             names.append(name)
+    if names:
+        hint = f"another array: {', '.join(names)}"
+    elif of_frames:
+        hint = "a store with such an array"
+    else:
+        hint = "import the features again with --pool mean, or run honest-frames"
     raise FixInput(
         f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
         where=store.location,
-        hint=f"another array: {', '.join(names)}"
-        if names
-        else "a store with such an array",
+        hint=hint,
     )
 
 

@@ -384,13 +384,15 @@ def _without_models_of_concepts(
     if not of_concepts or table.has_concept[is_example].any():
         return protocol, ""
     why = "no clip has a visual concept"
+    missing = "concepts"
     if table.has_concept.any():
+        missing = "levels"
         why = f"no clip with a visual concept has the level {' or '.join(RATED)}"
     if not others:
         raise FixInput(
             f"{why}, which {' and '.join(of_concepts)} would learn from",
             where=table.name,
-            hint="a model without concepts, such as ridge",
+            hint=f"{missing} in the manifest, or a model without concepts, such as ridge",
         )
     protocol = protocol.with_models(others)
     report = replace(protocol.report, concepts=False)
