@@ -183,7 +183,7 @@ class Failure(NamedTuple):
 # What is wrong with a video that has a status of its own.
 STATUS_OF_REASON = {"missing": NO_VIDEO, "no-sound": SILENT, "no-words": NO_WORDS}
 
-NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")
+NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video", is_decoded=False)
 
 
 class Source(NamedTuple):
