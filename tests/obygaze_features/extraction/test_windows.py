@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import Result, call_obygaze
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
@@ -455,6 +456,15 @@ def test_blocks_of_any_size_and_a_stop_change_no_number(
     for array in (*stores[0].feature_arrays, "time_s", "start_s", "end_s"):
         first, second = (store.matrix(array).values.tobytes() for store in stores)
         assert first == second
+
+
+def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
+    films: Path, tmp_path: Path
+) -> None:
+    manifest = make_windows(films, APART, workspace=Workspace(tmp_path), name="w")
+    header = structs.replace(manifest.header, video_root="")
+    without_folder = replace(manifest, header=header)
+    assert {clip.video for clip in planned_clips(without_folder)} == {""}
 
 
 def test_a_film_that_was_replaced_or_cannot_be_read(
