@@ -20,7 +20,7 @@ from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction.clips import planned_clips
@@ -465,6 +465,9 @@ def test_windows_of_an_unknown_folder_are_not_read_from_the_current_one(
     header = structs.replace(manifest.header, video_root="")
     without_folder = replace(manifest, header=header)
     assert {clip.video for clip in planned_clips(without_folder)} == {""}
+    with pytest.raises(NotFound, match="no clip of w has a video file") as error:
+        og.extract(without_folder, "descriptors", workspace=tmp_path)
+    assert "obygaze manifest windows" in str(error.value.hint)
 
 
 def test_a_film_that_was_replaced_or_cannot_be_read(
