@@ -72,15 +72,13 @@ def planned_clips(manifest: Manifest) -> list[PlannedClip]:
     return clips
 
 
-def video_path(clip: Clip, folder: str) -> str:
-    """Return the path of the video of a clip; "" if it has none, or the folder is not known."""
+def video_path(clip: Clip | CutFilm, folder: str) -> str:
+    """Return the path of the video of a clip or a film; "" if there is none, or no folder."""
     return Path(folder, clip.video).as_posix() if clip.video and folder else ""
 
 
 def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
-    video_of = {
-        film.movie_id: Path(folder, film.video).as_posix() for film in windows.films
-    }
+    video_of = {film.movie_id: video_path(film, folder) for film in windows.films}
     clips = []
     for film, window in windows.numbered():
         clip = PlannedClip(
@@ -183,7 +181,7 @@ class Failure(NamedTuple):
 # What is wrong with a video that has a status of its own.
 STATUS_OF_REASON = {"missing": NO_VIDEO, "no-sound": SILENT, "no-words": NO_WORDS}
 
-NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")
+NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video", is_decoded=False)
 
 
 class Source(NamedTuple):

@@ -4,7 +4,7 @@
 run does stands below it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +24,8 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
+from obygaze_features.core.refusal import refuse_if
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.cases import was_computed
 from obygaze_features.extraction.clips import PlannedClip, Source
@@ -63,7 +65,7 @@ from obygaze_features.extraction.results import (
     states_of,
 )
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
-from obygaze_features.extraction.stored import store_status
+from obygaze_features.extraction.stored import read_stored, store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms, spdx_of
@@ -73,7 +75,7 @@ from obygaze_features.store.filling import (
     remove_filling,
     store_before,
 )
-from obygaze_features.store.layout import CARD
+from obygaze_features.store.layout import CARD, NEXT
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import BlockRow
@@ -183,7 +185,7 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
                 if not one.filling.is_current() and not is_sealed(one.filling):
                     gone.append(one)
                 else:
-                    warnings += _seal_if_complete(one, run)
+                    warnings += _seal_if_complete(one, run, plan.clips)
         except Exception:
             for store, filling in begun:
                 # What this run planned and nobody began is not in the way of another plan.
@@ -408,7 +410,9 @@ def _planned_clips(
 # --- Seal ---
 
 
-def _seal_if_complete(one: Begun, run: ExtractionRun) -> Sequence[str]:
+def _seal_if_complete(
+    one: Begun, run: ExtractionRun, clips: Sequence[PlannedClip]
+) -> Sequence[str]:
     """Seal a store whose blocks are all there; return warnings."""
     store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
@@ -417,12 +421,36 @@ def _seal_if_complete(one: Begun, run: ExtractionRun) -> Sequence[str]:
     if filling.plan.replaces and _is_as_before(filling):
         remove_filling(filling)
         return ()
+    _refuse_videos_of_two_files(store, clips)
     header = run.manifest.header
     terms = Terms(run.licence or header.licence, header.citation)
     if filling.plan.replaces:
         # A store keeps its terms, which a person may have corrected in its card.
         terms = Terms(run.licence)
     return seal(store.path, seal_now=run.seal_now, terms=terms).warnings
+
+
+def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) -> None:
+    """Raise an error if workers read two files of a video: one began before it was replaced."""
+    stored = read_stored(store.path)
+    if stored is None:
+        return
+    video_of_clip = {clip.clip_id: clip.video for clip in clips}
+    first_read: dict[str, Source] = {}
+    replaced: dict[str, None] = {}
+    for row in stored.rows:
+        video = video_of_clip.get(row.clip_id)
+        source = Source(row.video_bytes, row.video_hash)
+        has_file = video and row.is_ok and source.is_known
+        if has_file and first_read.setdefault(video, source) != source:
+            replaced[video] = None
+    refuse_if(
+        replaced,
+        Mismatch,
+        "videos were replaced while their clips were extracted",
+        where=store.path,
+        hint=f"give the filling up: rm -r {shell_word(f'{store.path}{NEXT}')}",
+    )
 
 
 def _licence_not_stated(stores: Sequence[StorePlan], licence: str) -> Iterator[str]:

@@ -176,6 +176,13 @@ class ExtractionPlan:
     kept: KeptViews = field(default_factory=dict)
     notes: Sequence[str] = ()
 
+    @property
+    def how_to_find_videos(self) -> str:
+        """What to do about clips without a video; windows are of the films that were cut."""
+        if self.grid is not None:
+            return "cut the films again (obygaze manifest windows --help)"
+        return f"obygaze manifest link {shell_word(self.manifest)} FOLDER"
+
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""
         for store in self.stores:
@@ -195,8 +202,8 @@ class ExtractionPlan:
             raise NotFound(
                 f"no clip of {self.manifest} has a video file; nothing to extract",
                 where=next(iter(videos), ""),
-                hint=f"obygaze manifest link {shell_word(self.manifest)} FOLDER, or mount the"
-                " folder of the videos; then the same command",
+                hint=f"{self.how_to_find_videos}, or mount the folder of the videos; then the same"
+                " command",
                 details=self.notes,
             )
 

@@ -151,7 +151,6 @@ def next_steps(
     plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
 ) -> list[str]:
     """Return what to type next: for clips that were not extracted, or with the whole store."""
-    link = f"obygaze manifest link {shell_word(plan.manifest)} FOLDER"
     steps = []
     clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
     for store, state in zip(plan.stores, states, strict=True):
@@ -166,7 +165,8 @@ def next_steps(
     advice = (
         (
             len(clips_of[NO_VIDEO]),
-            f"without a video: {link}, or mount the folder of their files, then the same command",
+            f"without a video: {plan.how_to_find_videos}, or mount the folder of their files, then"
+            " the same command",
         ),
         (
             len(silent),

@@ -19,12 +19,14 @@ from support.extracted_stores import (
     run,
 )
 from support.extraction import keep_manifest
+from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.changing import subset
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.reading import open_store
@@ -97,6 +99,33 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     monkeypatch.setattr(Filling, "read_block", seal_before)
     assert store_status(store).seal == open_store(store).seal
     assert bytes_of(store) == bytes_of(undisturbed)
+
+
+def test_a_film_of_which_two_workers_read_two_files_is_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second worker compared its manifest before the first one had finished a block."""
+    film = tmp_path / "videos" / "a.mkv"
+    film.parent.mkdir()
+    write_video(film, numbers=range(40), size=(64, 48))
+    clips = []
+    for number in range(N_CLIPS):
+        start_s = number / 20
+        times = {"start_s": start_s, "end_s": start_s + 0.05}
+        clips.append(Clip(f"a-{number:02d}", "a", video=film.name, **times))
+    header = Header("Films", {}, video_root=str(film.parent))
+    manifest = Manifest("films", header, tuple(clips))
+    run(
+        manifest,
+        tmp_path,
+        watch=at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT)),
+    )
+    write_video(film, numbers=range(40, 80), size=(64, 48))
+    monkeypatch.setattr(cases, "other_video", lambda *_: "")
+    monkeypatch.setattr(extracting, "_files_read_before", lambda *_: {})
+    with pytest.raises(Mismatch, match=r"videos were replaced while .*a\.mkv"):
+        run(manifest, tmp_path)
+    assert not (tmp_path / "stores" / STORE).exists()
 
 
 def test_a_broken_device_ends_the_run_after_a_few_clips(

@@ -182,6 +182,17 @@ def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
     assert isinstance(alone.views[half], ViewedClip)
 
 
+def test_sound_names_no_video_where_pictures_alone_are_kept(
+    films: Manifest, tmp_path: Path
+) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    clips = tuple(replace(clip, video="") for clip in films.clips)
+    run(replace(films, clips=clips), tmp_path, ["descriptors", "sound-descriptors"])
+    rows = open_store(tmp_path / "stores" / "films.sound-descriptors").rows
+    facts = {(row.status, row.video_bytes, row.video_hash) for row in rows}
+    assert facts == {("no-video", None, "")}
+
+
 def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
     run(films, tmp_path, "frames:descriptors")
     with video_of(films, 1).open("ab") as file:
