@@ -139,7 +139,7 @@ class FrameIndex:
         shown_at = self.pts if self.timed else self.ranks
         knows = self.timed or (self.counted and shown_at[position] >= 0)
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
-        while nth > 0 and knows and shown_at[position] < shown_at[self.keys[nth]]:
+        while nth >= 0 and knows and shown_at[position] < shown_at[self.keys[nth]]:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 

@@ -335,13 +335,13 @@ def _read_packets(
     seen.broken[list(broken.intersection(range(len(table))))] = True
     seen.lost[after_gap] = True
     for position in reported:
-        # The damage is in this packet, in the one before, or between them; a key frame after it is
-        # whole.
+        # The damage is in this packet, in the one before, or between them. A key frame after it is
+        # whole, but for FLV, which compares the size that is written behind a packet.
         if position > 0:
             seen.broken[position - 1] = True
         if position < len(table):
             seen.lost[position] = True
-            seen.broken[position] |= not table["key"][position]
+            seen.broken[position] |= reader == "flv" or not table["key"][position]
     return seen
 
 

@@ -50,6 +50,27 @@ def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("case", "how", "seed"),
+    [
+        # The size behind the first packet is wrong.
+        (Case("hevc", "open", "flv", "ntsc", "whole", "none"), "file-remove", 21016277),
+        # The second packet cannot be decoded, and the first is no key frame to the decoder.
+        (Case("mpeg2", "open", "mxf", "ntsc", "whole", "none"), "remove", 21014081),
+    ],
+)
+def test_damage_where_a_film_begins_is_marked(
+    case: Case, how: str, seed: int, tmp_path: Path
+) -> None:
+    whole = whole_film(case, tmp_path)
+    assert whole is not None
+    path = change(whole.path, tmp_path / f"damaged.{case.container}", how, seed)
+    counts = Counts()
+    judge(whole, path, how, counts, at_a_time=1)
+    assert counts.wrong == []
+    assert counts.n_marked > 0 and counts.n_right > 0
+
+
 # The codecs of which packets tell what no picture needs.
 LIGHT = Kinds(codecs=("h264", "hevc"))
 
