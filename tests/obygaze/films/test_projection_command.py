@@ -112,6 +112,21 @@ def test_a_rule_makes_the_label_and_all_answers_stand_beside(
     assert refused.code == 2 and "unknown rule 'highst'" in refused.stderr
 
 
+def test_how_much_marks_cover_is_no_word_of_a_person(tmp_path: Path) -> None:
+    for person, said in (("A", "0-49 S Body"), ("B", "0-79 S Body")):
+        table = write_marks(tmp_path / f"{person}.csv", marks(said, annotator=person))
+        cut = write_spans(tmp_path / "clips.csv", clips("0-99"))
+        words = ("manifest", "project", table, "--clips", cut, "-o", person)
+        call_obygaze(*words, cwd=tmp_path).ok()
+    # They agree, and no rule is asked for.
+    call_obygaze("manifest", "merge", "A", "B", "-o", "both", cwd=tmp_path).ok()
+    both = read_manifest("both", workspace=tmp_path)
+    assert "covered" not in both.columns
+    assert [one.own for one in both.annotations] == [{}, {}]
+    call_obygaze("manifest", "export", "A", "cues", "--as", "vtt", cwd=tmp_path).ok()
+    assert "covered" not in (tmp_path / "cues" / "m.vtt").read_text()
+
+
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
     """So that what is projected can be extracted, and asked by an own column."""
     extra = {"decade": "1950", "Gewalt": "old"}
