@@ -15,7 +15,7 @@ from obygaze.films.labels import equal_clips, project_marks
 from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
@@ -147,6 +147,15 @@ def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> No
     write_marks(table, marks("0-99 Gewalt=schwach", film="lake"))
     with pytest.raises(AlreadyThere):
         project_marks(table, clips="films", name="violence", workspace=tmp_path)
+
+
+def test_words_in_the_column_of_the_share_are_not_lost(tmp_path: Path) -> None:
+    clip = Clip("m-1", "m", start_s=0.0, end_s=4.0, extra={"covered": "yes"})
+    films = Manifest("films", Header("films"), (clip,), ("covered",))
+    write_manifest(films, tmp_path / "manifests/films.toml")
+    table = write_marks(tmp_path / "marks.csv", marks("0-99 S"))
+    with pytest.raises(FixInput, match="would lose these words: yes"):
+        project_marks(table, clips="films", workspace=tmp_path)
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])
