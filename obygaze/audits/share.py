@@ -113,7 +113,8 @@ def audit_share(
     expression = _expression(of, marked, projected)
     unknown = marked.unknown_values(expression)
     if unknown:
-        raise FixInput("; ".join(unknown), where=of, hint="a word of the marks in --of")
+        hint = "a word of the marks in --of; one on which annotators agree in some clip"
+        raise FixInput("; ".join(unknown), where=of, hint=hint)
     decided = marked.undisputed((*expression.compared, *expression.concepts))
     answers = dict.fromkeys(marked.clip_ids)
     answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})

@@ -46,6 +46,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.annotators import made_columns
 from obygaze_features.manifest.io import (
     annotations_to_csv,
     annotators_of,
@@ -544,10 +545,13 @@ def _labels_of(manifest: Manifest) -> list[tuple[str, str, str, str]]:
             annotator = clip.extra.get("annotator") or manifest.name
             labels = (clip.level, clip.concepts, clip.extra)
             rows.append((clip.clip_id, annotator, *labels))
+    made = made_columns(manifest)
     said = []
     for clip_id, annotator, level, names, cells in rows:
         texts = [(LEVEL, level), *((CONCEPTS_COLUMN, name) for name in names)]
         for column in own_columns(cells):
+            if column in made:
+                continue
             texts += [(column, word) for word in cells[column].split("|")]
         texts.append((COMMENT, cells.get(COMMENT, "")))
         for column, text in texts:

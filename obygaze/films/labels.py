@@ -38,7 +38,9 @@ from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS
+from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_of
@@ -299,6 +301,7 @@ def project_tables(
         cut = equal_clips(marks, length_s, LinkedFilms(workspace), warnings)
     else:
         cut = _clips_of(clips, workspace)
+        _refuse_own_covered(cut)
     known = _with_header(cut, marks, paths)
     places = spans_in_films(known)
     films = {mark.movie_id for mark in marks}
@@ -383,6 +386,18 @@ def _refuse_reserved(marks: Marks, where: str) -> None:
             where=where,
             hint="rename it where the marks are imported: --tier OLD=NEW",
         )
+
+
+def _refuse_own_covered(clips: Manifest) -> None:
+    """Raise an error for clips with words in the column that says how much of them marks cover."""
+    cells = {clip.extra.get(COVERED, "") for clip in clips}
+    refuse_if(
+        sorted(cell for cell in cells if cell and number_of_cell(cell) is None),
+        FixInput,
+        f"the column {COVERED!r} gets how much of a clip marks cover, and would lose these words",
+        where=clips.name,
+        hint="rename it in the table of the clips, and import that again",
+    )
 
 
 def _clips_of(clips: PathLike, workspace: PathLike | None) -> Manifest:

@@ -209,6 +209,18 @@ def columns_of_each(manifest: Manifest) -> list[str]:
     return columns_of_all
 
 
+def made_columns(manifest: Manifest) -> list[str]:
+    """Return the columns that nobody said: those of rules, and of how much of a clip marks cover.
+
+    Without a rule, or where people have it, the column `covered` is one of their own.
+    """
+    made = [DIFFERS, *columns_of_each(manifest)]
+    has_rule = any(one.startswith(NOTE) for one in manifest.header.notes)
+    if has_rule and not any(COVERED in one.own for one in manifest.annotations):
+        made.append(COVERED)
+    return made
+
+
 def what_differs(clips: Iterable[Clip]) -> str:
     """Return in how many clips annotators differ on each column and concept: `level 10, Look 3`."""
     n_clips: Counter[str] = Counter()

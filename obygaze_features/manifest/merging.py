@@ -17,16 +17,15 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotations_of,
-    columns_of_each,
     columns_of_people,
     labelled,
+    made_columns,
     of_nobody,
     orders_of,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
-    DIFFERS,
     FOLD_PREFIX,
     NAME_COLUMN,
     Annotation,
@@ -148,8 +147,9 @@ def merged_manifest(
     columns: dict[str, None] = {}
     of_people: dict[str, None] = {}
     for manifest in manifests:
-        made = (DIFFERS, *columns_of_each(manifest))
-        of_manifest = dict.fromkeys(columns_of_people(manifest))
+        made = made_columns(manifest)
+        of_people_here = columns_of_people(manifest)
+        of_manifest = dict.fromkeys(c for c in of_people_here if c not in made)
         of_people |= of_manifest
         columns |= dict.fromkeys(c for c in manifest.columns if c not in made)
         columns |= of_manifest

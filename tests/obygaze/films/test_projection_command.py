@@ -15,7 +15,7 @@ from obygaze.films.labels import equal_clips, project_marks
 from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
@@ -112,6 +112,21 @@ def test_a_rule_makes_the_label_and_all_answers_stand_beside(
     assert refused.code == 2 and "unknown rule 'highst'" in refused.stderr
 
 
+def test_how_much_marks_cover_is_no_word_of_a_person(tmp_path: Path) -> None:
+    for person, said in (("A", "0-49 S Body"), ("B", "0-79 S Body")):
+        table = write_marks(tmp_path / f"{person}.csv", marks(said, annotator=person))
+        cut = write_spans(tmp_path / "clips.csv", clips("0-99"))
+        words = ("manifest", "project", table, "--clips", cut, "-o", person)
+        call_obygaze(*words, cwd=tmp_path).ok()
+    # They agree, and no rule is asked for.
+    call_obygaze("manifest", "merge", "A", "B", "-o", "both", cwd=tmp_path).ok()
+    both = read_manifest("both", workspace=tmp_path)
+    assert "covered" not in both.columns
+    assert [one.own for one in both.annotations] == [{}, {}]
+    call_obygaze("manifest", "export", "A", "cues", "--as", "vtt", cwd=tmp_path).ok()
+    assert "covered" not in (tmp_path / "cues" / "m.vtt").read_text()
+
+
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
     """So that what is projected can be extracted, and asked by an own column."""
     extra = {"decade": "1950", "Gewalt": "old"}
@@ -132,6 +147,15 @@ def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> No
     write_marks(table, marks("0-99 Gewalt=schwach", film="lake"))
     with pytest.raises(AlreadyThere):
         project_marks(table, clips="films", name="violence", workspace=tmp_path)
+
+
+def test_words_in_the_column_of_the_share_are_not_lost(tmp_path: Path) -> None:
+    clip = Clip("m-1", "m", start_s=0.0, end_s=4.0, extra={"covered": "yes"})
+    films = Manifest("films", Header("films"), (clip,), ("covered",))
+    write_manifest(films, tmp_path / "manifests/films.toml")
+    table = write_marks(tmp_path / "marks.csv", marks("0-99 S"))
+    with pytest.raises(FixInput, match="would lose these words: yes"):
+        project_marks(table, clips="films", workspace=tmp_path)
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])
