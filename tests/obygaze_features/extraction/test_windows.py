@@ -185,10 +185,6 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     for grid in (Grid(), Grid(16), both, Grid(16, -4), Grid(seconds=nan, every=1)):
         with pytest.raises(FixUsage):
             grid.check()
-    unlinked = Manifest("m", Header("x"), (Clip("a-1", "a", 1, "a.mkv"),))
-    write_manifest(unlinked, tmp_path / "manifests" / "m.toml")
-    with pytest.raises(FixInput, match="no film with a video"):
-        make_windows("m", Grid(16, 4), workspace=workspace, name="w")
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")
     with pytest.raises(FixInput, match="1 film"):
