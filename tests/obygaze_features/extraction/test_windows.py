@@ -356,9 +356,9 @@ def test_windows_are_not_shorter_than_a_picture(fps: float) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("fps", [24000 / 1001])
-def test_an_id_says_its_film_and_its_span(grid: Grid, fps: float) -> None:
+def test_an_id_says_its_film_and_its_span(grid: Grid) -> None:
     """Each window has an id of its own, from which it is found without the others."""
+    fps = 24000 / 1001
     films = (
         CutFilm("a", "a.mkv", 400, fps, 400 / fps),
         CutFilm("a_1.000-2.000", "b.mkv", 300, fps, 300 / fps, 0.0425),
