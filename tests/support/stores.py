@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.store import Array, Recipe, Row, Store, open_store, write_store
 from obygaze_features.store.card import Terms
+from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.records import ManifestMark
 from support.written_stores import ArraySource
 
@@ -113,3 +114,14 @@ def tree(root: Path) -> dict[str, bytes]:
         for path in root.rglob("*")
         if path.is_file()
     }
+
+
+def imported(source: Any, path: Path, **options: Any) -> Store:
+    """Import files, and open the store."""
+    import_features(source, path, **options)
+    return open_store(path)
+
+
+def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
+    """Rows of an array."""
+    return np.asarray(store.matrix(array, clips=clips))

@@ -12,6 +12,32 @@ from support.servers import absent
 
 WORDS = ("a", "an", "the", "man", "woman", "happy", "sad", "angry", "dog", "on", "bed")
 WORDS += ("riding",)
+# Six texts of these words, of two attributes.
+PROMPTS = """
+schema = "obygaze-prompts/1"
+name = "tiny"
+templates = ["a {} man", "the {} dog"]
+[attributes]
+joy = ["happy"]
+grief = ["sad", "angry"]
+"""
+
+
+def words_card(name: str = "tiny", family: str = "bert", tokens: int = 8) -> str:
+    """The card of a tiny encoder, which takes so many tokens; two of them stand around a text."""
+    return f"""
+schema = "obygaze-backbone/1"
+name = "{name}"
+family = "{family}"
+title = "tiny"
+licence = "MIT"
+[tokens]
+width = 16
+[arrays]
+clip = "text"
+[words]
+tokens = {tokens}
+"""
 
 
 def save_tokenizer(folder: Path, begin: str = "<s>", end: str = "</s>") -> Any:

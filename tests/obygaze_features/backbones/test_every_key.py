@@ -37,7 +37,12 @@ from support.sound_checkpoints import (  # noqa: E402
     tiny_sound_card,
     write_tiny_sound_card,
 )
-from support.words import save_encoder, save_text_model, save_tokenizer  # noqa: E402
+from support.words import (  # noqa: E402
+    save_encoder,
+    save_text_model,
+    save_tokenizer,
+    words_card,
+)
 
 from obygaze_features.backbones import cards, pretrained, text  # noqa: E402
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
@@ -83,19 +88,6 @@ OTHER_WORDS = {
     "shortest-edge": "squash",
     "squash": "shortest-edge",
 }
-WORDS_CARD = """
-schema = "obygaze-backbone/1"
-name = "tiny"
-family = "bert"
-title = "tiny"
-licence = "MIT"
-[tokens]
-width = 16
-[arrays]
-clip = "text"
-[words]
-tokens = 16
-"""
 TEXTS = ["a happy man", "The sad woman on a bed", "dog"]
 KeyPath = tuple[str, ...]
 Model = Backbone | TextTower
@@ -251,16 +243,15 @@ def test_configurations(family: str, tmp_path: Path) -> None:
     assert outcomes["another recipe"] > 4
 
 
-def words_card(folder: Path) -> Path:
-    """Write the card of a tiny encoder of words."""
+def write_words_card(folder: Path) -> Path:
     path = folder / "tiny.toml"
-    path.write_text(WORDS_CARD, "utf-8")
+    path.write_text(words_card(tokens=16), "utf-8")
     return path
 
 
 def test_configurations_and_tokenizers_of_words(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "weights")
-    card = find_card(str(words_card(tmp_path)))
+    card = find_card(str(write_words_card(tmp_path)))
     outcomes = change_files(folder, lambda: load_text_tower(card, folder))
     assert outcomes["another recipe"] > 4
 
@@ -283,7 +274,7 @@ def test_configurations_and_tokenizers_of_text_towers(
 def test_other_files_of_a_tokenizer(name: str, tmp_path: Path) -> None:
     """The last one is for versions of the library from 4.0.0 on, if tokenizer_config lists it."""
     folder = save_encoder(tmp_path / "weights")
-    card = find_card(str(words_card(tmp_path)))
+    card = find_card(str(write_words_card(tmp_path)))
     recipes = []
     for data in (b"one\n", b"two\n"):
         (folder / name).write_bytes(data)
@@ -472,6 +463,6 @@ def test_cards_without_weights(name: str) -> None:
 @pytest.mark.usefixtures("read_once")
 def test_cards_of_words(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "weights")
-    card_file = words_card(tmp_path)
+    card_file = write_words_card(tmp_path)
     outcomes = change_card(card_file, lambda card: load_text_tower(card, folder), {})
     assert outcomes["another recipe"] > 4

@@ -13,6 +13,7 @@ from support.checkpoints import save_tiny, tiny_card
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from support.words import PROMPTS  # noqa: E402
 from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
@@ -28,14 +29,6 @@ from obygaze_features.store.recipe import same_space, space_of_array  # noqa: E4
 
 FAMILIES = ("clip", "xclip", "siglip")
 TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]
-PROMPTS = """
-schema = "obygaze-prompts/1"
-name = "tiny"
-templates = ["a {} man", "the {} dog"]
-[attributes]
-joy = ["happy"]
-grief = ["sad", "angry"]
-"""
 
 
 @pytest.fixture(scope="module")

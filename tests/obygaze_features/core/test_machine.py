@@ -76,6 +76,9 @@ def test_a_container_has_the_cores_of_its_quota(monkeypatch, tmp_path):
     [
         (MemoryError(), True),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `x`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: Error"), True),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
     ],
 )

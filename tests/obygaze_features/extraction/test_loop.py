@@ -110,24 +110,6 @@ def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     assert world.store().status().counts == {"ok": N}
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: "
-        "you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
-    ],
-)
-def test_each_error_for_too_little_memory_halves_the_batch(
-    tmp_path: Path, error: str
-) -> None:
-    world = World(tmp_path, BLOCK, most=2, error=error)
-    world.run(batch=4)
-    assert set(world.backbone.batches) == {2}
-    assert world.store().status().counts == {"ok": BLOCK}
-
-
 def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> None:
     world = World(tmp_path, most_waiting=0)
     with pytest.raises(ObygazeError, match="one clip of descriptors does not fit"):
@@ -205,11 +187,3 @@ def test_finished_blocks_survive_an_end_at_each_row(
     assert world.decoded[before:] == list(range(len(done) * BLOCK, N))
     world.store()
     assert bytes_of(world.path) == bytes_of(undisturbed)
-
-
-def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.run()
-    assert world.backbone.batches == FULL_BATCHES
-    assert world.decoded == list(range(N))
-    assert world.store().status().counts == {"ok": N}

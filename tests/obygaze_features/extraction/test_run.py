@@ -39,7 +39,6 @@ def run(folder: Path, *words: str) -> Result:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ((), 2, "no backbone given"),
         (("-b", "descriptors", "--arrays", "clip,none"), 2, "no array none"),
         (("-b", "descriptors", "--store", "other=x"), 2, "names the backbone 'other'"),
         (("-b", "descriptors", "-b", "descriptors"), 2, "a store of its own"),

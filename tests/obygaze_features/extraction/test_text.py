@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 from support.checkpoints import write_tiny_card
 from support.cli import call_obygaze
+from support.words import PROMPTS
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.extraction.text import score_captions
 from obygaze_features.store import read_texts
-
-PROMPTS = """
-schema = "obygaze-prompts/1"
-name = "tiny"
-templates = ["a {} man", "the {} dog"]
-[attributes]
-joy = ["happy"]
-grief = ["sad", "angry"]
-"""
 
 
 def test_the_command_writes_a_file_and_says_what_is_in_it(tmp_path: Path) -> None:

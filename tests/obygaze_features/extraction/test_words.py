@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from support.checkpoints import write_tiny_card
 from support.cli import call_obygaze
 from support.subtitled import write_subtitled
-from support.words import real_encoder, save_encoder, save_text_model
+from support.words import real_encoder, save_encoder, save_text_model, words_card
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
@@ -33,20 +33,6 @@ from obygaze_features.store import open_store
 from obygaze_features.store.changing import merge
 from obygaze_features.store.records import Origin
 
-# A tiny BERT of eight tokens at once, two of which stand around a text.
-CARD = """
-schema = "obygaze-backbone/1"
-name = "tiny"
-family = "bert"
-title = "tiny"
-licence = "MIT"
-[tokens]
-width = 16
-[arrays]
-clip = "text"
-[words]
-tokens = 8
-"""
 SRT = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
 
 
@@ -66,7 +52,7 @@ def workspace(tmp_path: Path) -> Path:
     films = Manifest("films", Header("Films", licence="CC0-1.0"), tuple(clips))
     write_manifest(films, tmp_path / "manifests" / "films.toml")
     (tmp_path / "backbones").mkdir()
-    (tmp_path / "backbones" / "tiny.toml").write_text(CARD)
+    (tmp_path / "backbones" / "tiny.toml").write_text(words_card())
     (tmp_path / "said").mkdir()
     return tmp_path
 
@@ -348,8 +334,8 @@ def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
     folder = workspace / "roberta"
     save_encoder(folder, "Roberta", max_position_embeddings=10, pad_token_id=0)
     model = RobertaModel.from_pretrained(folder).eval()
-    card = CARD.replace('"bert"', '"roberta"').replace('"tiny"', '"tinier"')
-    (workspace / "backbones" / "tinier.toml").write_text(card.replace("8", "64"))
+    card = words_card("tinier", "roberta", 64)
+    (workspace / "backbones" / "tinier.toml").write_text(card)
     tower = load_text_tower("tinier", folder, workspace=Workspace.of(workspace))
     assert tower.max_length == 8
     tokenizer = tower.tokenizer

@@ -143,21 +143,14 @@ def test_nothing_is_replaced_silently(tmp_path: Path) -> None:
     assert len(read_manifest(path)) == 1
 
 
-def test_a_table_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
-    manifest = read_manifest(pair(tmp_path))
-    (tmp_path / "mine.csv").write_text("precious", encoding="utf-8")
-    with pytest.raises(AlreadyThere):
-        write_manifest(manifest, tmp_path / "mine.toml")
-    assert (tmp_path / "mine.csv").read_text(encoding="utf-8") == "precious"
-    assert not (tmp_path / "mine.toml").exists()
-
-
 @pytest.mark.parametrize("name", ["mine.csv", "mine.toml"])
-def test_force_replaces_a_manifest_and_no_other_table(
+def test_a_file_of_somebody_is_not_replaced_also_with_force(
     tmp_path: Path, name: str
 ) -> None:
     manifest = read_manifest(pair(tmp_path))
     (tmp_path / name).write_text("[columns]", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        write_manifest(manifest, tmp_path / "mine.toml")
     with pytest.raises(AlreadyThere, match="not part of an obygaze manifest"):
         write_manifest(manifest, tmp_path / "mine.toml", force=True)
     assert (tmp_path / name).read_text(encoding="utf-8") == "[columns]"

@@ -12,7 +12,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import (
-    canonical_concept,
     concepts,
     film_facts,
 )
@@ -98,18 +97,6 @@ def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
     for all_clips in (None, "level in {EN, HN, NS, S} or not level"):
         size = compute_stats(manifest, where=all_clips).size
         assert size == "8 clips of 2 films"
-
-
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("Type of plan", "Type of shot"),
-        (" Exp of  emotion", "Expression of emotion"),
-        ("Gazes", None),
-    ],
-)
-def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
-    assert canonical_concept(spelling) == name
 
 
 def test_genres_are_those_of_the_list_of_films_of_mobygaze() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from support.stores import imported, values_of
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
@@ -22,22 +23,11 @@ from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import read_origin
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
-from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.texts import read_texts
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 V = A[0]
-
-
-def made(source: Any, path: Path, **options: Any) -> Store:
-    """Import files, and open the store."""
-    import_features(source, path, **options)
-    return open_store(path)
-
-
-def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
-    """Rows of an array."""
-    return np.asarray(store.matrix(array, clips=clips))
 
 
 class RunsCode:
@@ -86,9 +76,9 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     assert shapes in str(caught.value)
     clips = (Clip("b", "m"), Clip("c", "m"))
     manifest = Manifest("m", Header("x", {}), clips)
-    store = made(file, tmp_path / "m", manifest=manifest)
+    store = imported(file, tmp_path / "m", manifest=manifest)
     np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
-    store = made(file, tmp_path / "s", pool="max")
+    store = imported(file, tmp_path / "s", pool="max")
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
 
 
@@ -322,7 +312,7 @@ def npy(path: Path, array: Any) -> None:
 def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
     npy(tmp_path / "f/alien/x-1.npy", A)
     npy(tmp_path / "f/brazil/x-2.npy", A)
-    store = made(tmp_path / "f", tmp_path / "s")
+    store = imported(tmp_path / "f", tmp_path / "s")
     assert store.movie_ids.tolist() == ["alien", "brazil"]
     assert store.feature_arrays == ("frames",)
     npy(tmp_path / "f/brazil/x-1.npy", A)
@@ -411,7 +401,7 @@ def test_tensors_of_all_kinds_keep_their_numbers(tmp_path: Path) -> None:
         root = pth(tmp_path, f"m/{clip}.pth", tensor)
     old = {"_use_new_zipfile_serialization": False}
     pth(tmp_path, "m/m-6.pth", torch.tensor(values), **old)
-    got = values_of(made(root, tmp_path / "s"), "clip")
+    got = values_of(imported(root, tmp_path / "s"), "clip")
     exact = np.array(values, dtype=np.float32)[0]
     np.testing.assert_array_equal(got[0], np.float16(values[0]).astype(np.float32))
     np.testing.assert_array_equal(got[[1, 2, 4, 5]], np.stack([exact] * 4))
@@ -505,7 +495,7 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(
         tmp_path / "f/data/b.parquet", clip_id=["b-1", "b-2"], clip=[[3.0, 4.0]] * 2
     )
-    store = made(tmp_path / "f", tmp_path / "s")
+    store = imported(tmp_path / "f", tmp_path / "s")
     assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [3, 4]]
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="has other columns than"):

@@ -20,11 +20,9 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.search import search
 from obygaze_features.store import Array, Recipe, Store, open_store
 from obygaze_features.store.card import Terms
-from obygaze_features.store.changing import join, merge
-from obygaze_features.store.exporting import export_features
+from obygaze_features.store.changing import join
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.joining import (
     JoinedPart,
@@ -101,21 +99,9 @@ REFUSALS: dict[str, Refusal] = {
         lambda here: join(["seen", "seen:pooled"], "x", workspace=here.root),
         "this is the same part as .*seen",
     ),
-    "frames": (
-        lambda here: join(["seen:frames", "heard"], "x", workspace=here.root),
-        "got the array 'frames' with 2 x 3 of float32",
-    ),
     "a join of a join": (
         lambda here: join(["both", "seen"], "x", workspace=here.root),
         "this store joins wav2vec2, xclip-b16",
-    ),
-    "a search": (
-        lambda here: search("both", like="tt0000100-001", workspace=here.root),
-        "this store joins wav2vec2, xclip-b16",
-    ),
-    "a merge with one part": (
-        lambda here: merge(["both", "seen"], "x", workspace=here.root),
-        "have different recipes: backbone differ",
     ),
     "windows with clips": (
         lambda here: join(["windows", "heard"], "x", workspace=here.root),
@@ -140,14 +126,6 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
     with pytest.raises(ObygazeError, match=words):
         refused(here)
     assert files_of(here.root) == before
-
-
-def test_an_export_is_not_imported_without_its_parts(here: Workspace) -> None:
-    file = "f.npz"
-    both(here)
-    export_features("both", here.root / file, workspace=here.root)
-    with pytest.raises(FixUsage, match="an export of a joined store"):
-        import_features(here.root / file, "x", workspace=here.root)
 
 
 def parts_of_recipe(*titles: str) -> list[dict[str, Any]]:

@@ -80,17 +80,10 @@ def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     assert red[:, 168:336].any() and not red[:, :160].any()
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (["-o", "frames.npy"], 2, ".npz or .png"),
-        (["--start", "9", "-o", "x.npz"], 1, "after the last picture"),
-    ],
-)
-def test_bad_words(
-    film: Path, tmp_path: Path, words: list[str], code: int, says: str
+def test_frames_are_written_as_arrays_or_as_a_picture(
+    film: Path, tmp_path: Path
 ) -> None:
-    result = call_obygaze("video", "frames", film, *words, cwd=tmp_path)
-    assert result.code == code
-    assert says in result.stderr
+    result = call_obygaze("video", "frames", film, "-o", "frames.npy", cwd=tmp_path)
+    assert result.code == 2
+    assert ".npz or .png" in result.stderr
     assert not list(tmp_path.iterdir())

@@ -45,10 +45,7 @@ def same(
 
 # A third of all kinds; `make torture` tries them all.
 @pytest.mark.parametrize("name", amount(sorted(KINDS)[::3], sorted(KINDS)))
-def test_clips_are_the_same_with_a_kept_index(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Small files are not kept in memory either.
+def test_clips_are_the_same_with_a_kept_index(name: str, tmp_path: Path) -> None:
     made = KINDS[name](tmp_path)
     indexes = tmp_path / "indexes"
     times = probe(made.path).index.times_s
