@@ -143,8 +143,10 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
 
 def test_of_one_vector_a_clip_nothing_is_pooled(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    plain = made(file, tmp_path / "a", backbone="mine")
-    asked = made(file, tmp_path / "b", backbone="mine", pool="max", keep_frames=True)
+    plain = imported(file, tmp_path / "a", backbone="mine")
+    asked = imported(
+        file, tmp_path / "b", backbone="mine", pool="max", keep_frames=True
+    )
     assert asked.recipe == plain.recipe
 
 
