@@ -15,44 +15,30 @@ from support.videos import remux, write_video
 FINE = Fraction(1, 1000)
 
 
-def uneven(count: int, first: int = 0) -> list[int]:
+def uneven(count: int, first: int) -> list[int]:
     """Times in milliseconds with gaps of 20 to 180 ms."""
     steps = random.Random(7).choices([20, 33, 40, 41, 80, 180], k=count - 1)
     return (first + np.cumsum([0, *steps])).tolist()
 
 
-@kind
-def mkv_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "mkv_variable_rate.mkv"
-    write_video(path, options=h264(g="30"), ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
+def variable_rate(name: str, first: int = 0, **more: str) -> None:
+    """Register a file of H.264 whose pictures last from 20 to 180 ms; the first is that late."""
+
+    def make(folder: Path) -> Made:
+        ticks = uneven(100, first)
+        path = folder / f"{name}.{name.partition('_')[0]}"
+        write_video(path, options=h264(g="30", **more), ticks=ticks, tick=FINE)
+        times_s = [(tick - first) / 1000 for tick in ticks]
+        return Made(path, list(range(100)), True, times_s)
+
+    register(name, make)
 
 
-@kind
-def nut_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "nut_variable_rate.nut"
-    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
-    write_video(path, options=options, ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
-
-
-@kind
-def wtv_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "wtv_variable_rate.wtv"
-    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
-    write_video(path, options=options, ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
-
-
-@kind
-def mp4_variable_rate_late_start(folder: Path) -> Made:
-    ticks = uneven(100, first=2400)
-    path = folder / "mp4_variable_rate_late_start.mp4"
-    write_video(path, options=h264(g="30"), ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [(tick - 2400) / 1000 for tick in ticks])
+WITH_B = {"x264-params": "bframes=3:b-adapt=0"}
+variable_rate("mkv_variable_rate")
+variable_rate("nut_variable_rate", **WITH_B)
+variable_rate("wtv_variable_rate", **WITH_B)
+variable_rate("mp4_variable_rate_late_start", first=2400)
 
 
 @kind
