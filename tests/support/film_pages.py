@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from obygaze.films.page.site import Site
 from obygaze.films.writer import MarkFile
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from support.servers import in_a_thread
 
 CONCEPT_KINDS = {"Look": "visual", "Body": "visual"}
 Sent = dict[str, Any]
@@ -101,14 +101,8 @@ def write_marks(path: Path, *marks: Sequence[Mark]) -> Path:
 @contextmanager
 def served(page: Site) -> Iterator[PageServer]:
     """A running server of a page."""
-    with server_of(page) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with server_of(page) as server, in_a_thread(server):
+        yield server
 
 
 @dataclass(frozen=True)
