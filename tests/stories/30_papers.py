@@ -26,7 +26,7 @@ from support.cli import ROOT
 from support.closed_form import cronbach
 from support.data import golden, real_data
 from support.once import made_once
-from support.published import SplitFile, split_file
+from support.published import CONCEPTS, SplitFile, split_file
 
 from obygaze_features.manifest.vocabulary import canonical_concept
 from stories.films import import_films
@@ -358,16 +358,6 @@ NAME_OF = {
     "Clothes": "Clothing",
     "Exp of emotion": "Expression of emotion",
 }
-CONCEPTS = (
-    "Type of shot",
-    "Look",
-    "Body",
-    "Posture",
-    "Clothing",
-    "Appearance",
-    "Expression of emotion",
-    "Activities",
-)
 
 
 @dataclass(frozen=True)

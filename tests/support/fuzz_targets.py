@@ -32,7 +32,8 @@ from support.fuzz_senses import (
     written_workspace,
 )
 from support.plain_store import with_sha256
-from support.stores import made_store, some_rows, some_values, tree
+from support.stores import made_store, some_rows, some_values
+from support.written_stores import files_of as tree
 
 Read = Callable[[Tree, Path], None]
 

@@ -104,12 +104,3 @@ def sealed_store(path: Path, n_clips: int = 23, **changes: Any) -> Any:
     values = some_values(n_clips, arrays)
     made_store(path, some_rows(n_clips), values, **{"arrays": arrays, **changes})
     return values
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path."""
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file()
-    }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from support.video_registry import Made, h264, kind, register
-from support.videos import remux, write_video
+from support.videos import packet_of, remux, write_video
 
 FINE = Fraction(1, 1000)
 
@@ -236,8 +236,6 @@ shaped("mp4_narrow_pixels", Fraction(8, 9))
 @kind
 def webm_vp8_hidden(folder: Path) -> Made:
     # Pictures that only later ones are built on: one bit says not to show them.
-    import av
-
     plain = write_video(
         folder / "plain_hidden.webm",
         "libvpx",
@@ -249,14 +247,7 @@ def webm_vp8_hidden(folder: Path) -> Made:
             return packet
         data = bytearray(bytes(packet))
         data[0] &= ~0x10
-        hidden = av.Packet(bytes(data))
-        hidden.pts, hidden.dts, hidden.time_base = (
-            packet.pts,
-            packet.dts,
-            packet.time_base,
-        )
-        hidden.is_keyframe = packet.is_keyframe
-        return hidden
+        return packet_of(packet, bytes(data))
 
     path = remux(plain, folder / "webm_vp8_hidden.webm", hide)
     return Made(path, [n for n in range(100) if n not in (10, 11, 57)], True)

@@ -15,7 +15,8 @@ from support.cli import call_obygaze
 from support.seeds import SEED, amount
 from support.servers import served
 from support.store_servers import nginx, web_server
-from support.stores import sealed_store, tree
+from support.stores import sealed_store
+from support.written_stores import files_of as tree
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.store.copying import pull
