@@ -30,7 +30,7 @@ def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
     )
 
 
-def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list[Clip]:
+def film_clips(film: str, video: str, n: int = 10) -> list[Clip]:
     """Clips of one second each in a video; every second one has the level S and a concept."""
     levels = ("EN", "S")
     return [
@@ -39,8 +39,8 @@ def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list
             film,
             k,
             video,
-            k * seconds,
-            (k + 1) * seconds,
+            float(k),
+            float(k + 1),
             levels[k % 2],
             ("Look",) if k % 2 else (),
         )

@@ -120,7 +120,7 @@ exec '{sys.executable}' -m obygaze "$@"
         rows = (line.split() for line in told.splitlines())
         return {name: state for _, name, state in rows if name.split("_")[0] == job}
 
-    def wait_for_end(self, job: str, timeout_s: float = 120) -> dict[str, str]:
+    def wait_for_end(self, job: str) -> dict[str, str]:
         """Wait until every task of a job has ended for good; their last states.
 
         A task on its way back into the queue may look ended for a moment (and has states of its
@@ -135,7 +135,7 @@ exec '{sys.executable}' -m obygaze "$@"
                 time.sleep(1)
             return True
 
-        wait_until(ended, f"job {job}", timeout_s)
+        wait_until(ended, f"job {job}", 120)
         return self.states(job)
 
     def logs(self) -> str:
