@@ -33,6 +33,10 @@ ONLY_RIDGE = 'grid.models=["ridge"]'
 NO_CONCEPTS = "report.concepts=false"
 # The other baselines stand in the tables of `honest`.
 FEW_BASELINES = 'grid.baselines=["random", "neighbour"]'
+PLAIN = (NO_CONCEPTS, FEW_BASELINES)
+SEEN = {"seen": "seen"}
+COARSE = {"coarse": "coarse"}
+SENSES = {**SEEN, **COARSE, "joined": "both"}
 
 
 def tables_of_run(
@@ -55,6 +59,23 @@ def tables_of_run(
         changes=changes,
     )
     return {f"{name}.{table}": rows for table, rows in read_run(place, name).items()}
+
+
+def tables_of_honest(
+    place: Place, name: str, *changes: str, tasks: Sequence[str] = ()
+) -> Tables:
+    """Run `honest` on the store `seen`, and return its tables."""
+    return tables_of_run(place, name, "honest", SEEN, *changes, tasks=tasks)
+
+
+def tables_of_shipped(
+    place: Place, names: Sequence[str], stores: Mapping[str, str], manifest: str
+) -> Tables:
+    """Run shipped protocols as they are, and return their tables."""
+    tables: Tables = {}
+    for name in names:
+        tables |= tables_of_run(place, name, name, stores, manifest=manifest)
+    return tables
 
 
 def make_films(place: Place) -> None:
@@ -81,20 +102,14 @@ def record_honest(place: Place) -> Tables:
     """The protocols that hold out whole films."""
     make_films(place)
     place("manifest group films -o by-subconstruct")
-    seen = {"seen": "seen"}
-    senses = {"seen": "seen", "coarse": "coarse", "joined": "both"}
+    frames = {"frames": "frames"}
+    grouped = ("obygaze12-subconstructs",)
     return {
-        **tables_of_run(place, "honest", "honest", seen),
-        **tables_of_run(place, "honest-frames", "honest-frames", {"frames": "frames"}),
-        **tables_of_run(place, "honest-fusion", "honest-fusion", senses, *TWO_CELLS),
-        **tables_of_run(
-            place,
-            "obygaze12-subconstructs",
-            "obygaze12-subconstructs",
-            seen,
-            manifest="by-subconstruct",
-        ),
-        **tables_of_run(place, "paper-baselines", "paper-baselines", {}),
+        **tables_of_honest(place, "honest"),
+        **tables_of_shipped(place, ("honest-frames",), frames, "films"),
+        **tables_of_run(place, "honest-fusion", "honest-fusion", SENSES, *TWO_CELLS),
+        **tables_of_shipped(place, grouped, SEEN, "by-subconstruct"),
+        **tables_of_shipped(place, ("paper-baselines",), {}, "films"),
     }
 
 
@@ -107,15 +122,14 @@ def record_papers(place: Place) -> Tables:
     import_features(place, rows, seen, "seen", manifest="films", lacking=lacking)
     coarse = worlds.coarse_features(rows)
     import_features(place, rows, coarse, "coarse", manifest="films", lacking=lacking)
-    tables: Tables = {}
-    for name in ("fig3", "pcbm", "pcbm-text", "table2", "table2-text", "table4"):
-        protocol = f"paper-{name}"
-        tables |= tables_of_run(place, protocol, protocol, {"seen": "seen"})
+    names = ("fig3", "pcbm", "pcbm-text", "table2", "table2-text", "table4")
+    of_seen = [f"paper-{name}" for name in names]
     # Their experiments are those of Tables 2 and 4: here with many clips of equal scores.
-    for name in ("table5", "fig6"):
-        protocol = f"paper-{name}"
-        tables |= tables_of_run(place, protocol, protocol, {"coarse": "coarse"})
-    return tables
+    of_coarse = ("paper-table5", "paper-fig6")
+    return {
+        **tables_of_shipped(place, of_seen, SEEN, "films"),
+        **tables_of_shipped(place, of_coarse, COARSE, "films"),
+    }
 
 
 def record_other_data(place: Place) -> Tables:
@@ -136,9 +150,7 @@ def record_other_data(place: Place) -> Tables:
     tables: Tables = {}
     stores = {"mobygaze-visual": "windows.descriptors", "mobygaze-words": "words"}
     for name, store in stores.items():
-        tables |= tables_of_run(
-            place, name, name, {"features": store}, manifest="mobygaze"
-        )
+        tables |= tables_of_shipped(place, (name,), {"features": store}, "mobygaze")
     settings = "--set data.segments=mobygaze --set report.replicates=50"
     train(place, "ridge", "windows.descriptors", "mobygaze", settings, output="kept")
     # The model reads the windows of a segment; what it says of each is out of fold.
@@ -151,113 +163,49 @@ def record_other_data(place: Place) -> Tables:
     ids = [{"clip_id": excerpt["name"]} for excerpt in excerpts]
     X = worlds.accede_features(excerpts)
     import_features(place, ids, X, "accede", manifest="liris-accede", lacking=(11,))
-    for question in ("violence", "valence", "arousal"):
-        name = f"mediaeval2015-{question}"
-        tables |= tables_of_run(
-            place, name, name, {"accede": "accede"}, manifest="liris-accede"
-        )
-    return tables
+    questions = ("violence", "valence", "arousal")
+    names = [f"mediaeval2015-{question}" for question in questions]
+    stores = {"accede": "accede"}
+    return {**tables, **tables_of_shipped(place, names, stores, "liris-accede")}
+
+
+OF_RIDGE = (ONLY_RIDGE, *PLAIN)
+# Runs of `honest` on one store.
+ABILITIES: dict[str, tuple[str, ...]] = {
+    "groups": (*ONE_CELL, *OF_RIDGE, "splits.column=director"),
+    "seeds": (*ONE_CELL, *PLAIN, 'grid.models=["mlp"]', "fit.seeds=3"),
+    "curve": (*ONE_CELL, *OF_RIDGE, "report.learning_films=[2, 4]"),
+    "contrasts": (
+        *(*TWO_CELLS, *PLAIN, "models.logistic.kind=logistic"),
+        'grid.models=["ridge", "logistic"]',
+    ),
+    "random-folds": (
+        *(*ONE_CELL, *OF_RIDGE),
+        *("splits.kind=kfold", "splits.folds=4", "splits.seed=3"),
+    ),
+    "grid-of-settings": (
+        *(*ONE_CELL, *PLAIN, "models.svm.kind=svm", "models.svm.C.grid=[0.01, 1.0]"),
+        *("models.hybrid.kind=pcbm-h", 'grid.models=["svm", "hybrid"]'),
+    ),
+    "scaled-erased-selected": (
+        *(*ONE_CELL, *OF_RIDGE, "data.view=raw", "data.scale=standard"),
+        *('data.erase=["Look"]', 'data.where=mood != ""'),
+    ),
+}
 
 
 def record_abilities(place: Place) -> Tables:
     """A run for each ability that no shipped protocol has, or not alone."""
     make_films(place)
-    seen = {"seen": "seen"}
-    ridge = (*ONE_CELL, ONLY_RIDGE, NO_CONCEPTS, FEW_BASELINES)
-    both = {"seen": "seen", "coarse": "coarse", "joined": "both"}
-    tables = tables_of_run(
-        place,
-        "own-tasks",
-        "honest",
-        seen,
-        ONLY_RIDGE,
-        NO_CONCEPTS,
-        FEW_BASELINES,
-        tasks=("mood=tense", "rating>=2", "director"),
-    )
-    tables |= tables_of_run(
-        place, "groups", "honest", seen, *ridge, "splits.column=director"
-    )
-    tables |= tables_of_run(
-        place,
-        "seeds",
-        "honest",
-        seen,
-        *ONE_CELL,
-        NO_CONCEPTS,
-        FEW_BASELINES,
-        'grid.models=["mlp"]',
-        "fit.seeds=3",
-    )
-    tables |= tables_of_run(
-        place, "curve", "honest", seen, *ridge, "report.learning_films=[2, 4]"
-    )
-    tables |= tables_of_run(
-        place,
-        "contrasts",
-        "honest",
-        seen,
-        *TWO_CELLS,
-        NO_CONCEPTS,
-        FEW_BASELINES,
-        "models.logistic.kind=logistic",
-        'grid.models=["ridge", "logistic"]',
-    )
-    tables |= tables_of_run(
-        place, "chosen-store", "honest", both, *ridge, "fit.choose_store=true"
-    )
-    tables |= tables_of_run(
-        place,
-        "other-store",
-        "honest",
-        {"coarse": "coarse"},
-        *TWO_CELLS,
-        ONLY_RIDGE,
-        NO_CONCEPTS,
-        FEW_BASELINES,
-    )
+    own = ("mood=tense", "rating>=2", "director")
+    tables = tables_of_honest(place, "own-tasks", *OF_RIDGE, tasks=own)
+    for name, changes in ABILITIES.items():
+        tables |= tables_of_honest(place, name, *changes)
+    chosen = (*ONE_CELL, *OF_RIDGE, "fit.choose_store=true")
+    tables |= tables_of_run(place, "chosen-store", "honest", SENSES, *chosen)
+    other = (*TWO_CELLS, *OF_RIDGE)
+    tables |= tables_of_run(place, "other-store", "honest", COARSE, *other)
     two = ("contrasts", "other-store")
     tables["compared.two"] = comparison(compare(place, two))
     tables["compared.three"] = comparison(compare(place, (*two, "groups")))
-    return {**tables, **record_settings(place)}
-
-
-def record_settings(place: Place) -> Tables:
-    """Runs of settings that no shipped protocol has."""
-    seen = {"seen": "seen"}
-    ridge = (*ONE_CELL, ONLY_RIDGE, NO_CONCEPTS, FEW_BASELINES)
-    tables = tables_of_run(
-        place,
-        "random-folds",
-        "honest",
-        seen,
-        *ridge,
-        "splits.kind=kfold",
-        "splits.folds=4",
-        "splits.seed=3",
-    )
-    tables |= tables_of_run(
-        place,
-        "grid-of-settings",
-        "honest",
-        seen,
-        *ONE_CELL,
-        NO_CONCEPTS,
-        FEW_BASELINES,
-        "models.svm.kind=svm",
-        "models.svm.C.grid=[0.01, 1.0]",
-        "models.hybrid.kind=pcbm-h",
-        'grid.models=["svm", "hybrid"]',
-    )
-    tables |= tables_of_run(
-        place,
-        "scaled-erased-selected",
-        "honest",
-        seen,
-        *ridge,
-        "data.view=raw",
-        "data.scale=standard",
-        'data.erase=["Look"]',
-        'data.where=mood != ""',
-    )
     return tables

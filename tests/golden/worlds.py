@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from support.published import CONCEPTS as VISUAL
 
 Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -18,16 +19,6 @@ FILMS = (
     "tt0467406",
     "tt0212338",
     "tt1142988",
-)
-VISUAL = (
-    "Type of shot",
-    "Look",
-    "Body",
-    "Posture",
-    "Clothing",
-    "Appearance",
-    "Expression of emotion",
-    "Activities",
 )
 NOT_VISUAL = ("Speech", "Voice")
 PUBLISHED = ("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S")

@@ -1,12 +1,12 @@
 """Rule (a): what is counted, tested and followed in time is the clip, not the annotators' rows."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.stores import a_recipe, made_store
+from support.sentences import recipe_of_words, write_sentences
+from support.stores import made_store
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
@@ -14,58 +14,6 @@ from obygaze.films.agreement import measure_agreement
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
-from obygaze_features.store.recipe import space_id_of
-
-HASH = "ef" * 32
-
-
-def two_clips() -> Manifest:
-    """A clip of each of two films, with other levels."""
-    clips = (
-        Clip("alba-00", "alba", 0, level="S", concepts=("Look",)),
-        Clip("brug-01", "brug", 1, level="EN"),
-    )
-    return Manifest("films", Header("made up", {"Look": "visual"}), clips)
-
-
-def store_of(
-    path: Path,
-    manifest: Manifest,
-    times: tuple[float | None, float | None] = (2.0, 4.0),
-    *,
-    has_films: bool = True,
-) -> Path:
-    rows = []
-    values = []
-    for clip in manifest:
-        film = clip.movie_id if has_films else "unknown"
-        row = Row(clip.clip_id, film, *times)
-        rows.append(row._replace(video_hash=f"{clip.scene:064x}"))
-        angle = 0.7 * (clip.scene or 0)
-        values.append([np.cos(angle), np.sin(angle)])
-    backbone = {
-        "name": "toy",
-        "family": "clip",
-        "checkpoint": "toy/clip",
-        "revision": "main",
-        "levels": {"clip": "frame-mean"},
-    }
-    weights = {"model.safetensors": "cd" * 32, "tensors": HASH}
-    recipe = a_recipe(backbone=backbone, weights=weights)
-    made_store(path, rows, {"clip": np.array(values, dtype=np.float32)}, recipe=recipe)
-    return path
-
-
-def texts_in(folder: Path) -> Path:
-    texts = folder / "texts.npz"
-    space = space_id_of("toy/clip", "main", HASH)
-    np.savez(
-        texts,
-        embeddings=np.eye(2, dtype=np.float32),
-        attribute=np.array(["up", "down"]),
-        space_id=np.array(space),
-    )
-    return texts
 
 
 @pytest.mark.parametrize(
@@ -98,12 +46,14 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
 
 
 def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> None:
-    labelled = two_clips()
-    manifest = labelled.with_clips(replace(clip, movie_id="") for clip in labelled)
-    groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
-    store = store_of(tmp_path / "s", manifest)
+    ids = ("alba-00", "brug-01")
+    manifest = Manifest("films", Header("made up"), [Clip(one, "") for one in ids])
+    vectors = np.eye(2, dtype=np.float32)
+    rows = [Row(one, "") for one in ids]
+    made_store(tmp_path / "s", rows, {"clip": vectors}, recipe=recipe_of_words())
+    texts = write_sentences(tmp_path / "t.npz", {"up": vectors[0], "down": vectors[1]})
     with pytest.raises(FixInput, match="the films of the group 'clips' are not known"):
-        audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
+        audit_eat(tmp_path / "s", manifest, x=ids[:1], y=ids[1:], text=texts)
 
 
 def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:

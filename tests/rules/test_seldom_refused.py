@@ -26,7 +26,6 @@ from obygaze.audits.maps.conditions import compare_conditions
 from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
-from obygaze.audits.reliability import audit_reliability
 from obygaze.films import decisions
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exchange import export_marks, import_marks
@@ -179,12 +178,6 @@ def two_videos(folder: Path) -> object:
     return make_windows(folder / "films", grid, workspace=here, name="w", workers=1)
 
 
-def windows_of_nothing(folder: Path) -> object:
-    unlinked = Manifest("m", Header("made up"), [Clip("a-1", "a", video="a.mkv")])
-    write_manifest(unlinked, folder / "manifests" / "m.toml")
-    return make_windows("m", Grid(16, 4), workspace=Workspace(folder), name="w")
-
-
 AT_25 = (np.arange(51) / 25).tolist()
 
 
@@ -331,17 +324,13 @@ REFUSED: dict[str, Case] = {
     "several files have no name": lambda f: import_manifest(
         [elan(f), elan(f / "b")], workspace=f
     ),
+    "no store here": lambda f: store_status(f),
     "would have more than 100,000,000 windows": lambda f: Grid(
         seconds=0.001, every=0.001
     ).n_windows(9, 1000000.0),
     "seconds must be a finite number from 0, got inf": lambda _: Grid(
         seconds=inf
     ).check(),
-    "no film with a video": windows_of_nothing,
-    "no store here": lambda f: store_status(f),
-    "people annotated, and here nobody or one did": lambda _: audit_reliability(
-        classes("1"), raters="valence_class,valence_class", column="valence_class=1"
-    ),
     "makes columns of these names of this table: concepts.ada": column_of_a_rule,
     "nothing to export: 1 clip without times": lambda f: export_manifest(
         classes("1"), f / "o.vtt"
@@ -351,9 +340,6 @@ REFUSED: dict[str, Case] = {
     ),
     "licence must be a string": lambda _: card_of(licence=None),
     "must be functions": lambda _: card_of(load="model.pt"),
-    "values must be one of normalised, levels": lambda _: card_of(values="bytes"),
-    "expected size, or height and width": lambda _: card_of(height=6),
-    "width must be at least 1": lambda _: card_of(size=None, height=6, width=0),
     "two cards are called 'clip-b16'": lambda f: own_cards(
         f, "clip-b16", **{"clip-b16": LIKE}
     ),

@@ -47,17 +47,9 @@ from obygaze_models.zoo import predicting
 from obygaze_models.zoo.info import TrainingClips
 
 Case = Callable[[Path], object]
-
-
 MANIFEST = films(2, 3)
-
-
 FACTS = ClipFacts.of(["a-1"], ["a"], [None], [None])
-
-
 TWO = np.array([[0.0], [1.0]])
-
-
 ONE_LENGTH = "lists of one length, got (2,), (3,) and (2,)"
 
 
@@ -93,11 +85,7 @@ def unpacked(data: bytes) -> object:
 
 
 WORDS = ("joy", "fear", "grief")
-
-
 TEXTS = TextTable(np.eye(3, dtype="f4"), WORDS, WORDS, WORDS, "")
-
-
 ZERO_SHOT = (
     "models.zero.kind=zero-shot",
     "models.zero.texts=texts.npz",
@@ -105,17 +93,11 @@ ZERO_SHOT = (
     "models.zero.negative=fear",
     'grid.models=["zero"]',
 )
-
-
 BACKBONE = {"name": "clip-b16", "card_sha256": "ab" * 32, "family": "clip"}
-
-
 OF_FRAMES = a_recipe(
     backbone={**BACKBONE, "levels": {"frames": "frame-vector"}},
     weights={"tensors": "cd" * 32},
 )
-
-
 TEXTS_OF_CLIP = replace(TEXTS, space_id=space_of_array(OF_FRAMES, "frames") or "")
 
 
@@ -136,11 +118,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
 
 
 RUN = Run(Path("none"), {"files": {"results.csv": "00"}})
-
-
 PREDICTED = predicting.Predicted([], [], [], np.empty(0), True, [], {}, {}, {}, {})
-
-
 REFUSED: dict[str, Case] = {
     ONE_LENGTH: lambda _: permutation_p([1, 2], [True, False, True]),
     "value 1 is not a finite": lambda _: permutation_p([1, np.nan], [1, 0]),

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.stores import a_recipe, made_store
+from support.sentences import recipe_of_words, write_sentences
+from support.stores import made_store
 
 from obygaze.audits.eat import audit_eat
 from obygaze_features.core.errors import FixInput
 from obygaze_features.extraction.search import search
-from obygaze_features.store.recipe import space_id_of
 from obygaze_features.store.rows import Row
 
-HASH = "ab" * 32
 EMPTY_TEXT = [1.0, 0.0]
 NO_FIXTURES = [HealthCheck.function_scoped_fixture]
 
@@ -38,13 +37,8 @@ def words_of(folder: Path, name: str, n_words: dict[str, int]) -> Path:
         "clip": np.array(vectors, np.float32),
         "n_words": np.array([*n_words.values()], np.int32),
     }
-    backbone = {
-        **{"name": "toy", "family": "bert", "checkpoint": "toy/words"},
-        **{"revision": "main", "levels": {"clip": "text"}},
-    }
-    recipe = a_recipe(backbone=backbone, weights={"tensors": HASH})
     path = folder / "stores" / name
-    made_store(path, rows, values, recipe=recipe)
+    made_store(path, rows, values, recipe=recipe_of_words())
     return path
 
 
@@ -67,11 +61,8 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
         with pytest.raises(FixInput, match=f"nothing is said in the clip '{clip_id}'"):
             search(whole, like=clip_id)
 
-    texts = folder / "texts.npz"
-    space = np.array(space_id_of("toy/words", "main", HASH))
-    of_texts = np.array(["up", "down"])
-    eye = np.eye(2, dtype=np.float32)
-    np.savez(texts, embeddings=eye, attribute=of_texts, space_id=space)
+    up, down = np.eye(2)
+    texts = write_sentences(folder / "texts.npz", {"up": up, "down": down})
     x = [first, others[0]]
     found = audit_eat(whole, x=x, y=[*others[1:], *silent], text=texts)
     expected = audit_eat(part, x=x, y=others[1:], text=texts)

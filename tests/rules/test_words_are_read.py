@@ -49,7 +49,6 @@ def srt(*cues: str, ends: str = "\n", encoding: str = "utf-8") -> bytes:
 
 ONE = "1\n00:00:01,000 --> 00:00:02,000\n"
 TWO = "2\n00:00:06,000 --> 00:00:07,000\n"
-THREE = "3\n00:00:11,000 --> 00:00:12,000\n"
 VTT = "WEBVTT\n\n"
 ASS = (
     "[Script Info]\nTitle: x\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Big,Arial\n\n"

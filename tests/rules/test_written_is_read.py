@@ -313,12 +313,18 @@ def check_arrays(store: Store, drawn: Drawn, names: set[str]) -> None:
 
 
 def write_frames(
-    folder: Path, layout: str, ids: Sequence[str], arrays: dict[str, np.ndarray]
+    folder: Path, layout: str, ids: Sequence[str], arrays: dict[str, list[np.ndarray]]
 ) -> tuple[Path, dict[str, Any]]:
     """Write a file with a row, a group or a data set a clip; return the options that read it."""
     if layout == "npz":
         np.savez(folder / "f.npz", clip_id=ids, **arrays)
         return folder / "f.npz", {}
+    if layout == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        lists = {name: [row.tolist() for row in rows] for name, rows in arrays.items()}
+        table = pytest.importorskip("pyarrow").table({"clip_id": ids, **lists})
+        parquet.write_table(table, folder / "f.parquet")
+        return folder / "f.parquet", {}
     path = folder / "f.hdf5"
     with h5py.File(path, "w") as file:
         for name, values in arrays.items():
@@ -341,17 +347,24 @@ def write_frames(
     return path, options
 
 
-@settings(max_examples=8)
+# What each has: an array, or a list or a data set a clip, of any length.
+OF_ONE_LENGTH = ("npz", "in/{}")
+OF_ANY_LENGTH = ("parquet", "{id}/{}", "in/{}/{id}", "{film}/{}/{id}")
+
+
+@settings(max_examples=24)
 @given(
     seed=st.integers(0, 999),
+    drawn_lengths=st.lists(st.integers(1, N_FRAMES), min_size=4, max_size=4),
     pool=st.sampled_from([None, "max", "mean", "last"]),
     keep_frames=st.booleans(),
     doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
-    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}/{id}", "in/{}"]),
+    layout=st.sampled_from([*OF_ONE_LENGTH, *OF_ANY_LENGTH]),
 )
 def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
+    drawn_lengths: list[int],
     pool: Any,
     keep_frames: bool,
     doubtful: float | None,
@@ -359,13 +372,20 @@ def test_padding_is_never_in_what_is_pooled(
 ) -> None:
     """Of a file of another program: frames, some of them padding, and their times.
 
-    A clip without a real frame has no features, nor one whose mask is neither yes nor no.
+    A clip without a real frame has no features, nor one whose mask is neither yes nor no. Clips are
+    of one length where their frames are kept.
     """
     folder = tmp_path_factory.mktemp("padding")
     random = np.random.default_rng(seed)
-    shape = [(4, N_FRAMES, 2), (4, N_FRAMES, 3, 2)][seed % 2]
+    has_all = keep_frames or pool is None
+    lengths = [N_FRAMES] * 4
+    if layout in OF_ANY_LENGTH and not has_all:
+        lengths = drawn_lengths
+    has_patches = seed % 2 == 1 and layout != "parquet"
+    shape = (4, N_FRAMES, 3, 2) if has_patches else (4, N_FRAMES, 2)
     frames = random.normal(size=shape).astype(np.float32)
     is_real = random.random((4, N_FRAMES)) < 0.7
+    is_real &= np.arange(N_FRAMES) < np.array(lengths)[:, None]
     frames[~is_real] += 99
     times = np.where(is_real, random.random((4, N_FRAMES)), np.nan)
     ids = [f"a-{number}" for number in range(4)]
@@ -373,10 +393,13 @@ def test_padding_is_never_in_what_is_pooled(
     has_frames = is_real.any(axis=1)
     if doubtful is not None:
         mask = mask.astype("float64")
-        mask[seed % 4, seed % N_FRAMES] = doubtful
+        mask[seed % 4, 0] = doubtful
         has_frames[seed % 4] = False
     assume(has_frames.any())
-    arrays_of_file = {"frames": frames, "mask": mask, "time_s": times}
+    arrays_of_file = {}
+    for name, rows in {"frames": frames, "mask": mask, "time_s": times}.items():
+        cut = [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        arrays_of_file[name] = cut
     path, options = write_frames(folder, layout, ids, arrays_of_file)
     options["keep_frames"] = keep_frames
     done = import_features(path, folder / "s", pool=pool, **options)
@@ -394,12 +417,12 @@ def test_padding_is_never_in_what_is_pooled(
             }.get(pool, max)
             expected.append([of_column(column) for column in vectors.T.tolist()])
     arrays = [array.name for array in store.record.arrays]
-    has_all = keep_frames or pool is None
     of_all = ["frames", "mask", "time_s"] if has_all else []
     # A name that was given stays.
     vector = "frames" if "arrays" in options and not has_all else "pooled"
     assert arrays == [vector] * (pool is not None) + of_all
     if pool is not None:
+        assert "over the real frames" in store.recipe.facts["pooling"]
         pooled = store.matrix(vector, missing="drop")
         np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
     if has_all:

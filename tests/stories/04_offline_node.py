@@ -20,11 +20,11 @@ from support.checkpoints import (
     write_tiny_card,
 )
 from support.data import golden
+from support.fake_hub import model_hub
 
 import obygaze as og
 from stories import lsmdc_by_hand
 from stories.films import PICTURES, RATE, import_films, write_films
-from stories.model_hub import model_hub
 from stories.own_models import numbers_of_clip
 from stories.pictures import decoded, pixels_of_clip_models
 from stories.workspace import Workspace

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
+from support.closed_form import cronbach
 from support.data import golden
 
 import obygaze as og
@@ -31,14 +32,6 @@ def cosines(first: Vectors, second: Vectors) -> Vectors:
     first = first / np.linalg.norm(first, axis=1, keepdims=True)
     second = second / np.linalg.norm(second, axis=1, keepdims=True)
     return first @ second.T
-
-
-def cronbach(ratings: Vectors) -> float:
-    """Return Cronbach's alpha of columns that rate the same rows."""
-    n = ratings.shape[1]
-    of_columns = ratings.var(axis=0, ddof=1).sum()
-    of_sums = ratings.sum(axis=1).var(ddof=1)
-    return float(n / (n - 1) * (1 - of_columns / of_sums))
 
 
 # ---- two groups of vectors, two sets of words ---------------------------------------------------

@@ -23,9 +23,10 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import f1_score
 from support.cli import ROOT
+from support.closed_form import cronbach
 from support.data import golden, real_data
 from support.once import made_once
-from support.published import SplitFile, split_file
+from support.published import CONCEPTS, SplitFile, split_file
 
 from obygaze_features.manifest.vocabulary import canonical_concept
 from stories.films import import_films
@@ -357,16 +358,6 @@ NAME_OF = {
     "Clothes": "Clothing",
     "Exp of emotion": "Expression of emotion",
 }
-CONCEPTS = (
-    "Type of shot",
-    "Look",
-    "Body",
-    "Posture",
-    "Clothing",
-    "Appearance",
-    "Expression of emotion",
-    "Activities",
-)
 
 
 @dataclass(frozen=True)
@@ -1309,15 +1300,17 @@ def check_groups(ws: TypingWorkspace, row: Row) -> None:
 # ---- CLIP --------------------------------------------------------------------------------------
 
 TINY_CARD = """schema = "obygaze-backbone/1"
-like = "xclip-b32-k400"
-name = "tiny"
-title = "A tiny X-CLIP with random weights"
+like = "{like}"
+name = "{name}"
+title = "A tiny model with random weights"
 licence = "CC0-1.0"
 citation = "none"
+checkpoint = "{checkpoint}"
+frames = {frames}
 size = 64
 
 [tokens]
-grid = [8, 4, 4]
+grid = [{frames}, 4, 4]
 width = 32
 out = 16
 
@@ -1326,35 +1319,40 @@ layers = 1
 hidden = 64
 heads = 2
 """
+LAYERS = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+LAYERS |= {"projection_dim": 16}
+# As in the released CLIP, a text ends at its highest token.
+TEXT = {"intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 32}
+TEXT |= {"eos_token_id": 2}
+VISION = {"intermediate_size": 64, "image_size": 64, "patch_size": 16}
+OVER_TIME = {"num_frames": 8, "mit_hidden_size": 16, "mit_intermediate_size": 32}
+OVER_TIME |= {"mit_num_attention_heads": 2}
+
+
+def save_tiny_model(ws: TypingWorkspace, model: str, config: Any, **card: Any) -> None:
+    """Write a tiny model with random weights, its tokenizer, and its card."""
+    import torch
+    import transformers
+    from support.words import save_tokenizer
+
+    torch.manual_seed(0)
+    getattr(transformers, model)(config).save_pretrained(ws.path("weights"))
+    save_tokenizer(ws.path("weights"))
+    ws.write(f"backbones/{card['name']}.toml", TINY_CARD.format(**card))
 
 
 def write_tiny_model(ws: TypingWorkspace) -> None:
     """Write a tiny X-CLIP with random weights, and its card."""
-    import torch
-    from support.words import save_tokenizer
-    from transformers import XCLIPConfig, XCLIPModel
+    from transformers import XCLIPConfig
 
-    layers = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text = {"intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 32}
-    vision = {
-        "intermediate_size": 64,
-        "image_size": 64,
-        "patch_size": 16,
-        "num_frames": 8,
-        "mit_hidden_size": 16,
-        "mit_intermediate_size": 32,
-        "mit_num_attention_heads": 2,
-    }
     config = XCLIPConfig(
-        text_config=layers | text,
-        vision_config=layers | vision,
+        text_config=LAYERS | TEXT,
+        vision_config=LAYERS | VISION | OVER_TIME,
         projection_dim=16,
         prompt_num_attention_heads=2,
     )
-    torch.manual_seed(0)
-    XCLIPModel(config).save_pretrained(ws.path("weights"))
-    save_tokenizer(ws.path("weights"))
-    ws.write("backbones/tiny.toml", TINY_CARD)
+    card = {"name": "tiny", "like": "xclip-b32-k400", "frames": 8, "checkpoint": ""}
+    save_tiny_model(ws, "XCLIPModel", config, **card)
 
 
 def begin_with_tiny_model(ws: TypingWorkspace) -> None:
@@ -1408,14 +1406,6 @@ def check_emotion(ws: TypingWorkspace, row: Row) -> None:
         assert sorted(texts.pop(attribute)) == in_templates(with_emotion, article)
     assert not texts
     assert int(n_texts) == 4 * 5 * len(nouns)
-
-
-def cronbach(ratings: npt.NDArray[np.float64]) -> float:
-    """Return Cronbach's alpha of the columns of a table, in closed form."""
-    n_raters = ratings.shape[1]
-    of_each = ratings.var(axis=0, ddof=1).sum()
-    of_sum = ratings.sum(axis=1).var(ddof=1)
-    return float(n_raters / (n_raters - 1) * (1 - of_each / of_sum))
 
 
 def reliability_text(ws: TypingWorkspace, ratings: npt.NDArray[np.float64]) -> str:
@@ -1613,32 +1603,16 @@ def check_alpha_of_raters(ws: TypingWorkspace, row: Row) -> None:
         assert f"Cronbach's alpha of {len(columns)} raters: {shown} " in text
 
 
-TINY_CLIP = TINY_CARD.replace("xclip-b32-k400", "clip-b16").replace("tiny", "tiny-clip")
-TINY_CLIP = TINY_CLIP.replace("X-CLIP", "CLIP").replace(
-    "size = 64", 'size = 64\nframes = 2\ncheckpoint = "openai/clip-vit-base-patch16"'
-)
-TINY_CLIP = TINY_CLIP.replace("grid = [8, 4, 4]", "grid = [2, 4, 4]")
-
-
 def write_tiny_clip(ws: TypingWorkspace) -> None:
     """Write a tiny CLIP with random weights, and a store of clips of two films."""
-    import torch
-    from support.words import save_tokenizer
-    from transformers import CLIPConfig, CLIPModel
+    from transformers import CLIPConfig
 
-    layers = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    text = {"intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 32}
-    vision = {"intermediate_size": 64, "image_size": 64, "patch_size": 16}
-    layers["projection_dim"] = 16
-    # As in the released CLIP, a text ends at its highest token.
-    text["eos_token_id"] = 2
     config = CLIPConfig(
-        text_config=layers | text, vision_config=layers | vision, projection_dim=16
+        text_config=LAYERS | TEXT, vision_config=LAYERS | VISION, projection_dim=16
     )
-    torch.manual_seed(0)
-    CLIPModel(config).save_pretrained(ws.path("weights"))
-    save_tokenizer(ws.path("weights"))
-    ws.write("backbones/tiny-clip.toml", TINY_CLIP)
+    card = {"name": "tiny-clip", "like": "clip-b16", "frames": 2}
+    card["checkpoint"] = "openai/clip-vit-base-patch16"
+    save_tiny_model(ws, "CLIPModel", config, **card)
     import_films(ws, "harbour", "lake")
     ws(
         "extract run films -b tiny-clip --weights tiny-clip=weights --arrays clip"

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from support.browsers import open_page, resize, wait
+from support.browsers import keys_to_body, open_page, resize, text, wait, wait_for_film
 from support.cli import environment, obygaze_argv
 from support.videos import read_number
 
@@ -39,14 +39,6 @@ window.said = [];
 window.listener?.disconnect();
 window.listener = new MutationObserver(() => window.said.push(line.textContent));
 window.listener.observe(line, { childList: true, characterData: true, subtree: true });
-"""
-# What the page calls its film once it knows when each picture is shown.
-IS_SHOWN = """
-return import("/state.js").then(({ state }) => state.film?.id === arguments[0]);
-"""
-IS_READY = """
-return Promise.all([import("/state.js"), import("/player.js")]).then(([{ state }, player]) =>
-  state.film?.id === arguments[0] && player.knowsPictures());
 """
 LEVEL_KEYS = {"EN": "1", "HN": "2", "NS": "3", "S": "4"}
 
@@ -113,8 +105,7 @@ class FilmPage:
 
     def text(self) -> str:
         """Everything that a person reads on the page, with each run of blanks as one blank."""
-        script = "return document.body.innerText"
-        return " ".join(str(self.browser.execute_script(script)).split())
+        return " ".join(text(self.browser, "body").split())
 
     def says(self, words: str) -> bool:
         """Return whether the page says these words."""
@@ -124,22 +115,14 @@ class FilmPage:
         """Wait until the page says these words."""
         wait(lambda: self.says(words))
 
-    def choose_film(self, film: str, *, is_readable: bool = True) -> None:
-        """Choose a film in the list of films, and wait until it is shown.
-
-        Args:
-            film: The film.
-            is_readable: Whether its first picture can be shown.
-        """
+    def choose_film(self, film: str) -> None:
+        """Choose a film in the list of films, and wait until it is shown."""
         self.choose(FILM_CHOICE, film)
-        if is_readable:
-            self.wait_for_film(film)
-        else:
-            wait(lambda: self.browser.execute_script(IS_SHOWN, film))
+        self.wait_for_film(film)
 
     def wait_for_film(self, film: str) -> None:
         """Wait until a film is shown and its pictures are known."""
-        wait(lambda: self.browser.execute_script(IS_READY, film))
+        wait_for_film(self.browser, film)
         wait(lambda: self.picture() >= 0)
 
     def choose(self, field: str, words: str) -> None:
@@ -194,10 +177,8 @@ class FilmPage:
 
     def press(self, *keys: str) -> None:
         """Press keys, one after another, wherever the focus is."""
-        from selenium.webdriver.common.action_chains import ActionChains
-
         for key in keys:
-            ActionChains(self.browser).send_keys(key).perform()
+            keys_to_body(self.browser, key)
 
     def press_until_said(self, key: str, words: str) -> None:
         """Press a key once, and wait until the page says a message that begins with these words."""

@@ -17,17 +17,9 @@ from support.videos import read_number
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-    *(
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ),
-    *(
-        "--no-first-run",
-        "--disable-extensions",
-        "--mute-audio",
-        "--force-device-scale-factor=1",
-    ),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--disable-extensions", "--no-first-run", "--mute-audio"),
+    "--force-device-scale-factor=1",
     "--autoplay-policy=no-user-gesture-required",
 )
 

@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,188 +35,111 @@ class Tiny:
     needed: str
     module: str
     model: str
-    config: Callable[[Any], Any]
-    frames: int
-    size: int
-    grid: tuple[int, int, int]
+    config: Mapping[str, Any]
+    frames: int = 3
+    grid: tuple[int, int, int] = (3, 2, 2)
+    size: int = 32
     hidden: int = 48
     out: int = 32
 
 
-def _vit(**more: Any) -> dict[str, Any]:
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return {**sizes, **more}
-
-
-def _xclip(m: Any) -> Any:
-    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8)
-    vision = _vit(
-        intermediate_size=48,
-        image_size=32,
-        patch_size=16,
-        num_frames=4,
-        mit_hidden_size=24,
-        mit_intermediate_size=40,
-        mit_num_attention_heads=2,
-    )
-    return m.XCLIPConfig(
-        text_config=text,
-        vision_config=vision,
-        projection_dim=24,
-        prompt_num_attention_heads=2,
-    )
-
-
-def _clip(m: Any) -> Any:
-    text = _vit(
-        intermediate_size=32,
-        vocab_size=40,
-        max_position_embeddings=8,
-        projection_dim=24,
-    )
-    vision = _vit(intermediate_size=48, image_size=32, patch_size=16, projection_dim=24)
-    return m.CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
-
-
-def _siglip(m: Any) -> Any:
-    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8)
-    vision = _vit(intermediate_size=48, image_size=32, patch_size=16)
-    return m.SiglipConfig(text_config=text, vision_config=vision)
-
-
+LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+_TUBES = {**LAYERS, "intermediate_size": 48, "image_size": 32}
+_IMAGE = {**_TUBES, "patch_size": 16}
+_TEXT = {**LAYERS, "intermediate_size": 32, "vocab_size": 40}
+_TEXT |= {"max_position_embeddings": 8}
+_JOINED = {"projection_dim": 24}
+_OVER_TIME = {"num_frames": 4, "mit_hidden_size": 24, "mit_intermediate_size": 40}
+_OVER_TIME |= {"mit_num_attention_heads": 2}
+_XCLIP = {"text_config": _TEXT, "vision_config": _IMAGE | _OVER_TIME, **_JOINED}
+_CLIP = {"text_config": _TEXT | _JOINED, "vision_config": _IMAGE | _JOINED, **_JOINED}
+_DECODER = {"decoder_hidden_size": 24, "decoder_num_hidden_layers": 1}
+_DECODER |= {"decoder_num_attention_heads": 2, "decoder_intermediate_size": 24}
+_PREDICTOR = {"pred_hidden_size": 24, "pred_num_attention_heads": 2}
+_PREDICTOR |= {"pred_num_hidden_layers": 1, "pred_num_mask_tokens": 2}
 TINY: dict[str, Tiny] = {
     tiny.family: tiny
     for tiny in (
         Tiny(
             *("xclip", "xclip-b32-k400", "mit.position_embedding"),
-            *("x_clip", "XCLIPModel"),
-            *(_xclip, 4, 32, (4, 2, 2)),
+            *("x_clip", "XCLIPModel", _XCLIP | {"prompt_num_attention_heads": 2}),
+            *(4, (4, 2, 2)),
             out=24,
         ),
         Tiny(
             *("clip", "clip-b16", "vision_model.post_layernorm.weight"),
-            *("clip", "CLIPModel"),
-            *(_clip, 3, 32, (3, 2, 2)),
+            *("clip", "CLIPModel", _CLIP),
             out=24,
         ),
         Tiny(
             *("siglip", "siglip2-b16", "vision_model.head.probe"),
             *("siglip", "SiglipModel"),
-            *(_siglip, 3, 32, (3, 2, 2)),
+            {"text_config": _TEXT, "vision_config": _IMAGE},
         ),
         Tiny(
             *("dinov2", "dinov2-b", "encoder.layer.1.layer_scale1.lambda1"),
             *("dinov2", "Dinov2Model"),
             # Positions for 42 x 42, used at 28 x 28: they are interpolated, as the real ones are.
-            lambda m: m.Dinov2Config(**_vit(mlp_ratio=2, image_size=42, patch_size=14)),
-            3,
-            28,
-            (3, 2, 2),
+            {**LAYERS, "mlp_ratio": 2, "image_size": 42, "patch_size": 14},
+            size=28,
             hidden=64,
         ),
         Tiny(
             *("dinov3", "dinov3-b16", "embeddings.register_tokens"),
-            *("dinov3_vit", "DINOv3ViTModel"),
-            lambda m: m.DINOv3ViTConfig(
-                **_vit(
-                    intermediate_size=48,
-                    patch_size=16,
-                    num_register_tokens=4,
-                    image_size=32,
-                )
-            ),
-            3,
-            32,
-            (3, 2, 2),
+            *("dinov3_vit", "DINOv3ViTModel", _IMAGE | {"num_register_tokens": 4}),
         ),
         Tiny(
             *("vivit", "vivit-b16x2-k400", "vivit.embeddings.position_embeddings"),
             *("vivit", "VivitForVideoClassification"),
-            lambda m: m.VivitConfig(
-                **_vit(
-                    intermediate_size=48,
-                    image_size=32,
-                    num_frames=6,
-                    tubelet_size=[2, 16, 16],
-                )
-            ),
-            6,
-            32,
-            (3, 2, 2),
+            {**_TUBES, "num_frames": 6, "tubelet_size": [2, 16, 16]},
+            frames=6,
         ),
         Tiny(
             *("videomae", "videomae-b", "videomae.layernorm.weight"),
             *("videomae", "VideoMAEForPreTraining"),
-            lambda m: m.VideoMAEConfig(
-                **_vit(
-                    intermediate_size=48,
-                    image_size=32,
-                    num_frames=6,
-                    use_mean_pooling=False,
-                ),
-                decoder_hidden_size=24,
-                decoder_num_hidden_layers=1,
-                decoder_num_attention_heads=2,
-                decoder_intermediate_size=24,
-            ),
-            6,
-            32,
-            (3, 2, 2),
+            {**_IMAGE, "num_frames": 6, "use_mean_pooling": False, **_DECODER},
+            frames=6,
         ),
         Tiny(
-            *(
-                "timesformer",
-                "timesformer-b-k400",
-                "timesformer.embeddings.time_embeddings",
-            ),
+            *("timesformer", "timesformer-b-k400"),
+            "timesformer.embeddings.time_embeddings",
             *("timesformer", "TimesformerForVideoClassification"),
-            lambda m: m.TimesformerConfig(
-                **_vit(intermediate_size=48, image_size=32, num_frames=3), num_labels=3
-            ),
-            3,
-            32,
-            (3, 2, 2),
+            {**_IMAGE, "num_frames": 3, "num_labels": 3},
         ),
         Tiny(
             *("vjepa2", "vjepa2-l", "encoder.layernorm.bias"),
             *("vjepa2", "VJEPA2Model"),
-            lambda m: m.VJEPA2Config(
-                **_vit(mlp_ratio=2.0, crop_size=32, frames_per_clip=8, patch_size=16),
-                pred_hidden_size=24,
-                pred_num_attention_heads=2,
-                pred_num_hidden_layers=1,
-                pred_num_mask_tokens=2,
-            ),
-            4,
-            32,
-            (2, 2, 2),
+            {
+                **(LAYERS | {"mlp_ratio": 2.0, "patch_size": 16}),
+                **({"crop_size": 32, "frames_per_clip": 8} | _PREDICTOR),
+            },
+            *(4, (2, 2, 2)),
             hidden=64,
         ),
     )
 }
 
 
-def _modules(tiny: Tiny) -> tuple[Any, Any]:
-    root = f"transformers.models.{tiny.module}"
-    return (
-        importlib.import_module(f"{root}.configuration_{tiny.module}"),
-        importlib.import_module(f"{root}.modeling_{tiny.module}"),
-    )
+def save_model(
+    module: str, model: str, config: Mapping[str, Any], folder: Path, seed: int
+) -> None:
+    """Save a model of a module of transformers, with weights that are drawn."""
+    modeling = f"transformers.models.{module}.modeling_{module}"
+    kind = getattr(importlib.import_module(modeling), model)
+    made = kind(kind.config_class(**config))
+    stir(made, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save_pretrained(folder)
 
 
 def save_tiny(
     family: str, folder: Path, form: str = "safetensors", seed: int = 0
 ) -> Path:
     """A tiny checkpoint of `family`; one seed gives the same numbers in each form."""
-    import torch
-
     tiny = TINY[family]
-    configuration, modeling = _modules(tiny)
-    model = getattr(modeling, tiny.model)(tiny.config(configuration))
-    stir(model, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    save_model(tiny.module, tiny.model, tiny.config, folder, seed)
     if form == "bin":
+        import torch
         from safetensors.torch import load_file
 
         torch.save(

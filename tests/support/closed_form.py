@@ -1,8 +1,11 @@
-"""Scores of predictions that ignore the clip, in closed form: expected values for tests."""
+"""Expected values in closed form: scores of predictions that ignore the clip, Cronbach's alpha."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -40,3 +43,11 @@ def closed_form(prevalence: float, share: float) -> ClosedForm:
 def _blind_f1(prevalence: float, share: float) -> float:
     total = prevalence + share
     return 2 * prevalence * share / total if total > 0 else 0.0
+
+
+def cronbach(ratings: npt.NDArray[np.float64]) -> float:
+    """Cronbach's alpha of columns that rate the same rows."""
+    n_raters = ratings.shape[1]
+    of_each = ratings.var(axis=0, ddof=1).sum()
+    of_sum = ratings.sum(axis=1).var(ddof=1)
+    return float(n_raters / (n_raters - 1) * (1 - of_each / of_sum))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support.videos import remux
+from support.videos import packet_of, remux
 
 Change = Callable[[bytearray, random.Random], None]
 
@@ -22,17 +22,13 @@ def change_packets(
     seed: int = 1,
 ) -> Path:
     """Copy a video with some packets changed inside; the container stays whole."""
-    import av
 
     def changed(number: int, packet: Any) -> Any:
         if number not in positions:
             return packet
         data = bytearray(bytes(packet))
         change(data, random.Random(seed + number))
-        other = av.Packet(bytes(data))
-        other.pts, other.dts, other.time_base = packet.pts, packet.dts, packet.time_base
-        other.is_keyframe, other.duration = packet.is_keyframe, packet.duration
-        return other
+        return packet_of(packet, bytes(data))
 
     return remux(source, target, changed)
 

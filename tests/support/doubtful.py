@@ -35,7 +35,7 @@ from support.generated_videos import (
     Case,
     make,
 )
-from support.videos import read_numbers, remux
+from support.videos import packet_of, read_numbers, remux
 
 INTACT = "intact"
 # An intact film of which the container calls other packets key frames than the decoder does.
@@ -164,10 +164,7 @@ def swap_packets(whole: Path, target: Path, position: int) -> Path:
     def swapped(number: int, packet: Any) -> Any:
         if number not in (position, position + 1):
             return packet
-        other = av.Packet(contents[number])
-        other.pts, other.dts, other.time_base = packet.pts, packet.dts, packet.time_base
-        other.is_keyframe, other.duration = packet.is_keyframe, packet.duration
-        return other
+        return packet_of(packet, contents[number])
 
     return remux(whole, target, swapped)
 

@@ -1,29 +1,33 @@
-"""A web server that answers huggingface_hub as the hub does, for the few requests stores need."""
+"""A web server that answers huggingface_hub as the hub does: for stores, and for a checkpoint."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import hashlib
-import http.server
 import json
 import re
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.servers import Handler, served
 
 LARGE = 200  # bytes from which on files go the way of large ones
 
 
 @dataclass
 class FakeHub:
-    """One data set: its files at the last commit, uploaded contents, and what was asked for."""
+    """A data set or a model: its files at the last commit, uploads, and what was asked for."""
 
     url: str = ""
+    # What stands before it in addresses of the API, and of files.
+    api: str = "datasets/lab/films"
+    repository: str = "datasets/lab/films"
     exists: bool = False
     private: bool = False
     files: dict[str, bytes] = field(default_factory=dict)
@@ -67,24 +71,26 @@ class FakeHub:
         return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
 
     def _routes(self) -> list[tuple[str, Any]]:
+        api = f"/api/{self.api}"
         return [
             (
                 r"/api/validate-yaml",
                 lambda *_: (200, {"errors": [], "warnings": []}, {}),
             ),
-            (r"/api/datasets/lab/films/revision/main", self._info),
-            (r"/api/datasets/lab/films/tree/(?:main|[0-9a-f]{40})(?:/.*)?", self._tree),
-            (r"/api/datasets/lab/films/preupload/main", self._preupload),
-            (r"/datasets/lab/films\.git/info/lfs/objects/batch", self._batch),
+            (rf"{api}(?:/revision/main)?", self._info),
+            (rf"{api}/tree/(?:main|[0-9a-f]{{40}})(?:/.*)?", self._tree),
+            (rf"{api}/preupload/main", self._preupload),
+            (rf"/{self.repository}\.git/info/lfs/objects/batch", self._batch),
             (r"/blob/(\w+)", self._blob),
-            (r"/api/datasets/lab/films/commit/main", self._commit),
-            (r"/api/datasets/lab/films/commits/main", self._titles),
-            (r"/api/datasets/lab/films/super-squash/main", self._squash),
-            (r"/datasets/lab/films/resolve/([0-9a-f]{40})/(.+)", self._resolve),
+            (rf"{api}/commit/main", self._commit),
+            (rf"{api}/commits/main", self._titles),
+            (rf"{api}/super-squash/main", self._squash),
+            (rf"/{self.repository}/resolve/(main|[0-9a-f]{{40}})/(.+)", self._resolve),
         ]
 
     def _info(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
-        return 200, {"id": "lab/films", "sha": self.head}, {}
+        files = [{"rfilename": name} for name in self.files]
+        return 200, {"id": "lab/films", "sha": self.head, "siblings": files}, {}
 
     def _tree(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         return 200, [self._entry(path, data) for path, data in self.files.items()], {}
@@ -172,7 +178,8 @@ class FakeHub:
             return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
         asked = re.fullmatch(r"bytes=(\d*)-(\d+)", headers.get("Range") or "")
         if not asked:
-            return 200, data, {}
+            etag = hashlib.sha256(data).hexdigest()
+            return 200, data, {"X-Repo-Commit": self.head, "ETag": f'"{etag}"'}
         first, last = int(asked[1] or max(0, len(data) - int(asked[2]))), len(data) - 1
         last = min(int(asked[2]), last) if asked[1] else last
         return (
@@ -187,41 +194,31 @@ def fake_hub() -> Iterator[FakeHub]:
     """Serve it on the loopback."""
     hub = FakeHub()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class OfHub(Handler):
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = urllib.parse.unquote(urllib.parse.urlparse(self.path).path)
             status, answer, headers = hub.answer(self.command, path, body, self.headers)
-            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
             if not isinstance(answer, bytes):
-                self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
+                headers = {**headers, "Content-Type": "application/json"}
+                answer = json.dumps(answer).encode()
+            self.send(answer, headers, status)
 
         do_GET = do_POST = do_PUT = do_HEAD = handle_any
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
+    with served(OfHub) as hub.url:
+        yield hub
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(
-            target=server.serve_forever, args=(0.02,), daemon=True
-        )
-        thread.start()
-        hub.url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            yield hub
-        finally:
-            server.shutdown()
-            thread.join()
+
+@contextlib.contextmanager
+def model_hub(repository: str, folder: Path) -> Iterator[str]:
+    """Serve the files of a folder as the repository of a model; the address of the hub."""
+    with fake_hub() as hub:
+        hub.api = f"models/{repository}"
+        hub.repository = repository
+        hub.files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        hub.exists = True
+        yield hub.url
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from obygaze.films.page.site import Site
 from obygaze.films.writer import MarkFile
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from support.servers import in_a_thread
 
 CONCEPT_KINDS = {"Look": "visual", "Body": "visual"}
 Sent = dict[str, Any]
@@ -30,7 +30,7 @@ def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
     )
 
 
-def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list[Clip]:
+def film_clips(film: str, video: str, n: int = 10) -> list[Clip]:
     """Clips of one second each in a video; every second one has the level S and a concept."""
     levels = ("EN", "S")
     return [
@@ -39,8 +39,8 @@ def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list
             film,
             k,
             video,
-            k * seconds,
-            (k + 1) * seconds,
+            float(k),
+            float(k + 1),
             levels[k % 2],
             ("Look",) if k % 2 else (),
         )
@@ -101,14 +101,8 @@ def write_marks(path: Path, *marks: Sequence[Mark]) -> Path:
 @contextmanager
 def served(page: Site) -> Iterator[PageServer]:
     """A running server of a page."""
-    with server_of(page) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with server_of(page) as server, in_a_thread(server):
+        yield server
 
 
 @dataclass(frozen=True)

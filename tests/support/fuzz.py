@@ -12,6 +12,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import sys
@@ -21,7 +22,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,30 @@ def _place(target: Target, error: BaseException) -> str:
     own = [frame for frame in frames if "/obygaze" in frame.filename]
     place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
     return f"{target.name}: {type(error).__name__} at {place}"
+
+
+def written(files: Tree, folder: Path) -> Path:
+    """Write files into an emptied folder; names that lead out of it are left out."""
+    place = folder / "input"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    for name, data in files.items():
+        with suppress(OSError):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+    return place
+
+
+def do_all(*works: Callable[[], object]) -> None:
+    """Do all, so that an error of one does not hide those of the others."""
+    errors: list[ObygazeError] = []
+    for work in works:
+        try:
+            work()
+        except ObygazeError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 class _TooLong(Exception):

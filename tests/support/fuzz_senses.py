@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.model import Manifest
 from support.cli import call_obygaze
-from support.fuzz import Target, Tree
+from support.fuzz import Target, Tree, do_all, written
 
 DATA = Path(__file__).parents[1] / "data"
 SRT = """1
@@ -139,7 +138,7 @@ def new_targets(folder: Path, workspace: Path) -> list[Target]:
 
 
 WRITTEN_STORES = ("both", "heard", "seen")
-WRITTEN_MODELS = ("joined", "mlp", "pcbm-lr")
+WRITTEN_MODELS = ("joined", "probe", "mlp", "tree", "pcbm-lr")
 SMALL = """schema = "obygaze-protocol/1"
 [tasks.EN_S]
 classes = { EN = 0, S = 1 }
@@ -176,7 +175,9 @@ def written_workspace(folder: Path) -> Path:
         "store import heard.npz --manifest pier -o heard --backbone heard",
         "store join seen heard -o both",
         "train ridge both pier -o joined",
+        "train logistic seen pier -o probe",
         "train mlp seen pier -o mlp",
+        "train pcbm-dt seen pier -o tree",
         "train pcbm-lr seen pier -o pcbm-lr",
         "run small.toml --manifest pier --store seen --store both -o small",
     ):
@@ -186,8 +187,6 @@ def written_workspace(folder: Path) -> Path:
 
 def place_of(files: Tree, folder: Path) -> Path:
     """Write files, with the members of archives, such as `t.xlsx/a.xml`, in one archive."""
-    from support.fuzz_targets import written
-
     plain: Tree = {}
     archives: dict[str, io.BytesIO] = {}
     for name, data in files.items():
@@ -215,18 +214,6 @@ def _sheet_of(table: str, path: Path, delimiter: str = ",") -> Tree:
     return _members(path, "t.xlsx/")
 
 
-def _all(*works: Callable[[], object]) -> None:
-    """Do all, so that an error of one does not hide those of the others."""
-    errors: list[ObygazeError] = []
-    for work in works:
-        try:
-            work()
-        except ObygazeError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-
-
 def _clips(video_root: str = "") -> Manifest:
     from obygaze_features.manifest.model import Clip, Header
 
@@ -251,7 +238,7 @@ def _read_subtitles(files: Tree, folder: Path) -> None:
             assert "&" in text or spoken(text) == text or not n_words(text)
             text.encode("utf-8")
 
-    _all(*(lambda path=path: read(path) for path in paths))
+    do_all(*(lambda path=path: read(path) for path in paths))
 
 
 def _embedded(folder: Path) -> Tree:
@@ -317,7 +304,7 @@ def _read_marks(files: Tree, folder: Path) -> None:
         marks.change(marks.take_turn(), [], [new])
         assert new in marks.read()
 
-    _all(
+    do_all(
         lambda: read_marks([table]),
         lambda: read_vocabulary(place / "m.vocabulary.toml", ["Look", "Body"]),
         project,
@@ -365,7 +352,7 @@ def _read_sample(files: Tree, folder: Path) -> None:
     ]
     if is_drawn(manifest):
         work.append(lambda: draw_plan(manifest))
-    _all(*work)
+    do_all(*work)
 
 
 def _read_book(files: Tree, folder: Path) -> None:
@@ -381,7 +368,7 @@ def _read_book(files: Tree, folder: Path) -> None:
         second = read(book, name="t", mapping=mapping).manifest
         assert second.clips == first.clips
 
-    _all(again, lambda: read(book, {"comment": "word"}, name="t"))
+    do_all(again, lambda: read(book, {"comment": "word"}, name="t"))
 
 
 def _read_tasks(files: Tree, folder: Path) -> None:
@@ -401,7 +388,7 @@ def _read_tasks(files: Tree, folder: Path) -> None:
         for name in protocol.tasks:
             task_labels(name, protocol.tasks[name], table)
 
-    _all(*(lambda task=task: ask(task) for task in text.split("\n")))
+    do_all(*(lambda task=task: ask(task) for task in text.split("\n")))
 
 
 def _sentences() -> Tree:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,41 +48,10 @@ def _kept(target: Path) -> Path:
 
 
 def withdraw(target: Path, start: int = 0) -> None:
-    """Take a film out of the store."""
-    # Another process may withdraw it first.
+    """Take a film out of the store; another process may withdraw it first."""
     with suppress(AlreadyThere, Mismatch):
-        subset(
-            target,
-            without=[FILM],
-            reason="asked",
-            workspace=Workspace(target.parent),
-        )
-
-
-def merge_two(target: Path, start: int = 0) -> None:
-    """Make a store of two."""
-    kept = _kept(target)
-    with suppress(AlreadyThere):
-        merge([kept / "half", kept / "new"], target)
-
-
-def join_two(target: Path, start: int = 0) -> None:
-    """Make a store of the vectors of two side by side."""
-    kept = _kept(target)
-    with suppress(AlreadyThere):
-        join([kept / "new", kept / "other"], target)
-
-
-def part(target: Path, start: int = 0) -> None:
-    """Make a store of some films of another one."""
-    with suppress(AlreadyThere):
-        subset(_kept(target) / "new", target, films=[FILM, "film-4", "film-5"])
-
-
-def import_file(target: Path, start: int = 0) -> None:
-    """Make a store of the features of another program."""
-    with suppress(AlreadyThere):
-        import_features(_kept(target) / "f.npz", target, keep_frames=True)
+        here = Workspace(target.parent)
+        subset(target, without=[FILM], reason="asked", workspace=here)
 
 
 def pull_new(target: Path, start: int = 0) -> None:
@@ -95,24 +64,6 @@ def push_new(target: Path, start: int = 0) -> None:
     push(_kept(target) / "new", target, no_licence=True)
 
 
-def export_npz(target: Path, start: int = 0) -> None:
-    """Write the features of a store into a file."""
-    with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s.npz")
-
-
-def export_hdf5(target: Path, start: int = 0) -> None:
-    """Write the features of a store into a file."""
-    with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s.h5")
-
-
-def export_parquet(target: Path, start: int = 0) -> None:
-    """Write the features of a store into a folder."""
-    with suppress(AlreadyThere):
-        export_features(_kept(target) / "new", target / "s", format="parquet")
-
-
 class Command(NamedTuple):
     """A command: what it does, and whether its target has the store before the withdrawal."""
 
@@ -121,19 +72,44 @@ class Command(NamedTuple):
     is_export: bool = False
 
 
+Make = Callable[[Path, Path], object]
+
+
+def making(make: Make, *, is_export: bool = False) -> Command:
+    """A command that makes something for a target of what is kept, if it is not there."""
+
+    def live(target: Path, start: int = 0) -> None:
+        with suppress(AlreadyThere):
+            make(target, _kept(target))
+
+    return Command(live, is_export=is_export)
+
+
+def exporting(name: str, **options: Any) -> Command:
+    """A command that writes the features of a store into a file or a folder."""
+
+    def make(target: Path, kept: Path) -> None:
+        export_features(kept / "new", target / name, **options)
+
+    return making(make, is_export=True)
+
+
+SOME_FILMS = [FILM, "film-4", "film-5"]
 COMMANDS = {
     "withdraw": Command(withdraw, with_old=True),
-    "merge": Command(merge_two),
-    "join": Command(join_two),
-    "subset": Command(part),
-    "import": Command(import_file),
+    "merge": making(lambda to, kept: merge([kept / "half", kept / "new"], to)),
+    "join": making(lambda to, kept: join([kept / "new", kept / "other"], to)),
+    "subset": making(lambda to, kept: subset(kept / "new", to, films=SOME_FILMS)),
+    "import": making(
+        lambda to, kept: import_features(kept / "f.npz", to, keep_frames=True)
+    ),
     "pull": Command(pull_new),
     "pull-again": Command(pull_new, with_old=True),
     "push": Command(push_new),
     "push-again": Command(push_new, with_old=True),
-    "export-npz": Command(export_npz, is_export=True),
-    "export-hdf5": Command(export_hdf5, is_export=True),
-    "export-parquet": Command(export_parquet, is_export=True),
+    "export-npz": exporting("s.npz"),
+    "export-hdf5": exporting("s.h5"),
+    "export-parquet": exporting("s", format="parquet"),
 }
 LIVES = {name: command.live for name, command in COMMANDS.items()}
 

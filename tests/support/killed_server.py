@@ -15,7 +15,7 @@ from typing import Any
 
 from obygaze.films.page.routes import server_of
 from obygaze.films.page.site import Site
-from support.kills import MUTATING
+from support.kills import changes_disk
 
 
 @dataclass
@@ -125,10 +125,7 @@ class _Places:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        writes = event == "open" and arguments[2] & (
-            os.O_WRONLY | os.O_RDWR | os.O_CREAT
-        )
-        if event in MUTATING or writes:
+        if changes_disk(event, arguments):
             self.reached()
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:

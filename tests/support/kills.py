@@ -16,8 +16,38 @@ from support.seeds import SEED
 MUTATING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
 MUTATING |= {"os.chmod", "os.truncate"}
 MUTATING.add("ctypes.dlopen")  # names are exchanged by a call of the C library
-KILLED, DONE = 9, 0
+# What a process sees of others: it also looks at names and reads files.
+LOOKING = {"os.listdir", "os.scandir"}
+KILLED, MET, DONE = 9, 3, 0
 Work = Callable[[], object]
+Event = tuple[Any, ...]
+
+
+def changes_disk(event: str, arguments: Event) -> bool:
+    """Whether an audited event is a change of the disk."""
+    writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    return event in MUTATING or bool(writes)
+
+
+def uses_disk(event: str, arguments: Event) -> bool:
+    """Whether an audited event is a use of the file system; files of Python itself are not."""
+    is_module = not arguments or str(arguments[0]).endswith((".py", ".pyc", ".so"))
+    return event in MUTATING | LOOKING | {"open"} and not is_module
+
+
+class Before:
+    """An audit hook that does something before the n-th event of a kind."""
+
+    def __init__(self, n: int, is_one: Callable[[str, Event], bool], do: Work) -> None:
+        self.left = n
+        self.is_one = is_one
+        self.do = do
+
+    def __call__(self, event: str, arguments: Event) -> None:
+        if self.is_one(event, arguments):
+            self.left -= 1
+            if not self.left:
+                self.do()
 
 
 def kill_everywhere(work: Work, look: Callable[[], None], every: int = 1) -> int:
@@ -36,46 +66,52 @@ def kill_everywhere(work: Work, look: Callable[[], None], every: int = 1) -> int
 
 def kill_at(n: int, work: Work) -> bool:
     """Run `work` in a fork, killed before its n-th change; return whether it had so many."""
-    pid = _fork()
-    if not pid:
-        _killed_at(n, work)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    hook = Before(n, changes_disk, lambda: os._exit(KILLED))
+    code = _end_of(_started(work, hook))
     assert code in (KILLED, DONE), f"the work failed at change {n}"
     return code == KILLED
 
 
 def kill_after(seconds: float, work: Work) -> bool:
     """Run `work` in a fork, killed after a time; return whether it was not finished then."""
-    pid = _fork()
-    if not pid:
-        _killed_at(0, work)
+    pid = _started(work, lambda *_: None)
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)  # it is there until it is waited for
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = _end_of(pid)
     assert code in (-signal.SIGKILL, DONE), "the work failed"
     return code != DONE
 
 
-def _fork() -> int:
+def meet_everywhere(prepare: Work, work: Work, other: Work, every: int = 1) -> int:
+    """Run `work` in a fork, with `other` done before its 1st, 2nd, ... use of the file system.
+
+    `prepare` is called before each run; with `every`, only each so many-th use is tried, and `SEED`
+    says which. Returns the number of meetings; an error if one failed.
+    """
+    for count, n in enumerate(range(1 + SEED % every, 5000, every)):
+        prepare()
+        hook = Before(n, uses_disk, other)
+
+        def meet(hook: Before = hook) -> None:
+            work()
+            if hook.left <= 0:
+                os._exit(MET)
+
+        code = _end_of(_started(meet, hook))
+        assert code in (MET, DONE), f"the meeting before use {n} failed, see stderr"
+        if code == DONE:
+            return count
+    raise AssertionError("the work has no end")
+
+
+def _started(work: Work, hook: Callable[[str, Event], None]) -> int:
+    """Begin the work in a fork with an audit hook; return its process."""
     with warnings.catch_warnings():
         # Threads of BLAS are idle.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
-
-
-def _killed_at(n: int, work: Work) -> None:
-    left = n
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal left
-        writes = event == "open" and arguments[2] & (
-            os.O_WRONLY | os.O_RDWR | os.O_CREAT
-        )
-        if event in MUTATING or writes:
-            left -= 1
-            if not left:
-                os._exit(KILLED)
-
+        pid = os.fork()
+    if pid:
+        return pid
     code = 1
     try:
         sys.addaudithook(hook)
@@ -87,51 +123,5 @@ def _killed_at(n: int, work: Work) -> None:
         os._exit(code)
 
 
-# What a process sees of others: it also looks at names and reads files.
-LOOKING = {"os.listdir", "os.scandir"}
-MET = 3
-
-
-def meet_everywhere(prepare: Work, work: Work, other: Work, every: int = 1) -> int:
-    """Run `work` in a fork, with `other` done before its 1st, 2nd, ... use of the file system.
-
-    `prepare` is called before each run; with `every`, only each so many-th use is tried, and `SEED`
-    says which. Returns the number of meetings; an error if one failed.
-    """
-    for count, n in enumerate(range(1 + SEED % every, 5000, every)):
-        prepare()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if not pid:
-            _meeting_at(n, work, other)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert code in (MET, DONE), f"the meeting before use {n} failed, see stderr"
-        if code == DONE:
-            return count
-    raise AssertionError("the work has no end")
-
-
-def _meeting_at(n: int, work: Work, other: Work) -> None:
-    left = n
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal left
-        # Files of Python itself are not where processes meet.
-        is_module = (
-            str(arguments[0]).endswith((".py", ".pyc", ".so")) if arguments else True
-        )
-        if event in MUTATING | LOOKING | {"open"} and not is_module:
-            left -= 1
-            if not left:
-                other()
-
-    code = 1
-    try:
-        sys.addaudithook(hook)
-        work()
-        code = DONE if left > 0 else MET
-    except BaseException:  # noqa: BLE001 - the parent sees the exit code
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+def _end_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

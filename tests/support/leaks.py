@@ -14,11 +14,11 @@ def count_leak(
     validation: Iterable[str],
     test: Iterable[str],
     *,
-    concepts: Iterable[str] = (),
     cell: str = "",
 ) -> Leak:
     """What leaked of these clips: `leak_of` takes the numbers of clips."""
-    subsets = [[*train], [*validation], [*test], [*concepts]]
+    # No clips of concepts.
+    subsets: list[list[str]] = [[*train], [*validation], [*test], []]
     ids = sorted({clip for subset in subsets for clip in subset})
     rows = [
         np.array([ids.index(clip) for clip in subset], dtype=np.intp)

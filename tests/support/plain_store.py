@@ -148,7 +148,7 @@ def _write_zarr(
             array[:] = numbers
         for number in range(_ceil(len(rows), entry["file_rows"])):
             data = (path / file_name(entry, number)).read_bytes()
-            checks += _checks_of(data, entry["file_rows"] // entry["chunk_rows"])
+            checks += checks_of(data, entry["file_rows"] // entry["chunk_rows"])
     for name in ("clip_id", "movie_id"):
         column = _column(group, name, len(rows), str)
         column[:] = np.array([row[name] for row in rows])
@@ -170,7 +170,7 @@ def _column(group: Any, name: str, n_rows: int, dtype: Any) -> Any:
     )
 
 
-def _checks_of(data: bytes, n_chunks: int) -> bytes:
+def checks_of(data: bytes, n_chunks: int) -> bytes:
     """The last 4 bytes of each chunk of a file that exists."""
     index = np.frombuffer(data[-16 * n_chunks - 4 : -4], "<u8").reshape(-1, 2)
     found = b""

@@ -21,6 +21,16 @@ VISUAL = (
     "Exp of  emotion",
     "Activities",
 )
+CONCEPTS = (
+    "Type of shot",
+    "Look",
+    "Body",
+    "Posture",
+    "Clothing",
+    "Appearance",
+    "Expression of emotion",
+    "Activities",
+)
 POSITIVE = {"Sure", "S", "1"}
 
 

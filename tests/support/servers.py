@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import shutil
 import socket
+import socketserver
+import threading
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import pytest
 
@@ -56,3 +60,49 @@ def wait_for_port(port: int, timeout_s: float = 20.0) -> None:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     wait_until(listening, f"a server on port {port}", timeout_s)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Keeps its connection, and says nothing of what it answers."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def send(
+        self, body: bytes, headers: Mapping[str, str] | None = None, status: int = 200
+    ) -> None:
+        """Answer; HEAD has no body."""
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Threads(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@contextmanager
+def in_a_thread(server: socketserver.BaseServer) -> Iterator[None]:
+    """Let a server answer until the end."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def served(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answer requests on the loopback; the address."""
+    with _Threads(("127.0.0.1", 0), handler) as server, in_a_thread(server):
+        yield f"http://127.0.0.1:{server.server_port}"

@@ -9,7 +9,6 @@ that numbers that are read too early are wrong.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -19,12 +18,8 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from obygaze_features.backbones.backbone import (
-    Backbone,
-)
-from obygaze_features.backbones.placement import (
-    Placement,
-)
+from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.backbones.placement import Placement
 
 # Functions of a tensor that wait for the device.
 _READS = {
@@ -37,33 +32,6 @@ _READS = {
     "__float__",
     "nonzero",
 }
-
-
-class VirtualClock:
-    """Seconds that pass only when the program says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        """Return the seconds since the start."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Let seconds pass."""
-        self.now += max(0.0, seconds)
-
-
-class RealClock:
-    """The clock of the machine."""
-
-    def time(self) -> float:
-        """Return the seconds since some start."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(max(0.0, seconds))
 
 
 class _Stream:
@@ -89,30 +57,13 @@ class _Event:
 
 
 class SimulatedGpu(TorchFunctionMode):
-    """Torch's "cuda" on the CPU.
+    """Torch's "cuda" on the CPU, with so much memory."""
 
-    Args:
-        clock: The clock of host and device.
-        copy_s: Seconds of each copy.
-        computes: Compute the values. Without them a kernel takes no time: what is left is the
-            time in which the host launches it.
-        memory_bytes: The memory of the device.
-    """
-
-    def __init__(
-        self,
-        clock: VirtualClock | RealClock | None = None,
-        copy_s: float = 0.0,
-        *,
-        computes: bool = True,
-        memory_bytes: int = 10**11,
-    ) -> None:
+    def __init__(self, memory_bytes: int = 10**11) -> None:
         super().__init__()
-        self.clock = clock or VirtualClock()
-        self.copy_s = copy_s
-        self.computes = computes
+        # Seconds, which pass where the host waits.
+        self.now = 0.0
         self.memory_bytes = memory_bytes
-        self.n_launches = 0
         # The memory that torch keeps for each backbone, and the largest since the last reset.
         self.reserved: dict[object, int] = {}
         self.largest_use = 0
@@ -175,18 +126,17 @@ class SimulatedGpu(TorchFunctionMode):
         self.largest_use = 0
 
     def _synchronize(self, device: Any = None) -> None:
-        self.clock.sleep(max(0.0, self.current.ready - self.clock.time()))
+        self.now = max(self.now, self.current.ready)
 
     def work(self, seconds: float) -> float:
         """Give work to the current stream; return when it is done."""
-        self.current.ready = max(self.current.ready, self.clock.time()) + seconds
+        self.current.ready = max(self.current.ready, self.now) + seconds
         return self.current.ready
 
     def wait(self, kind: str, until: float) -> None:
         """Let the host wait for the device."""
-        seconds = max(0.0, until - self.clock.time())
-        self.waits.append((kind, seconds))
-        self.clock.sleep(seconds)
+        self.waits.append((kind, max(0.0, until - self.now)))
+        self.now = max(self.now, until)
         for at, target, values in self._landing:
             if at <= until:
                 target.numpy()[...] = values.numpy()
@@ -228,14 +178,12 @@ class SimulatedGpu(TorchFunctionMode):
         wanted = options.get("device")
         to_device = wanted is not None and torch.device(wanted).type == "cuda"
         if to_device:
-            options["device"] = "cpu" if self.computes else "meta"
+            options["device"] = "cpu"
         pinned = options.pop("pin_memory", False)
-        run = _with_values if self.computes else _without_values
-        result = run(func, args, options)
+        result = func(*args, **options)
         mark = "pinned" if pinned else ""
         if to_device or any(map(_is_on, _tensors((args, tuple(options.values()))))):
             mark = "on_device"
-            self.n_launches += 1
         for tensor in _tensors(result):
             _mark(tensor, mark)
         return result
@@ -256,61 +204,21 @@ class SimulatedGpu(TorchFunctionMode):
             return func(*args, **options)
         if on != _is_on(source):
             overlaps = options.get("non_blocking") and hasattr(source, "pinned")
-            ready_at = self.work(self.copy_s)
             if not overlaps or not on:
-                self.wait("copy", ready_at)
-            source = self._copied(source)
+                self.wait("copy", self.work(0.0))
+            source = source.detach().clone()
         result = source if dtype == source.dtype else func(source, dtype)
         return _mark(result, "on_device") if on else result
-
-    def _copied(self, source: torch.Tensor) -> torch.Tensor:
-        """Return another tensor with the values of a tensor, or with its shape alone."""
-        if self.computes:
-            return source.detach().clone()
-        return source.detach().to("meta")
 
     def _copy_out(
         self, target: torch.Tensor, source: torch.Tensor, options: Any
     ) -> torch.Tensor:
-        ready_at = self.work(self.copy_s)
+        ready_at = self.work(0.0)
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
             self.wait("copy", ready_at)
-        if not self.computes:
-            target.numpy()[...] = 1
-            return target
         target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan
         self._landing.append((ready_at, target, source.detach().clone()))
         return target
-
-
-def _with_values(func: Any, args: Any, options: dict[str, Any]) -> Any:
-    return func(*args, **options)
-
-
-def _without_values(func: Any, args: Any, options: dict[str, Any]) -> Any:
-    """Return the result of a function without its values.
-
-    Where torch works out the shape in Python, that would take longer than to launch a kernel.
-    """
-    name = getattr(func, "__name__", "")
-    first: Any = args[0] if args else None
-    tensors = list(first) if isinstance(first, list | tuple) else [first]
-    if not tensors or not isinstance(tensors[0], torch.Tensor):
-        return func(*args, **options)
-    shape = list(tensors[0].shape)
-    dtype = tensors[0].dtype
-    if not tensors[0].is_meta or name not in {"cat", "stack", "isfinite", "all"}:
-        return func(*args, **options)
-    if name == "cat":
-        shape[0] = sum(len(tensor) for tensor in tensors)
-    elif name == "stack":
-        dim = options.get("dim", args[1] if len(args) > 1 else 0)
-        shape.insert(dim, len(tensors))
-    elif name == "isfinite":
-        dtype = torch.bool
-    else:
-        del shape[args[1]]
-    return torch.empty(shape, dtype=dtype, device="meta")
 
 
 def _is_on(value: Any) -> bool:
@@ -363,7 +271,7 @@ class TimedBackbone:
         self, pixels: torch.Tensor, mask: Any = None, only: Any = ()
     ) -> dict[str, Any]:
         """Return arrays that are the sum of the clip's pixels everywhere."""
-        self.started.append(self.gpu.clock.time())
+        self.started.append(self.gpu.now)
         self.gpu.use(self, self.bytes_of_clip * len(pixels))
         self.gpu.work(self.seconds * len(pixels))
         total = pixels.float().flatten(1).sum(1)

@@ -25,15 +25,14 @@ from support.cli import ROOT
 from support.servers import absent, free_port, need_program, wait_until
 
 CPUS, MEMORY_MB, GPUS = 4, 8000, 2
-NODE = "NodeName={name} NodeAddr={address} CPUs={cpus} RealMemory={memory} {more} State=UNKNOWN"
 # How long what is taken away may go on after its SIGTERM.
 GRACE_S = 10
 
 CONFIGURATION = """\
 ClusterName=tests
-SlurmctldHost={host}({address})
-SlurmUser={user}
-SlurmdUser={user}
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 AuthType=auth/munge
@@ -64,7 +63,7 @@ PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=5
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
-{nodes}
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} State=UP
 PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF State=UP
 """
@@ -121,7 +120,7 @@ exec '{sys.executable}' -m obygaze "$@"
         rows = (line.split() for line in told.splitlines())
         return {name: state for _, name, state in rows if name.split("_")[0] == job}
 
-    def wait_for_end(self, job: str, timeout_s: float = 120) -> dict[str, str]:
+    def wait_for_end(self, job: str) -> dict[str, str]:
         """Wait until every task of a job has ended for good; their last states.
 
         A task on its way back into the queue may look ended for a moment (and has states of its
@@ -136,7 +135,7 @@ exec '{sys.executable}' -m obygaze "$@"
                 time.sleep(1)
             return True
 
-        wait_until(ended, f"job {job}", timeout_s)
+        wait_until(ended, f"job {job}", 120)
         return self.states(job)
 
     def logs(self) -> str:
@@ -149,15 +148,8 @@ exec '{sys.executable}' -m obygaze "$@"
 @contextlib.contextmanager
 def running_slurm() -> Iterator[Slurm]:
     """A Slurm of our own, with this machine as its node; skips where it cannot be had."""
-    for program in (
-        "munged",
-        "slurmctld",
-        "slurmd",
-        "sbatch",
-        "srun",
-        "squeue",
-        "setpriv",
-    ):
+    programs = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "setpriv")
+    for program in programs:
         need_program(program)
     if os.geteuid() != 0:
         absent("slurmd starts jobs as their users: it must be root")
@@ -188,23 +180,9 @@ def _configure(slurm: Slurm) -> None:
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
-    node = NODE.format(
-        name=_host(),
-        address="127.0.0.1",
-        cpus=CPUS,
-        memory=MEMORY_MB,
-        more=f"Gres=gpu:{GPUS}",
-    )
-    values = {
-        "host": _host(),
-        "address": "127.0.0.1",
-        "user": "root",
-        "folder": folder,
-        "controller_port": free_port(),
-        "node_port": free_port(),
-        "nodes": node,
-        "grace": GRACE_S,
-    }
+    ports = {"controller_port": free_port(), "node_port": free_port()}
+    sizes = {"cpus": CPUS, "memory": MEMORY_MB, "gpus": GPUS, "grace": GRACE_S}
+    values = {"host": _host(), "folder": folder, **ports, **sizes}
     gpus = f"NodeName={_host()} Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n"
     texts = {
         "slurm.conf": CONFIGURATION.format(**values),
@@ -218,18 +196,10 @@ def _configure(slurm: Slurm) -> None:
 
 def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     folder = slurm.folder
-    munge = [
-        f"--{name}-file={folder}/munge.{name}" for name in ("key", "seed", "pid", "log")
-    ]
-    _daemon(
-        slurm,
-        daemons,
-        "munged",
-        "--foreground",
-        "--force",
-        f"--socket={folder}/munge.socket",
-        *munge,
-    )
+    names = ("key", "seed", "pid", "log")
+    munge = [f"--{name}-file={folder}/munge.{name}" for name in names]
+    munge += [f"--socket={folder}/munge.socket", "--foreground", "--force"]
+    _daemon(slurm, daemons, "munged", *munge)
     wait_until((folder / "munge.socket").exists, "munged")
     _daemon(slurm, daemons, "slurmctld", "-D", "-c")
     _daemon(slurm, daemons, "slurmd", "-D")
@@ -256,16 +226,9 @@ def _daemon(
 
 
 def _is_idle(slurm: Slurm) -> bool:
+    words = ("--noheader", "--Node", "--partition=main", "--format=%T")
     done = subprocess.run(
-        [
-            need_program("sinfo"),
-            "--noheader",
-            "--Node",
-            "--partition=main",
-            "--format=%T",
-        ],
-        env=slurm.environment,
-        capture_output=True,
+        [need_program("sinfo"), *words], env=slurm.environment, capture_output=True
     )
     return done.stdout.split() == [b"idle"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from support.checkpoints import stir
+from support.checkpoints import LAYERS, save_model
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.card import Card
@@ -40,80 +39,39 @@ class Tiny(NamedTuple):
     """The class and the configuration of a tiny model, and the width of its vectors."""
 
     model: str
-    config: Callable[[Any], Any]
+    config: Mapping[str, Any]
     width: int = 32
     out: int = 32
 
 
-def _waves(name: str) -> Callable[[Any], Any]:
-    def config(module: Any) -> Any:
-        return getattr(module, name)(
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=48,
-            conv_dim=(16,) * 7,
-            num_conv_pos_embeddings=16,
-            num_conv_pos_embedding_groups=4,
-            codevector_dim=16,
-            proj_codevector_dim=16,
-            num_codevectors_per_group=8,
-            vocab_size=8,
-        )
-
-    return config
-
-
-def _whisper(module: Any) -> Any:
-    return module.WhisperConfig(
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=48,
-        decoder_ffn_dim=48,
-        vocab_size=60,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-        max_target_positions=8,
-        num_mel_bins=80,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-
-
-def _clap(module: Any) -> Any:
-    audio = {
-        "patch_embeds_hidden_size": 8,
-        "depths": [1, 1, 1, 1],
-        "num_attention_heads": [1, 1, 2, 2],
-        "hidden_size": 64,
-        "projection_dim": 24,
-        "mlp_ratio": 1.0,
-        "drop_path_rate": 0.0,
-    }
-    text = {
-        "vocab_size": 40,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": 20,
-        "pad_token_id": 0,
-        "projection_dim": 24,
-    }
-    return module.ClapConfig(audio_config=audio, text_config=text, projection_dim=24)
-
-
+_WAVES = {**LAYERS, "intermediate_size": 48, "vocab_size": 8}
+_WAVES |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+_WAVES |= {"codevector_dim": 16, "proj_codevector_dim": 16}
+_WAVES |= {"num_codevectors_per_group": 8}
+_WHISPER = {
+    "d_model": 32,
+    **{"encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 48},
+    **{"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 48},
+    **{"vocab_size": 60, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+    **{"decoder_start_token_id": 1, "max_target_positions": 8, "num_mel_bins": 80},
+    **{"suppress_tokens": None, "begin_suppress_tokens": None},
+}
+_AUDIO = {
+    **{"patch_embeds_hidden_size": 8, "hidden_size": 64, "projection_dim": 24},
+    **{"depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2]},
+    **{"mlp_ratio": 1.0, "drop_path_rate": 0.0},
+}
+_TEXT = {
+    **{**LAYERS, "intermediate_size": 48, "vocab_size": 40, "pad_token_id": 0},
+    **{"max_position_embeddings": 20, "projection_dim": 24},
+}
+_CLAP = {"audio_config": _AUDIO, "text_config": _TEXT, "projection_dim": 24}
 TINY = {
-    "wav2vec2": Tiny("Wav2Vec2ForPreTraining", _waves("Wav2Vec2Config")),
-    "wavlm": Tiny("WavLMModel", _waves("WavLMConfig")),
-    "hubert": Tiny("HubertModel", _waves("HubertConfig")),
-    "whisper": Tiny("WhisperForConditionalGeneration", _whisper),
-    "clap": Tiny("ClapModel", _clap, width=64, out=24),
+    "wav2vec2": Tiny("Wav2Vec2ForPreTraining", _WAVES),
+    "wavlm": Tiny("WavLMModel", _WAVES),
+    "hubert": Tiny("HubertModel", _WAVES),
+    "whisper": Tiny("WhisperForConditionalGeneration", _WHISPER),
+    "clap": Tiny("ClapModel", _CLAP, width=64, out=24),
 }
 
 
@@ -136,16 +94,10 @@ def save_tiny_sound(
 ) -> Path:
     """A tiny checkpoint of a family, with its processor; waves have convolutions of channels."""
     tiny = TINY[family]
-    root = f"transformers.models.{family}"
-    configuration = importlib.import_module(f"{root}.configuration_{family}")
-    modeling = importlib.import_module(f"{root}.modeling_{family}")
-    config = tiny.config(configuration)
-    if hasattr(config, "conv_dim"):
-        config.conv_dim = (channels,) * 7
-    model = getattr(modeling, tiny.model)(config)
-    stir(model, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    config = dict(tiny.config)
+    if tiny.config is _WAVES:
+        config["conv_dim"] = (channels,) * 7
+    save_model(family, tiny.model, config, folder, seed)
     processor(family).save_pretrained(folder)
     return folder
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.sound.films import FILMS, SoundFilm, copy, make_film
 from support.once import made_once
+from support.videos import packet_of
 
 FILM_OF = {film.name: film for film in FILMS}
 
@@ -40,16 +41,6 @@ def with_damage(source: Path, target: Path, number: int) -> Path:
         return packet_of(packet, bytes(data))
 
     return copy(source, target, change=change)
-
-
-def packet_of(packet: Any, data: bytes) -> Any:
-    """A packet of other bytes at the time of another one."""
-    import av
-
-    other = av.Packet(data)
-    for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
-        setattr(other, name, getattr(packet, name))
-    return other
 
 
 def with_times(

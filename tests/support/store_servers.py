@@ -1,31 +1,35 @@
-"""Servers that stores are read from in tests: a slow one that counts, nginx, an S3."""
+"""Servers that stores are read from in tests: one that counts, nginx, an S3."""
 
 from __future__ import annotations
 
 import contextlib
-import http.server
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.servers import absent, free_port, need_program, wait_for_port
+from support.servers import (
+    Handler,
+    absent,
+    free_port,
+    need_program,
+    served,
+    wait_for_port,
+)
 
 Fault = Callable[[str, bytes], bytes]
 
 
 @dataclass
 class WebServer:
-    """A threaded server of one folder, with byte ranges; it waits, counts, and breaks off.
+    """A threaded server of one folder, with byte ranges; it counts, and breaks off.
 
     `fault` gets the path and the body of each answer and returns what is really sent; where that
     is shorter, the connection is closed in the middle. `absent` is the status and body of the
@@ -33,7 +37,6 @@ class WebServer:
     """
 
     root: Path
-    latency_s: float = 0.0
     requests: list[str] = field(default_factory=list)
     n_bytes: int = 0
     fault: Fault | None = None
@@ -42,18 +45,14 @@ class WebServer:
     denied: tuple[str, ...] = ()
     url: str = ""
 
-    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
+    def answer(self, request: Handler) -> None:
         """Serve one GET."""
-        time.sleep(self.latency_s)
         self.requests.append(request.path)
         path = self.root / request.path.partition("?")[0].lstrip("/")
         is_denied = path.name in self.denied
         if is_denied or not path.is_file():
             status, page = (403, b"") if is_denied else self.absent
-            request.send_response(status)
-            request.send_header("Content-Length", str(len(page)))
-            request.end_headers()
-            request.wfile.write(page)
+            request.send(page, status=status)
             return
         data = path.read_bytes()
         part, spoken = _range(
@@ -87,33 +86,16 @@ def _range(header: str | None, total: int) -> tuple[slice, str]:
 
 
 @contextlib.contextmanager
-def web_server(root: Path, latency_s: float = 0.0) -> Iterator[WebServer]:
+def web_server(root: Path) -> Iterator[WebServer]:
     """Serve a folder on the loopback."""
-    server = WebServer(root, latency_s)
+    server = WebServer(root)
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
+    class OfFolder(Handler):
         def do_GET(self) -> None:
             server.answer(self)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Threads(http.server.ThreadingHTTPServer):
-        daemon_threads = True
-        request_queue_size = 128
-
-    with Threads(("127.0.0.1", 0), Handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        server.url = f"http://127.0.0.1:{httpd.server_port}"
-        try:
-            yield server
-        finally:
-            httpd.shutdown()
-            thread.join()
+    with served(OfFolder) as server.url:
+        yield server
 
 
 @dataclass(frozen=True)

@@ -107,15 +107,6 @@ def sealed_store(path: Path, n_clips: int = 23, **changes: Any) -> Any:
     return values
 
 
-def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a folder, by its path."""
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file()
-    }
-
-
 def imported(source: Any, path: Path, **options: Any) -> Store:
     """Import files, and open the store."""
     import_features(source, path, **options)

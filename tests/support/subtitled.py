@@ -33,16 +33,13 @@ def write_subtitled(
     said: Said,
     *,
     seconds: int = 15,
-    zero: int = 0,
     kinds: Sequence[str] = (),
-    titles: Sequence[str] = (),
     options: dict[str, str] | None = None,
 ) -> Path:
     """Write a video of two pictures a second, with the same subtitles in some codecs.
 
-    All times of the file begin at `zero` seconds. A codec of pictures gets packets of no meaning.
-    `kinds` are what the file says of the first streams, such as "forced", or "", and `titles` are
-    their titles. `options` are those of the container.
+    A codec of pictures gets packets of no meaning. `kinds` are what the file says of the first
+    streams, such as "forced", or "". `options` are those of the container.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(path, "w", options=options or {}) as container:
@@ -52,16 +49,14 @@ def write_subtitled(
         for number in range(2 * seconds):
             frame = av.VideoFrame.from_ndarray(numbered(number, 64, 48), format="gray8")
             frame = frame.reformat(format="yuv420p")
-            frame.pts = number + 2 * zero
+            frame.pts = number
             packets += video.encode(frame)
         packets += video.encode()
         for codec in codecs:
-            packets += _packets(container, codec, said, zero)
+            packets += _packets(container, codec, said)
         for stream, kind in zip(container.streams.subtitles, kinds, strict=False):
             if kind:
                 stream.disposition = getattr(av.stream.Disposition, kind)
-        for stream, title in zip(container.streams.subtitles, titles, strict=False):
-            stream.metadata["title"] = title
         packets.sort(key=lambda packet: packet.dts * packet.time_base)
         for packet in packets:
             container.mux(packet)
@@ -69,7 +64,7 @@ def write_subtitled(
 
 
 def _packets(
-    container: av.container.OutputContainer, codec: str, said: Said, zero: int
+    container: av.container.OutputContainer, codec: str, said: Said
 ) -> list[av.Packet]:
     stream = container.add_stream(codec)
     stream.time_base = Fraction(1, 1000)
@@ -86,7 +81,7 @@ def _packets(
             packet = stream.codec_context.encode_subtitle(shown)
         packet.stream = stream
         packet.time_base = Fraction(1, 1000)
-        packet.pts = packet.dts = round(1000 * (start_s + zero))
+        packet.pts = packet.dts = round(1000 * start_s)
         packet.duration = round(1000 * (end_s - start_s))
         packets.append(packet)
     return packets

@@ -10,49 +10,35 @@ from typing import Any
 import numpy as np
 
 from support.video_registry import Made, h264, kind, register
-from support.videos import remux, write_video
+from support.videos import packet_of, remux, write_video
 
 FINE = Fraction(1, 1000)
 
 
-def uneven(count: int, first: int = 0) -> list[int]:
+def uneven(count: int, first: int) -> list[int]:
     """Times in milliseconds with gaps of 20 to 180 ms."""
     steps = random.Random(7).choices([20, 33, 40, 41, 80, 180], k=count - 1)
     return (first + np.cumsum([0, *steps])).tolist()
 
 
-@kind
-def mkv_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "mkv_variable_rate.mkv"
-    write_video(path, options=h264(g="30"), ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
+def variable_rate(name: str, first: int = 0, **more: str) -> None:
+    """Register a file of H.264 whose pictures last from 20 to 180 ms; the first is that late."""
+
+    def make(folder: Path) -> Made:
+        ticks = uneven(100, first)
+        path = folder / f"{name}.{name.partition('_')[0]}"
+        write_video(path, options=h264(g="30", **more), ticks=ticks, tick=FINE)
+        times_s = [(tick - first) / 1000 for tick in ticks]
+        return Made(path, list(range(100)), True, times_s)
+
+    register(name, make)
 
 
-@kind
-def nut_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "nut_variable_rate.nut"
-    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
-    write_video(path, options=options, ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
-
-
-@kind
-def wtv_variable_rate(folder: Path) -> Made:
-    ticks = uneven(100)
-    path = folder / "wtv_variable_rate.wtv"
-    options = h264(g="30", **{"x264-params": "bframes=3:b-adapt=0"})
-    write_video(path, options=options, ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [tick / 1000 for tick in ticks])
-
-
-@kind
-def mp4_variable_rate_late_start(folder: Path) -> Made:
-    ticks = uneven(100, first=2400)
-    path = folder / "mp4_variable_rate_late_start.mp4"
-    write_video(path, options=h264(g="30"), ticks=ticks, tick=FINE)
-    return Made(path, list(range(100)), True, [(tick - 2400) / 1000 for tick in ticks])
+WITH_B = {"x264-params": "bframes=3:b-adapt=0"}
+variable_rate("mkv_variable_rate")
+variable_rate("nut_variable_rate", **WITH_B)
+variable_rate("wtv_variable_rate", **WITH_B)
+variable_rate("mp4_variable_rate_late_start", first=2400)
 
 
 @kind
@@ -250,8 +236,6 @@ shaped("mp4_narrow_pixels", Fraction(8, 9))
 @kind
 def webm_vp8_hidden(folder: Path) -> Made:
     # Pictures that only later ones are built on: one bit says not to show them.
-    import av
-
     plain = write_video(
         folder / "plain_hidden.webm",
         "libvpx",
@@ -263,14 +247,7 @@ def webm_vp8_hidden(folder: Path) -> Made:
             return packet
         data = bytearray(bytes(packet))
         data[0] &= ~0x10
-        hidden = av.Packet(bytes(data))
-        hidden.pts, hidden.dts, hidden.time_base = (
-            packet.pts,
-            packet.dts,
-            packet.time_base,
-        )
-        hidden.is_keyframe = packet.is_keyframe
-        return hidden
+        return packet_of(packet, bytes(data))
 
     path = remux(plain, folder / "webm_vp8_hidden.webm", hide)
     return Made(path, [n for n in range(100) if n not in (10, 11, 57)], True)

@@ -166,6 +166,16 @@ def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
     return packets
 
 
+def packet_of(packet: Any, data: bytes) -> Any:
+    """A packet of other bytes at the time of another one."""
+    import av
+
+    other = av.Packet(data)
+    for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
+        setattr(other, name, getattr(packet, name))
+    return other
+
+
 def remux(
     source: Path,
     target: Path,

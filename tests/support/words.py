@@ -40,11 +40,12 @@ tokens = {tokens}
 """
 
 
-def save_tokenizer(folder: Path, begin: str = "<s>", end: str = "</s>") -> Any:
+def save_tokenizer(folder: Path) -> Any:
     """A tokenizer of whole words with a begin and an end around each text; its end is last."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
+    begin, end = "<s>", "</s>"
     specials = ["<pad>", "<unk>", begin, *WORDS, end]
     vocabulary = {word: i for i, word in enumerate(specials)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -65,7 +66,7 @@ def save_tokenizer(folder: Path, begin: str = "<s>", end: str = "</s>") -> Any:
     return fast
 
 
-def save_language_model(folder: Path, seed: int = 0) -> Path:
+def save_language_model(folder: Path) -> Path:
     """A tiny GPT-2 with its tokenizer."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -80,7 +81,7 @@ def save_language_model(folder: Path, seed: int = 0) -> Path:
         eos_token_id=tokenizer.eos_token_id,
     )
     model = GPT2LMHeadModel(config)
-    stir(model, seed)
+    stir(model, 0)
     model.save_pretrained(folder)
     return folder
 

@@ -6,11 +6,9 @@ import csv
 import hashlib
 import io
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import zarr
 
@@ -20,6 +18,7 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import STATUSES, Row, RowColumns
 from obygaze_features.store.verifying import verify
+from support.plain_store import checks_of, file_name
 
 MANIFEST = ManifestMark("films", "0" * 64)
 
@@ -129,13 +128,7 @@ def check_all(place: Path) -> None:
 def _checks(files: Mapping[str, bytes], array: Mapping, n_rows: int) -> bytes:
     """The checksums of the chunks of an array, worked out from its files and their indexes."""
     checks = b""
-    n_chunks = array["file_rows"] // array["chunk_rows"]
     for number in range(-(-n_rows // array["file_rows"])):
-        suffix = ".0" * len(array["shape"])
-        data = files[f"data.zarr/{array['name']}/c.{number}{suffix}"]
-        index = struct.unpack(f"<{2 * n_chunks}Q", data[-16 * n_chunks - 4 : -4])
-        for offset, length in zip(index[::2], index[1::2], strict=True):
-            if offset != 2**64 - 1:
-                chunk = data[offset : offset + length - 4]
-                checks += struct.pack("<I", google_crc32c.value(chunk))
+        data = files[file_name(array, number)]
+        checks += checks_of(data, array["file_rows"] // array["chunk_rows"])
     return checks

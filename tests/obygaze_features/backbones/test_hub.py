@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stories.model_hub import COMMIT, model_hub
 from support.checkpoints import hub_cache, save_tiny, write_tiny_card
 from support.cli import call_obygaze, run_obygaze
+from support.fake_hub import model_hub
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -68,7 +68,7 @@ def test_fetched_weights_bring_the_tokenizer_of_their_text_tower(
     for name in ("config.json", "model.safetensors"):
         shutil.copy(served / name, few)
     card = find_card("tiny-clip", Workspace(tmp_path))
-    hub_cache(card, home / "hub", few, commit=COMMIT)
+    hub_cache(card, home / "hub", few, commit="0" * 40)
     env: dict[str, str | None] = {
         **{name: None for name in os.environ if name.lower().endswith("_proxy")},
         **{"HF_HUB_CACHE": None, "HF_HUB_OFFLINE": None, "HF_HOME": str(home)},

@@ -10,7 +10,8 @@ import pytest
 from support.fake_hub import hub_here
 from support.seeds import amount
 from support.store_servers import s3_server
-from support.stores import sealed_store, tree
+from support.stores import sealed_store
+from support.written_stores import files_of as tree
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound, Stopped
 from obygaze_features.store import targets

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import http.server
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,10 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.seeds import SEED, amount
+from support.servers import served
 from support.store_servers import nginx, web_server
-from support.stores import sealed_store, tree
+from support.stores import sealed_store
+from support.written_stores import files_of as tree
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.store.copying import pull
@@ -160,19 +160,6 @@ def test_a_server_that_is_not_trusted_or_not_there_is_unreachable(root: Path) ->
         open_store(url)
 
 
-@contextlib.contextmanager
-def served(handler: type) -> Iterator[int]:
-    """Answer requests; yield the port."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(
-            target=server.serve_forever, args=(0.02,), daemon=True
-        )
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
 class Answering(http.server.BaseHTTPRequestHandler):
     """Answers every request with what the subclass says."""
 
@@ -225,5 +212,5 @@ def test_an_answer_that_is_not_the_file_is_said_in_words(
     facts: dict[str, Any], error: type[Exception], told: str
 ) -> None:
     handler = type("Handler", (Answering,), facts)
-    with served(handler) as port, pytest.raises(error, match=told):
-        open_store(f"http://127.0.0.1:{port}/s")
+    with served(handler) as url, pytest.raises(error, match=told):
+        open_store(f"{url}/s")

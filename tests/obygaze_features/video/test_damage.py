@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.damage import zero_the_middle
-from support.exactness import DamagedTally, damage, judge, pictures_of
-from support.generated_videos import Case, make
+from support.doubtful import Counts, change, judge, whole_film
+from support.generated_videos import Case
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
@@ -284,15 +284,15 @@ def test_a_part_of_which_some_has_no_pictures_says_so(
 def test_no_wrong_picture_is_returned_if_each_is_asked_alone(
     tmp_path: Path, container: str, how: str, seed: int
 ) -> None:
-    whole = make(Case("mpeg2", "open", container, "25", "whole", "none"), tmp_path)
+    case = Case("mpeg2", "open", container, "25", "whole", "none")
+    whole = whole_film(case, tmp_path)
     assert whole is not None
-    known = pictures_of(whole)
-    tally = DamagedTally()
-    path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
-    judge(path, known, tally, at_a_time=1)
-    assert tally.n_wrong == 0
-    assert tally.n_right > 25
-    assert tally.n_refused > 0
+    counts = Counts()
+    path = change(whole.path, tmp_path / f"{seed}.{container}", how, seed)
+    judge(whole, path, how, counts, at_a_time=1)
+    assert counts.n_wrong == 0
+    assert counts.n_right > 25
+    assert counts.n_marked + counts.refused.total() > 0
 
 
 def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:

@@ -19,16 +19,9 @@ from support.damage import (
     drop_packets,
     flip_bits,
 )
-from support.exactness import (
-    DamagedTally,
-    count_damaged,
-    damage,
-    is_reported,
-    pictures_of,
-)
-from support.exactness import judge as judge_in_parts
-from support.generated_videos import Case, make
-from support.seeds import amount
+from support.doubtful import Counts, change, what_is_said, whole_film
+from support.doubtful import judge as judge_in_parts
+from support.generated_videos import Case
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
@@ -267,20 +260,13 @@ def test_of_packets_falsely_called_key_frames_some_are(tmp_path: Path) -> None:
 def test_what_is_reported_of_a_later_packet_marks_the_picture_that_is_asked_for_alone(
     case: Case, how: str, seed: int, tmp_path: Path
 ) -> None:
-    whole = make(case, tmp_path)
+    whole = whole_film(case, tmp_path)
     assert whole is not None
-    path = damage(whole, tmp_path / f"damaged.{case.container}", how, seed)
-    tally = DamagedTally()
-    assert judge_in_parts(path, pictures_of(whole), tally) == 0
-    assert tally.n_refused > 0 and is_reported(path)
-
-
-@pytest.mark.check("many damaged files")
-def test_no_picture_is_wrong_where_ffmpeg_reports_anything(tmp_path: Path) -> None:
-    n_films = amount(6, 40)
-    tallies, wrong = count_damaged(n_films, 7, tmp_path)
-    assert sum(tally.n_right for tally in tallies.values()) > 25 * n_films
-    assert [line for line in wrong if "FFmpeg reports nothing" not in line] == []
+    path = change(whole.path, tmp_path / f"damaged.{case.container}", how, seed)
+    counts = Counts()
+    judge_in_parts(whole, path, how, counts, at_a_time=14)
+    assert counts.n_wrong == 0
+    assert counts.n_marked + counts.refused.total() > 0 and what_is_said(path)
 
 
 def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_last(
