@@ -439,10 +439,11 @@ def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) 
     first_read: dict[str, Source] = {}
     replaced: dict[str, None] = {}
     for row in stored.rows:
-        video = video_of_clip.get(row.clip_id)
+        video = video_of_clip.get(row.clip_id, "")
         source = Source(row.video_bytes, row.video_hash)
-        has_file = video and row.is_ok and source.is_known
-        if has_file and first_read.setdefault(video, source) != source:
+        if not (video and row.is_ok and source.is_known):
+            continue
+        if first_read.setdefault(video, source) != source:
             replaced[video] = None
     refuse_if(
         replaced,

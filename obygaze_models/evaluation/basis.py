@@ -24,7 +24,11 @@ _INTERVAL_OF = {
     UNSEEN: "other {units} of the same kind, each tested unseen",
     FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
 }
-
+# Where one model tests them all, that it would be another one is no part of the interval.
+_INTERVAL_OF_ONE_MODEL = {
+    UNSEEN: _INTERVAL_OF[UNSEEN],
+    FILM_SEEN: "the same model with other {units} of its training",
+}
 _NOT_OF = {
     UNSEEN: "other kinds of {units} can differ more",
     FILM_SEEN: "nothing is said of {units} that did not train",
@@ -55,9 +59,10 @@ def tested_on(basis: str, units: str) -> str:
     return _TESTED[basis].format(units=units)
 
 
-def interval_is_of(basis: str, units: str) -> str:
+def interval_is_of(basis: str, units: str, *, is_of_one_model: bool = False) -> str:
     """Return what an interval of this basis is of; "" where there is none."""
-    return _INTERVAL_OF.get(basis, "").format(units=units)
+    words = _INTERVAL_OF_ONE_MODEL if is_of_one_model else _INTERVAL_OF
+    return words.get(basis, "").format(units=units)
 
 
 def interval_is_not_of(basis: str, units: str) -> str:

@@ -27,7 +27,7 @@ from obygaze_features.core.rendering import environment
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
-from obygaze_models.evaluation.basis import interval_is_not_of, interval_is_of
+from obygaze_models.evaluation.basis import interval_is_not_of
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
 from obygaze_models.report.lookup import (
@@ -271,8 +271,7 @@ def _scale(run: Run) -> Iterator[str]:
     if cell.has_interval(metric):
         yield (
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"
-            f" {interval_is_of(cell.basis, run.units)};"
-            f" {interval_is_not_of(cell.basis, run.units)}."
+            f" {intervals_are_of(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
         known = films_with_value([cell.film_counts(metric)], run.unit)
         if known:

@@ -195,7 +195,9 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
     for cell in cells:
         if any(map(cell.has_interval, RANKING_METRICS)):
             bases.append(cell.basis)
-    return interval_is_of(weakest(bases), run.units) if bases else ""
+    if not bases:
+        return ""
+    return interval_is_of(weakest(bases), run.units, is_of_one_model=run.has_one_fold)
 
 
 # ---- what is asked ----

@@ -241,6 +241,14 @@ class Run:
         """The rows of differences of two cells, over all films."""
         return rows_as_dicts(self.results[self.results["against_model"] != ""])
 
+    @property
+    def has_one_fold(self) -> bool:
+        """Whether one training, as that of a saved model, gave the scores of each cell."""
+        names = [
+            {fold["fold"] for fold in facts["folds"]} for facts in self.about["fits"]
+        ]
+        return all(len(of_cell) == 1 for of_cell in names)
+
     def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
         """Return what run.json says of the fits of a cell."""
         for facts in self.about["fits"]:
@@ -275,7 +283,7 @@ class Run:
             )
         try:
             return read_csv(data, RUN_TABLES[name])
-        except (ValueError, LookupError) as error:
+        except (ArithmeticError, ValueError, LookupError) as error:
             raise Corrupt(
                 f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
             ) from error

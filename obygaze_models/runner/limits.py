@@ -158,7 +158,9 @@ def _films_on_both_sides(run: Run, models: Models) -> Iterator[Values]:
         yield {
             **values,
             "because": because,
-            "interval_is_of": interval_is_of(FILM_SEEN, run.units),
+            "interval_is_of": interval_is_of(
+                FILM_SEEN, run.units, is_of_one_model=run.has_one_fold
+            ),
             "interval_is_not_of": interval_is_not_of(FILM_SEEN, run.units),
         }
 

@@ -5,7 +5,7 @@ out: its scores of these are no test.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from obygaze_models.runner.about import about_run
 from obygaze_models.runner.files import Run, check_run_folder, settings_of, write_run
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.text import printed
-from obygaze_models.zoo.info import Classes
+from obygaze_models.zoo.info import Classes, ModelInfo
 from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
 from obygaze_models.zoo.saving import SavedModel, read_document
 
@@ -159,6 +159,7 @@ def _protocol(
         questions=(question,),
         contrast=(),
         concepts=False,
+        notes=tuple(_terms_of(info)),
     )
     return Protocol(
         f"test-{info.name}",
@@ -168,6 +169,18 @@ def _protocol(
         grid=GridSettings((name,), (name,), "same", baselines=UNTRAINED),
         report=report,
     )
+
+
+def _terms_of(info: ModelInfo) -> Iterator[str]:
+    """Yield the terms of what trained a model, which its numbers are made of, too."""
+    for kind, source in (("annotations", info.training), ("features", info.features)):
+        terms = []
+        if source.licence:
+            terms.append(f"licence {source.licence}")
+        if source.citation:
+            terms.append(f"to cite: {source.citation}")
+        if terms:
+            yield f"The {kind} that trained {info.name}: {'; '.join(terms)}."
 
 
 def run_test(

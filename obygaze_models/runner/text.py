@@ -166,7 +166,9 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
     """Return the line on how the values of the table are computed, and on their intervals."""
     metric = run.settings.primary
     text = f"{metric_name(metric)} is computed over all folds together"
-    if metric in RANKING_METRICS:
+    if run.has_one_fold:
+        text = f"{metric_name(metric)} is computed over all test clips together"
+    elif metric in RANKING_METRICS:
         text = f"{metric_name(metric)} is computed in each fold, and averaged"
     if any(cell.is_averaged for cell in cells):
         text = "Values are means over runs"

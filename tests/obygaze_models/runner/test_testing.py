@@ -27,6 +27,7 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run
+from obygaze_models.runner.text import result_text
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -162,6 +163,20 @@ def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) ->
     assert run.about["remarks"]["trained"] == sentence
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert cell.basis == "film-seen"
+
+
+def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> None:
+    spec = FeatureSpec("toy", "clip", "float32", 4, a_recipe().fingerprint)
+    spec = structs.replace(spec, licence="CC-BY-NC-4.0", citation="Their paper")
+    keep(here, features=spec)
+    run = run_on(here)
+    text = result_text(run)
+    assert "AP is computed over all test clips together; in brackets" in text
+    assert "of the same model with other films of its training" in text
+    (note,) = run.protocol["report"]["notes"]
+    assert note == (
+        "The features that trained theirs: licence CC-BY-NC-4.0; to cite: Their paper."
+    )
 
 
 def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
