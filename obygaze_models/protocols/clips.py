@@ -487,8 +487,12 @@ def differing_annotators(
     for name in names:
         of_clips = list(filter(None, _left_open(name, tasks[name], table)))
         if of_clips:
-            left_open = sorted(frozenset.union(*of_clips))
-            tasks_of.setdefault((len(of_clips), few(left_open)), []).append(name)
+            differs_on = frozenset.union(*of_clips)
+            left_open = few(sorted(differs_on))
+            if table.view == "visual" and "level" in differs_on:
+                # Without a visual concept, a clip would have another level.
+                left_open += ", or on visual concepts"
+            tasks_of.setdefault((len(of_clips), left_open), []).append(name)
     return " ".join(
         f"{n_clips} of {count(len(table), 'clip')} have no class in {few(of_tasks)}, because"
         f" annotators differ on {left_open}."

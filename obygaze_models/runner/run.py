@@ -4,6 +4,7 @@
 `tests_of_models` goes through them.
 """
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.model import disputed
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
 from obygaze_models.evaluation.cells import Cell, cells_of, number_of_groups
@@ -772,9 +774,13 @@ def _without_fit(
     if run.features is not None:
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
+    hint = "other splits, or a task with more clips of both classes"
+    others = [model for model in run.models if model != name]
+    if others:
+        hint += f", or --set {shell_word(f'grid.models={json.dumps(others)}')}"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
         f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
         where=where,
-        hint="other splits, a task with more clips of both classes, or other models (grid.models)",
+        hint=hint,
     )
