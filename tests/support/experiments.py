@@ -160,25 +160,18 @@ def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
     )
 
 
-def long_segments(
-    n_films: int = 6,
-    n_segments: int = 24,
-    seed: int = 0,
-    *,
-    differ: float = 0.2,
-    length: tuple[int, int] = (5, 41),
-) -> tuple[Manifest, dict[str, NDArray[np.float64]]]:
+def long_segments() -> tuple[Manifest, dict[str, NDArray[np.float64]]]:
     """Segments of some seconds by two annotators, who differ in some, and noise for each second."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     clips, noise = [], {}
-    for film in (f"tt{number + 1:07d}" for number in range(n_films)):
+    for film in (f"tt{number + 1:07d}" for number in range(6)):
         at = 0
-        for number in range(n_segments):
-            end = at + int(rng.integers(*length))
+        for number in range(24):
+            end = at + int(rng.integers(5, 41))
             level = str(rng.choice(["EN", "HN", "S"], p=[0.5, 0.2, 0.3]))
             for annotator in ("ada", "ben"):
                 own = level
-                if annotator == "ben" and rng.random() < differ:
+                if annotator == "ben" and rng.random() < 0.2:
                     own = str(rng.choice(["EN", "S"]))
                 extra = {"annotator": annotator}
                 name = f"{film}-{annotator}-{number:03d}"

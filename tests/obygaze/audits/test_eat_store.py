@@ -108,7 +108,6 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
     assert eat(place, "toy").ok().json()["effect_size"] == document["effect_size"]
 
 
-
 def test_groups_by_lists_of_clips(place: Path) -> None:
     clips, _ = some_ids(N)
     for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
