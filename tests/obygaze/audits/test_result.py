@@ -41,6 +41,15 @@ def mediaeval_audit(folder: Path) -> Audit:
     return audit_mediaeval([folder / "r"], qrels=folder / "q")
 
 
+def test_arrays_are_compared_as_a_file_of_them_is() -> None:
+    document = audit_eat(vectors=VECTORS).to_json()
+    # Two above two: one of the six splits is as high, two are as far.
+    assert (document["p"]["greater"], document["p"]["two_sided"]) == (1 / 6, 2 / 6)
+    assert document["source"] == "arrays"
+    one_sided = audit_eat(vectors=VECTORS, tail="greater")
+    assert one_sided["p"]["greater"] == 1 / 6
+
+
 def test_invalid_arguments_are_named() -> None:
     with pytest.raises(FixUsage, match="unknown tail 'upper'"):
         audit_eat(vectors=VECTORS, tail="upper")  # type: ignore[arg-type]
