@@ -121,17 +121,6 @@ def test_a_store_behaves_like_a_collection_of_clips(here):
         store["clp"]
 
 
-def test_tables_hold_the_same_numbers(here):
-    pytest.importorskip("xarray")
-    store = og.open_store("mine")
-    frame = store.frame("clip")
-    assert frame.loc["fado-012"].tolist() == store["clip"].values[-1].tolist()
-    data = store.to_xarray()
-    assert data["clip"].shape == (72, 8)
-    missing = data["clip"].isnull().all("d8").values
-    assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
-
-
 def test_without_the_extra_the_error_names_it(here, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     store = og.open_store("mine")

@@ -199,47 +199,6 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
 # ---- usage errors ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words, hint",
-    [
-        (["no-such-command"], "obygaze --help"),
-        (["doctor", "--no-such-option"], "obygaze doctor --help"),
-        (
-            ["video", "frames", "film.mp4", "--count", "0"],
-            "obygaze video frames --help",
-        ),
-    ],
-)
-def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
-    result = call_obygaze(*words)
-    assert (result.code, result.stdout) == (2, "")
-    lines = result.stderr.splitlines()
-    assert lines[0].startswith("Error: ")
-    assert lines[-1] == f"  Try: {hint}"
-    assert len(lines) == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["manifst", "ls"], "No such command 'manifst'. Did you mean 'manifest'?"),
-        (
-            ["manifest", "import", "x.csv", "--as", "mobygase"],
-            "no format has the name 'mobygase' (did you mean 'mobygaze'?)",
-        ),
-        (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
-        (["report", "flims"], "no run called 'flims' (did you mean 'films'?)"),
-    ],
-)
-def test_a_similar_name_is_suggested(words, told, tmp_path):
-    for kind in ("stores", "runs", "models"):
-        (tmp_path / kind / "films").mkdir(parents=True)
-    (tmp_path / "stores" / "films" / "store.json").touch()
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests" / "films.toml").touch()
-    assert call_obygaze(*words, cwd=tmp_path).stderr.splitlines()[0] == f"Error: {told}"
-
-
 @pytest.mark.parametrize("words", [["manifest", "import", "t.csv"]])
 def test_a_mistyped_workspace_is_an_error(words, tmp_path):
     (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,43 +10,6 @@ from support.cli import call_obygaze
 import obygaze as og
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.store import open_store
-
-TABLE = """\
-clip_id,movie_id,level,concepts
-a-1,a,EN,
-a-2,a,S,Look|Body
-b-1,b,HN,Clothing
-b-2,b,S,Look
-"""
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
-    import numpy as np
-
-    root = tmp_path_factory.mktemp("clips")
-    (root / "clips.csv").write_text(TABLE)
-    rows = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-    np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
-    (root / "ids.txt").write_text("\ufeffa-1\n\nb-2\n")
-    (root / "table.csv").write_text("film,clip_id\na,a-1\nb,b-2\n")
-    at = ["-C", root]
-    csv = root / "clips.csv"
-    call_obygaze(*at, "manifest", "import", csv, "-o", "films").ok()
-    npz = ["store", "import", root / "rows.npz", "--array", "clip=X"]
-    terms = ["--manifest", "films", "--licence", "CC0-1.0"]
-    call_obygaze(*at, *npz, *terms, "-o", "mine").ok()
-    call_obygaze(*at, "train", "ridge", "mine", "films", "-o", "kept").ok()
-    return root
-
-
-@pytest.fixture
-def inside(workspace, tmp_path, monkeypatch):
-    copy = tmp_path / "copy"
-    shutil.copytree(workspace, copy)
-    monkeypatch.chdir(copy)
-    return copy
-
 
 FORMS = [
     ["--clips", "a-1,b-2"],

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 
 import obygaze as og
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
 
@@ -48,34 +47,3 @@ def test_a_data_set_a_protocol_and_a_training_take_the_same_clips(
     n_heard = sum(clip.concepts == ("Voice",) for clip in manifest)
     assert (int(y.sum()), n_heard > 0) == (n_sure - n_heard, True)
     assert int(og.dataset(store, manifest, view="raw").y.sum()) == n_sure
-
-
-def test_without_visual_concepts_it_is_the_raw_view(tmp_path: Path) -> None:
-    header = Header("plain", {"Look": "visual"})
-    clips = tuple(
-        Clip(f"f{film}-{i}", f"f{film}", level="S" if i % 2 else "EN")
-        for film in range(3)
-        for i in range(10)
-    )
-    manifest = Manifest("plain", header, clips)
-    assert manifest.usual_view == "raw"
-    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
-    store = store_of(tmp_path / "s", manifest, X)
-    assert int(og.dataset(store, manifest).y.sum()) == 15
-
-
-def test_a_manifest_that_is_a_view_keeps_it() -> None:
-    visual = with_speech().view("visual")
-    assert visual.usual_view == "visual"
-    assert visual.view(visual.usual_view) is visual
-
-
-def test_an_audit_takes_the_view_of_protocols() -> None:
-    from obygaze.audits import audit_annotations
-
-    manifest = with_speech()
-    groups = {"x": "level == S", "y": "level == EN"}
-    usual = audit_annotations(manifest, **groups).to_json()
-    assert usual["view"] == "visual"
-    names = [value["value"] for value in usual["values"]]
-    assert names and "Voice" not in names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,38 +10,6 @@ from support.cli import call_obygaze
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
-
-TABLE = """\
-clip_id,movie_id,level,concepts,decade
-a-1,a,EN,,1990
-a-2,a,S,Look|Body,1990
-b-1,b,HN,Clothing,2000
-b-2,b,S,Look,2000
-"""
-TERMS = ["--manifest", "films", "--licence", "CC0-1.0"]
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
-    root = tmp_path_factory.mktemp("walks")
-    (root / "table.csv").write_text(TABLE, encoding="utf-8")
-    rows = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-    np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
-    at = ["-C", root]
-    table = root / "table.csv"
-    call_obygaze(*at, "manifest", "import", table, "-o", "films").ok()
-    npz = ["store", "import", root / "rows.npz", "--array", "clip=X"]
-    call_obygaze(*at, *npz, *TERMS, "-o", "mine").ok()
-    return root
-
-
-@pytest.fixture
-def inside(workspace, tmp_path, monkeypatch):
-    copy = tmp_path / "copy"
-    shutil.copytree(workspace, copy)
-    monkeypatch.chdir(copy)
-    return copy
-
 
 # ---- ways in and out ----------------------------------------------------------------------------
 

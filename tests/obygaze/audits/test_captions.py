@@ -98,29 +98,6 @@ def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
     assert contrasts(mixed, LISTS) == []
 
 
-def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
-    """For each cluster its group, how many captions it has, and how many of them are sad."""
-    return [
-        in_group("sad" if k < n_sad else "fine", group, str(name))
-        for name, (group, size, n_sad) in enumerate(clusters)
-        for k in range(size)
-    ]
-
-
-def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
-    same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
-    rates = rates_by_group(word_rates(same, LISTS))["sad"]
-    assert (
-        rates["a"]["occurrences_per_1000"] == rates["b"]["occurrences_per_1000"] == 1000
-    )
-    (sad, _) = contrasts(same, LISTS)
-    assert (sad["p"]["greater"], sad["p"]["less"], sad["p"]["two_sided"]) == (
-        1.0,
-        1.0,
-        1.0,
-    )
-
-
 def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput, match="no texts"):
         audit_captions([])

@@ -22,19 +22,17 @@ def at(value: float) -> list[float]:
     return [float(np.cos(angle)), float(np.sin(angle))]
 
 
-def only_films(
-    n_films: int = 10, n: int = 8, seed: int = 5
-) -> tuple[VectorGroup, VectorGroup]:
+def only_films() -> tuple[VectorGroup, VectorGroup]:
     """Clips that differ by film alone; X holds more of the films that lean to A."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(5)
     sides: dict[str, tuple[list[list[float]], list[str]]] = {
         "X": ([], []),
         "Y": ([], []),
     }
-    for film in range(n_films):
+    for film in range(10):
         lean = 0.6 if film % 2 else -0.6
-        for i in range(n):
-            name = "X" if (i < n - 2) == (film % 2 == 1) else "Y"
+        for i in range(8):
+            name = "X" if (i < 6) == (film % 2 == 1) else "Y"
             sides[name][0].append(at(lean + 0.2 * random.normal()))
             sides[name][1].append(f"tt{film:07d}")
     return VectorGroup("X", *sides["X"]), VectorGroup("Y", *sides["Y"])

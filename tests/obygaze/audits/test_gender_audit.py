@@ -15,48 +15,35 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
-    rows = (
-        "a [MASK] runs,0.3,0,0.1,0,0.5\n"
-        "a [MASK] sits,0.1,0,0.1,0,0.5\n"
-        "the [MASK],0.1,0,0.4,0,0.5\n"
-    )
-    table = write(tmp_path / "t.csv", ESTIMATION + rows)
-    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["caption"] for row in document["rows"]] == [
-        "a man runs",
-        "a man sits",
-        "the woman",
-    ]
-    ratios = [row["ratio_to_man"] for row in document["rows"]]
-    assert ratios == pytest.approx([75.0, 50.0, 20.0])
-    assert [row["ratio_to_woman"] for row in document["rows"]] == pytest.approx(
-        [25.0, 50.0, 80.0]
-    )
-    assert document["mean"] == pytest.approx(0.8 / 3)
-    assert (document["counts"], document["printed"]) == (
-        {"man": 2, "woman": 1},
-        [0.66, 0.33],
-    )
-    assert document["mean_ratio_to_man"] == pytest.approx(145 / 3)
-    done = call_obygaze("audit", "gender-score", table).ok()
-    assert "cut after two decimals" in done.stdout
-
-
-def test_ties_and_captions_without_a_share_are_counted(tmp_path: Path) -> None:
+def test_both_wordings_have_ratios_and_a_winner_and_ties_are_counted(
+    tmp_path: Path,
+) -> None:
     """A tie was called a higher score, and an average had other captions than its neighbour."""
     rows = (
         "a [MASK] runs,0.3,0,0.1,0,0.5\n"
         "a [MASK] sits,0.1,0,0.1,0,0.5\n"
+        "the [MASK],0.1,0,0.4,0,0.5\n"
         "a [MASK],0.1,-1,0.1,-1,0.5\n"
+        "two [MASK],0.3,0,0.1,0,0.5\n"
+        "the tall [MASK],0.1,0,0.4,0,0.5\n"
     )
     table = write(tmp_path / "t.csv", ESTIMATION + rows)
     document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    captions = [row["caption"] for row in document["rows"]]
+    assert captions[:4] == ["a man runs", "a man sits", "the woman", "a man"]
+    ratios = [row["ratio_to_man"] for row in document["rows"]]
+    assert ratios[:3] == pytest.approx([75.0, 50.0, 20.0])
+    of_women = [row["ratio_to_woman"] for row in document["rows"]]
+    assert of_women[:3] == pytest.approx([25.0, 50.0, 80.0])
+    assert document["mean"] == pytest.approx(1.5 / 6)
+    assert document["counts"] == {"man": 4, "woman": 2}
+    assert document["printed"] == [0.66, 0.33]
     assert (document["n_ties"], document["n_without_ratio"]) == (2, 1)
-    # (75 + 50) / 2 over two captions, and 0.4 / 0.6 of the sums over three.
-    assert document["mean_ratio_to_man"] == pytest.approx(62.5)
-    assert document["ratio_of_means_to_man"] == pytest.approx(200 / 3)
+    # (75 + 50 + 20 + 75 + 20) / 5 over five captions, and 0.9 / 2 of the sums over six.
+    assert document["mean_ratio_to_man"] == pytest.approx(48)
+    assert document["ratio_of_means_to_man"] == pytest.approx(45)
     shown = call_obygaze("audit", "gender-score", table).ok().stdout
+    assert "cut after two decimals" in shown
     assert (
         "2 captions with the same score for both are counted for 'man', as published."
         in shown

@@ -11,7 +11,7 @@ import pytest
 from support.annotated import annotated
 from support.seeds import amount
 
-from obygaze.audits import audit_eat, audit_reliability
+from obygaze.audits import audit_reliability
 from obygaze.audits.reliability import reliability_of
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -30,13 +30,6 @@ def by_definition(table: np.ndarray) -> float:
     k = len(covariance)
     between = (covariance.sum() - np.trace(covariance)) / (k * (k - 1))
     return float(between / covariance.mean())
-
-
-def test_a_constant_difference_costs_krippendorff_but_not_cronbach() -> None:
-    audit = audit_reliability(rows([[1, 3], [2, 4], [3, 5]], "ab"), raters="a,b")
-    assert audit["cronbach"] == pytest.approx(1, abs=1e-12)
-    assert audit["krippendorff"] is not None
-    assert audit["krippendorff"] < 0.5
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -193,28 +186,6 @@ def test_several_values_are_one_answer_in_any_order() -> None:
     assert audit["words"] == {"Body|Look": (1, 1), "Look": (1, 0), "no concept": (1, 2)}
     twice = answered({name: 2 * cells[:1] for name, cells in cells_of.items()})
     assert audit_reliability(twice, column="mood")["words"] == {"Body|Look": (2, 2)}
-
-
-def test_the_prompts_of_an_attribute() -> None:
-    random = np.random.default_rng(0)
-    lean = random.normal(size=16)
-    vectors = {
-        "X": random.normal(size=(20, 16)),
-        "Y": random.normal(size=(20, 16)),
-        "A": lean + 0.1 * random.normal(size=(5, 16)),
-        "B": random.normal(size=(5, 16)),
-    }
-    audit = audit_eat(vectors=vectors, permutations=1000)
-    items = np.concatenate([vectors["X"], vectors["Y"]])
-    items /= np.linalg.norm(items, axis=1, keepdims=True)
-    for prompts, name in zip(audit["prompts"], "AB", strict=True):
-        texts = vectors[name] / np.linalg.norm(vectors[name], axis=1, keepdims=True)
-        assert prompts["cronbach"] == pytest.approx(by_definition(items @ texts.T))
-    alpha = audit["prompts"][0]["cronbach"]
-    assert alpha is not None
-    assert alpha > 0.95
-    assert f"the 5 texts of A, by their cosines to 40 items: {alpha:.3f}" in str(audit)
-    assert audit.to_json()["prompts"][0]["cronbach"] == alpha
 
 
 def test_numbers_with_a_comma_are_no_words() -> None:

@@ -106,28 +106,6 @@ def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) 
     assert "annotators differ" not in limits(marked)
 
 
-def test_marks_that_are_missing_leave_the_weight_of_their_film(tmp_path: Path) -> None:
-    found = audit(tmp_path, drawn_films(["S...", "EEEE", "...."]))
-    # Both films have twenty clips, though one has a single mark.
-    assert found["shares"][0]["share"] == pytest.approx(0.5)
-    assert found["shares"][0]["n_marked"] == 5
-    assert "7 of 12 drawn clips have no mark" in limits(found)
-    assert "No mark in 1 film (f2)" in limits(found)
-
-
-def test_groups_of_films_are_compared_by_exchanging_whole_films(tmp_path: Path) -> None:
-    levels = ["EEEE", "EEES", "EEEE", "SSSS", "SSSE", "SSSS", "SEEE"]
-    genres = ["war", "war", "war", "love", "love", "love", ""]
-    found = audit(tmp_path, drawn_films(levels, genres), by="genre")
-    assert [share["group"] for share in found["shares"]] == ["all films", "love", "war"]
-    (pair,) = found["differences"]
-    assert pair["difference"] == pytest.approx(11 / 12 - 1 / 12)
-    # The two groups of three that are farthest apart, of the twenty groups of three.
-    assert pair["p"] == pytest.approx(2 / 20)
-    assert "love and war are not shown to differ: +0.833, p = 0.100" in str(found)
-    assert "In no group: 1 film (f6)" in limits(found)
-
-
 def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
     manifest = drawn_films(["SEEE", "SSEE", "EEEE"])
     rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]

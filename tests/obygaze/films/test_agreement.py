@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from obygaze.films.agreement import (
     pairs_of,
     shuffled_tables,
 )
-from obygaze.films.labels import project_tables
 from obygaze.films.marks import LEVEL, Mark
 from obygaze.films.projection import ClipSpan
 from obygaze_features.core.errors import FixInput
@@ -52,7 +50,6 @@ DISTANCES = {
     ("HN", "S"): 0.7,
     ("NS", "S"): 0.3,
 }
-FIFTH = Fraction(1, 5)
 
 
 def annotator_pair(
@@ -62,8 +59,6 @@ def annotator_pair(
     return Scale.of(LEVEL, (), {}).pair(first, second, **named)
 
 
-BY_HAND = annotator_pair(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
-
 labelings = st.lists(
     st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)), min_size=1, max_size=60
 )
@@ -71,16 +66,6 @@ labelings = st.lists(
 
 def close(value: float | None) -> Any:
     return pytest.approx(value, abs=1e-12)
-
-
-def test_a_pair_worked_out_by_hand() -> None:
-    # Distances 0, .4, 0, 1; pooled shares 3/8, 1/8, 3/8, 1/8.
-    assert BY_HAND.n == 4
-    assert BY_HAND.observed == close(0.35)
-    assert [BY_HAND.expected(null) for null in NULLS] == close([0.425, 0.425, 0.40625])
-    assert BY_HAND.gamma("uniform") == close(1 - 0.35 / 0.425)
-    assert BY_HAND.gamma("pooled") == close(1 - 0.35 / 0.40625)
-    assert BY_HAND.alpha == close(1 - 7 / 8 * 0.35 / 0.40625)
 
 
 @settings(max_examples=50)
@@ -128,17 +113,6 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
     p = p_value([pair], null, permutations=m)
     # Four standard errors of a share out of m draws.
     assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / m) + 1 / m)
-
-
-def test_the_p_value_of_the_mean_counts_films_together() -> None:
-    labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
-    one = annotator_pair(*labels, movie_id="one")
-    ten = [annotator_pair(*labels, movie_id=f"film{i}") for i in range(10)]
-    single, together = (
-        p_value(films, "own", permutations=999) for films in ([one], ten)
-    )
-    assert single is not None and together is not None
-    assert together == 0.001 < 0.1 < single
 
 
 def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
@@ -225,48 +199,6 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid() -> None:
     assert result.observed_disorder == pytest.approx(pair.observed, abs=1e-6)
     assert result.expected_disorder == pytest.approx(pair.expected("own"), abs=1e-6)
     assert result.gamma == pytest.approx(pair.gamma("own"), abs=1e-5)
-
-
-def film(film: str, first: str, second: str) -> tuple[list[Mark], list[ClipSpan]]:
-    """Two annotators who gave each clip of ten frames one level."""
-    segments = [
-        segment
-        for annotator, levels in (("A", first), ("B", second))
-        for clip, level in enumerate(levels.split())
-        for segment in marks(
-            f"{10 * clip}-{10 * clip + 9} {level}", film=film, annotator=annotator
-        )
-    ]
-    bounds = " ".join(f"{10 * i}-{10 * i + 9}" for i in range(len(first.split())))
-    return segments, clips(bounds, film=film)
-
-
-def pairs_on(
-    folder: Path, marked: list[Mark], spans: list[ClipSpan], at: Fraction = FIFTH
-) -> list[AnnotatorPair]:
-    """The pairs of people of marks that are put on clips."""
-    table = write_marks(folder / "s.csv", marked)
-    cut = write_spans(folder / "c.csv", spans)
-    return pairs_of(project_tables(table, cut, None, at).marked)
-
-
-def test_pairs_are_made_film_by_film_from_those_who_marked_it(tmp_path: Path) -> None:
-    one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
-    two, two_clips = film("two", "S S", "S EN")
-    third = marks("0-9 HN", film="two", annotator="C")
-    alone = marks("0-9 HN", film="three", annotator="C")
-    spans = [*one_clips, *two_clips, *clips("0-9", film="three")]
-    pairs = pairs_on(tmp_path, [*two, *third, *alone, *one], spans)
-    named = [(pair.movie_id, pair.annotators, pair.n) for pair in pairs]
-    assert named == [
-        ("one", ("A", "B"), 4),
-        ("two", ("A", "B"), 2),
-        ("two", ("A", "C"), 2),
-        ("two", ("B", "C"), 2),
-    ]
-    assert (pairs[0].counts == BY_HAND.counts).all()
-    # C left the second clip unmarked, which counts as EN.
-    assert pairs[2].observed == close((0.7 + 1.0) / 2)
 
 
 def run(

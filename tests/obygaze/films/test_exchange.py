@@ -208,10 +208,10 @@ def marks_of(*films: str) -> bytes:
     return written(Mark(film, 0.0, 2.0, "level", "S", "ada") for film in films)
 
 
-def exported(folder: Path, *films: str, kind: str = "vtt") -> ExportedFiles:
+def exported(folder: Path, *films: str) -> ExportedFiles:
     (folder / "marks.csv").write_bytes(marks_of(*films))
     return export_manifest(
-        folder / "marks.csv", folder / "out", format=kind, workspace=folder
+        folder / "marks.csv", folder / "out", format="vtt", workspace=folder
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.recompute import value_of, with_tuned_decisions
 from support.run_tables import table_of
 from support.seeds import amount
 from support.tables import RunRow, a_table, rows_of
-from support.ties import ap_by_places
 
 from obygaze_models.evaluation.cells import cells_of
 from obygaze_models.evaluation.results import (
@@ -32,7 +32,6 @@ from obygaze_models.evaluation.tables import (
     read_csv,
 )
 
-Folds = Mapping[tuple[str, int], Sequence[RunRow]]
 METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
 
 
@@ -122,101 +121,6 @@ def cell_rows(
 # ---- plainly ----
 
 
-def by_fold(rows: Sequence[RunRow]) -> Folds:
-    folds = defaultdict(list)
-    for row in rows:
-        folds[row["fold"], row["seed"]].append(row)
-    return folds
-
-
-def plain_pairs(rows: Sequence[RunRow]) -> tuple[float, int]:
-    """The pairs of a positive and a negative clip that are in order, and all pairs."""
-    won = 0.0
-    n_pairs = 0
-    for one in rows:
-        for zero in rows:
-            if one["y"] and not zero["y"]:
-                n_pairs += 1
-                won += (one["score"] > zero["score"]) + (
-                    one["score"] == zero["score"]
-                ) / 2
-    return won, n_pairs
-
-
-def plain_metric(metric: str, rows: Sequence[RunRow]) -> float:
-    """The metric of some tests that are of one scale."""
-    n = len(rows)
-    if metric == "auc":
-        won, n_pairs = plain_pairs(rows)
-        return won / n_pairs if n_pairs else math.nan
-    if metric == "ap":
-        y = [row["y"] for row in rows]
-        return ap_by_places(y, [row["score"] for row in rows]) if any(y) else math.nan
-    if metric == "brier":
-        return sum((row["score"] - row["y"]) ** 2 for row in rows) / n
-    tp = sum(row["decision"] for row in rows if row["y"])
-    fp = sum(row["decision"] for row in rows if not row["y"])
-    n_positive = sum(row["y"] for row in rows)
-    fn = n_positive - tp
-    tn = n - n_positive - fp
-    if metric == "accuracy":
-        return (tp + tn) / n
-    ones = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
-    if metric == "f1_binary":
-        return ones
-    zeros = 2 * tn / (2 * tn + fp + fn) if tn + fp + fn else 0.0
-    return (n_positive * ones + (n - n_positive) * zeros) / n
-
-
-def mean_of(values: Sequence[tuple[float, float]]) -> float:
-    """The mean of the values that are numbers, each with its weight."""
-    known = [(value, weight) for value, weight in values if math.isfinite(value)]
-    total = sum(weight for _, weight in known)
-    return sum(v * w for v, w in known) / total if known else math.nan
-
-
-def plain_value(
-    metric: str, folds: Folds, sizes: Mapping[tuple[str, int], int], *, averaged: bool
-) -> float:
-    """A metric of folds, or of what a film has of them: its share of a fold is a weight."""
-    shares = {key: len(rows) / sizes[key] for key, rows in folds.items()}
-    alone = {key: plain_metric(metric, rows) for key, rows in folds.items()}
-    if averaged:
-        return mean_of([(alone[key], shares[key]) for key in folds])
-    of_seeds = []
-    for seed in sorted({seed for _, seed in folds}):
-        keys = [key for key in folds if key[1] == seed]
-        if metric == "ap":
-            value = mean_of([(alone[key], shares[key]) for key in keys])
-        elif metric == "auc":
-            won = n_all = 0.0
-            for key in keys:
-                won_of_fold, n_pairs = plain_pairs(folds[key])
-                won += won_of_fold / len(folds[key])
-                n_all += n_pairs / len(folds[key])
-            value = won / n_all if n_all else math.nan
-        else:
-            value = plain_metric(metric, [row for key in keys for row in folds[key]])
-        of_seeds.append(value)
-    return float(np.mean(of_seeds))
-
-
-def plain_of_rows(metric: str, rows: Sequence[RunRow], *, averaged: bool) -> float:
-    folds = by_fold(rows)
-    sizes = {key: len(own) for key, own in folds.items()}
-    return plain_value(metric, folds, sizes, averaged=averaged)
-
-
-def plain_of_film(
-    metric: str, rows: Sequence[RunRow], film: str, *, averaged: bool
-) -> float:
-    inside = [row for row in rows if row["group"] == film]
-    if metric == "f1_binary" and not any(row["y"] for row in inside):
-        return math.nan
-    sizes = {key: len(own) for key, own in by_fold(rows).items()}
-    return plain_value(metric, by_fold(inside), sizes, averaged=averaged)
-
-
 def plain_basis(rows: Sequence[RunRow]) -> str:
     if not rows[0]["is_trained"]:
         return "unseen"
@@ -247,32 +151,33 @@ def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:
 def test_values_of_all_clips_and_of_films(seed: int) -> None:
     world = drawn(seed)
     found = rows_of(results(world.tests, world.settings), against_model="")
-    value_of = {}
+    row_of = {}
     for row in found:
         if row["train_films"] != row["train_films"]:
             name = tuple(row[key] for key in CELL)
-            value_of[name, row["metric"], row["film"]] = row
+            row_of[name, row["metric"], row["film"]] = row
     for (name, n_films), rows in rows_by_cell(world).items():
         if n_films is not None:
             continue
         groups = {row["group"] for row in rows} - {""}
         for metric in METRICS:
             if metric == "brier" and not rows[0]["is_probability"]:
-                assert (name, metric, "") not in value_of
+                assert (name, metric, "") not in row_of
                 continue
-            row = value_of[name, metric, ""]
-            expected = plain_of_rows(metric, rows, averaged=world.is_averaged)
+            row = row_of[name, metric, ""]
+            expected = value_of(metric, rows, world.is_averaged)
             assert row["value"] == pytest.approx(expected, nan_ok=True), metric
             assert row["clips"] == len({test["clip_id"] for test in rows})
             assert row["films"] == len(groups)
-            assert row["fits"] == len(by_fold(rows))
+            fits = {(test["fold"], test["seed"]) for test in rows}
+            assert row["fits"] == len(fits)
             for film in groups:
-                of_film = value_of[name, metric, film]
-                expected = plain_of_film(metric, rows, film, averaged=world.is_averaged)
+                of_film = row_of[name, metric, film]
+                expected = value_of(metric, rows, world.is_averaged, film)
                 assert of_film["value"] == pytest.approx(expected, nan_ok=True)
                 inside = {test["clip_id"] for test in rows if test["group"] == film}
                 assert of_film["clips"] == len(inside)
-        in_film = {key[2] for key in value_of if key[0] == name} - {""}
+        in_film = {key[2] for key in row_of if key[0] == name} - {""}
         assert in_film == groups
 
 
@@ -286,19 +191,16 @@ def test_values_at_chosen_thresholds_and_of_recalibrated_probabilities(
     for cell in cells_of(world.tests, world.settings.averaged):
         rows = rows_of_cells[cell.name, cell.train_films]
         tuned = [row for row in rows if math.isfinite(row["tuned"])]
-        changed = []
-        for row in rows:
-            decision = row["tuned"] if math.isfinite(row["tuned"]) else row["decision"]
-            changed.append({**row, "decision": decision})
+        changed = with_tuned_decisions(rows)
         expected = {}
         for metric in ("f1_binary", "f1_weighted") if tuned else ():
-            expected[metric] = plain_of_rows(metric, changed, averaged=averaged)
+            expected[metric] = value_of(metric, changed, averaged)
         found = {name: value for name, value in cell.tuned().items() if name in METRICS}
         assert found == pytest.approx(expected)
         again = [{**row, "score": row["recalibrated"]} for row in rows]
         error = {}
         if all(math.isfinite(row["score"]) for row in again):
-            error["brier"] = plain_of_rows("brier", again, averaged=averaged)
+            error["brier"] = value_of("brier", again, averaged)
         assert cell.recalibrated() == pytest.approx(error)
 
 

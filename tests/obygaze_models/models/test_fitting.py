@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from obygaze_models.models.changed import reading_changed
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit, fit_best, scores_of
 from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons, lessons_of
+from obygaze_models.models.lessons import Lessons, lessons_of
 from obygaze_models.models.mlp import hold_out
 from obygaze_models.models.registry import KINDS, build
 from obygaze_models.text_vectors import (
@@ -25,7 +23,6 @@ WIDTH = 6
 FILMS = np.repeat([f"film {number}" for number in range(6)], 20)
 IN_TRAINING = np.flatnonzero(np.isin(FILMS, FILMS[:80]))
 IN_VALIDATION = np.flatnonzero(FILMS == "film 4")
-HIDDEN = np.flatnonzero(FILMS == "film 5")
 # Values of settings that have no default.
 REQUIRED = {"texts": "texts", "positive": "sure", "negative": "easy"}
 DIRECTIONS = dict(zip(("sure", "easy"), np.eye(WIDTH), strict=False))
@@ -89,46 +86,6 @@ def test_every_kind_learns_what_its_fit_on_the_training_rows_learns(kind: str) -
         expected = scores_of(plain_fit(kind, lessons), lessons.rows.X)
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
     assert len(np.unique(scores.round(6))) > 2
-
-
-def scrambled(lessons: Lessons, rows: NDArray[Any]) -> Lessons:
-    """The same lessons with other classes, concepts and features of some rows."""
-    y = lessons.y.copy()
-    y[rows] = 1 - y[rows]
-    X = lessons.rows.X.copy()
-    X[rows] = 9 - 5 * X[rows]
-    targets = {}
-    for against, known in lessons.concepts.targets.items():
-        targets[against] = known.copy()
-        targets[against][rows] = 1 - known[rows]
-    concepts = Concepts(lessons.concepts.names, targets, lessons.concepts.is_example)
-    return replace(lessons, rows=FeatureRows(X), y=y, concepts=concepts)
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "scaled": {"scaled": True},
-    "erased": {"erased": ["Look"]},
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        *((kind, "as they are") for kind in KINDS),
-        *(("ridge", name) for name in CHANGES),
-    ],
-)
-def test_rows_that_may_not_learn_change_no_bit(kind: str, change: str) -> None:
-    lessons = lessons_for(kind)
-    others = scrambled(lessons, HIDDEN)
-    estimator = reading_changed(unfitted(kind), **CHANGES.get(change, {}))
-    tested = lessons.rows.X[IN_VALIDATION]
-    scores = scores_of(fit(estimator, lessons), tested)
-    np.testing.assert_array_equal(scores_of(fit(estimator, others), tested), scores)
-    # The same rows change scores where they may teach.
-    if KINDS[kind].is_trained:
-        taught = scrambled(lessons, IN_TRAINING[::2])
-        assert not np.array_equal(scores_of(fit(estimator, taught), tested), scores)
 
 
 @pytest.mark.parametrize("kind", KINDS)

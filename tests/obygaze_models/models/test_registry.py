@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -59,11 +57,3 @@ def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     linear = build("pcbm-lr").set_params(bank__concepts=names)
     linear.fit(X, X[:, 0] > 0, concepts)
     assert linear.bank_.concepts_.tolist() == names
-
-
-def test_reading_the_registry_imports_no_numpy() -> None:
-    script = (
-        "import sys; from obygaze_models.models.registry import default_settings;"
-        "default_settings('mlp'); sys.exit('numpy' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

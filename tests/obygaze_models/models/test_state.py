@@ -29,7 +29,7 @@ def test_words_of_any_script_survive() -> None:
 
 
 def test_a_kind_from_elsewhere_is_never_built() -> None:
-    for kind in ("os.system", "SVC", None):
+    for kind in ("os.system", "SVC", None, ["Bottleneck"], {}):
         with pytest.raises(Corrupt, match="unknown estimator"):
             build_estimator({"kind": kind, "params": {}})
     with pytest.raises(Corrupt, match="invalid params"):
@@ -68,6 +68,8 @@ def test_an_array_too_many_is_named() -> None:
     ("name", "wrong"),
     [
         ("bank_/coef_", np.zeros((1, 9))),
+        ("bank_/coef_", np.zeros((0, 4))),
+        ("bank_/intercept_", np.array([np.nan])),
         ("head_/coef_", np.zeros(7)),
         ("n_features_in_", np.array(10**12)),
         ("n_features_in_", np.array(2.5)),
@@ -109,9 +111,13 @@ def test_a_tree_by_hand_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
+        ("left_", [np.iinfo(np.int64).max, -1, -1]),
         ("right_", [3, -1, -1]),
         ("right_", [0, -1, -1]),
+        ("right_", [0, 0, 0]),
         ("feature_", [-1, -2, -2]),
+        ("feature_", [4, 0, 0]),
+        ("share_", [0.5, 0.0]),
         ("n_rows_", [4, 2]),
         ("threshold_", [0.5, np.nan, -2.0]),
         ("share_", [0.5, 0.0, 1.1]),

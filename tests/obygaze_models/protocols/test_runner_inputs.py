@@ -103,23 +103,6 @@ class TestMissing:
         assert str(error.value.hint).startswith(ids)
         assert f"store import FILE --manifest {manifest.name}" in str(error.value.hint)
 
-    def test_another_clip_under_the_same_id_is_refused(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
-        rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
-        values = {"clip": planted(manifest).astype(np.float32)}
-        store = made_store(tmp_path / "s", rows, values)
-        first, *others = manifest.clips
-        protocol = quick("honest", *RIDGE)
-        gather(protocol, manifest, "", {"x": store})
-        changed = manifest.with_clips([replace(first, start_s=4.0), *others])
-        problem = f"'{first.clip_id}' is 4 s to 5.5 s and 3 s to 5.5 s"
-        with pytest.raises(Mismatch, match=problem):
-            gather(protocol, changed, "", {"x": store})
-        # A manifest may know nothing of times, as one whose clips have files of their own.
-        whole = [replace(clip, start_s=None, end_s=None) for clip in manifest]
-        gather(protocol, manifest.with_clips(whole), "", {"x": store})
-
     def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
         rows = [
             Row(clip.clip_id, clip.movie_id, status="failed", reason="not extracted")

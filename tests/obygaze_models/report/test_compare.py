@@ -204,18 +204,6 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     assert "c tests clips of a in other folds in 1 of 1 cell" in folds
 
 
-def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
-    first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
-    changes = ["fit.seed=3", "models.logistic.kind=logistic"]
-    manifest = {**first.about["manifest"], "sha256": "5" * 64}
-    other = made_run(tmp_path / "b", [cell()], changes=changes, manifest=manifest)
-    settings = compare_runs([first, other]).settings
-    assert settings["protocol.fit.seed"] == ["0", "3"]
-    assert settings["protocol.models.logistic"] == ["–", "logistic"]
-    assert settings["manifest.sha256"] == ["000000000000...", "555555555555..."]
-    assert not [key for key in settings if key.startswith(("fits", "files", "created"))]
-
-
 def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
     """A run of some tasks, models and stores, each store of a recipe of its own."""
     cells = []

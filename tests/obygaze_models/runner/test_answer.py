@@ -126,20 +126,6 @@ def limits(run: Run) -> dict[str, str]:
 # ---- the answer ----
 
 
-def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
-    tests = [
-        *cell("ridge", GOOD),
-        *cell("random", (REVERSED,) * 12),
-        *cell("neighbour", GUESS),
-    ]
-    run = run_of(tmp_path, tests, ends())
-    assert answer(run) == (
-        "On films it has not seen, ridge ranks clips (EN_S) with AP .90 [.63, .98]; "
-        "guessing without video has .75 (neighbour); better in 10 of 12 films."
-    )
-    assert limits_of(run) == []
-
-
 @pytest.mark.parametrize(
     ("facts", "basis", "where", "why"),
     [

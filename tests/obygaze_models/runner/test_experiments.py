@@ -25,6 +25,7 @@ from obygaze_models.runner.experiments import (
 )
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge"]')
+BARE = ("--set", "report.concepts=false", "--set", "report.contrast=[]")
 ONE_PAIR = ("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]')
 
 
@@ -37,11 +38,29 @@ def here(workspace: Path) -> Path:
 
 def test_json_keeps_the_contract(here: Path) -> None:
     found = call_obygaze(
-        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, *ONE_PAIR, "--json"
+        "-C",
+        here,
+        "run",
+        "honest",
+        "--store",
+        "x=sig",
+        *QUICK,
+        *ONE_PAIR,
+        *BARE,
+        "--json",
     ).ok()
     document = found.json()
     assert set(document) >= {"run", "results", "seconds"}
-    assert (Path(document["run"]) / "run.json").is_file()
+    folder = Path(document["run"])
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["predictions.csv", "results.csv", "run.json"]
+    for name in names[:2]:
+        header = (folder / name).read_text("utf-8").partition("\n")[0]
+        assert header.split(",") == list(RUN_TABLES[name])
+    assert tuple(RUN_TABLES["results.csv"])[:8] == (
+        *("task", "train", "test", "store", "model"),
+        *("film", "metric", "value"),
+    )
     rows = document["results"]
     for row in rows:
         assert set(row) == set(RUN_TABLES["results.csv"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from support.experiments import films, planted, quick, store_of
+from support.experiments import planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
@@ -14,7 +14,6 @@ from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
     folds_of,
@@ -66,9 +65,6 @@ def seen(of_pair: Sequence[HeldOut]) -> set[str]:
     return {
         str(word) for held in of_pair for word in seen_of(held, numbers_of(held.films))
     }
-
-
-FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
 
 
 def test_a_film_is_held_out_with_its_clips_of_every_level() -> None:
@@ -127,29 +123,3 @@ def test_clips_that_several_folds_test_are_repeated() -> None:
     assert not repeats_clips(once) and repeats_clips(pairs)
     assert len(once) == 4 and len(pairs) == 12
     assert seen(once) == seen(pairs) == {"unseen"}
-
-
-def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
-    tmp_path: Path,
-) -> None:
-    """Clips of the tested films that are in no part found them, and no leak was counted."""
-    manifest = films(8, 40, seed=2)
-    tested = sorted({clip.movie_id for clip in manifest})[:3]
-    parts = {}
-    for clip in manifest:
-        in_task = clip.level in ("EN", "S")
-        of_tested_film = "test" if in_task else ""
-        parts[clip.clip_id] = of_tested_film if clip.movie_id in tested else "train"
-    manifest = manifest.with_column("part", parts)
-    changes = (*ONE_PAIR, *FIXED, 'grid.models=["pcbm-lr"]', "models.pcbm-lr.C=1.0")
-    protocol = quick("honest", *changes)
-    store = store_of(tmp_path / "store", manifest, planted(manifest))
-    inputs = gather(protocol, manifest, "", {"x": store})
-    (run,) = store_runs(inputs)
-    ((_, _, whole),) = run.every_fold
-    held = run.for_model(protocol.models["pcbm-lr"], whole)
-    (fitted,) = fit_model(run, protocol.models["pcbm-lr"], "EN_S", [held], 0)
-    films_of_vectors = {inputs.table.films[row] for row in fitted.found_on}
-    assert len(films_of_vectors) == 5
-    assert not films_of_vectors.intersection(tested)
-    assert any(level == "HN" for level in inputs.table.levels[fitted.found_on])

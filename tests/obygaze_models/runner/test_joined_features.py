@@ -123,14 +123,6 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
 # ---- the gain ----
 
 
-def test_the_chosen_store_is_never_the_joined_one(run: Run) -> None:
-    for model in ("ridge", "pcbm-lr"):
-        cell = the_cell(run, model=model, store="chosen")
-        for fold in run.folds_of(cell):
-            assert [*fold["chosen"]["inner_ap"]] == ["seen", "heard"]
-            assert fold["chosen"]["store"] in ("seen", "heard")
-
-
 def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
     gain = gain_of(run)
     assert gain is not None

@@ -14,7 +14,6 @@ from support.stores import a_recipe, made_store
 import obygaze as og
 from obygaze_features.core.errors import (
     AlreadyThere,
-    FixInput,
     FixUsage,
     Mismatch,
     ObygazeError,
@@ -231,12 +230,6 @@ def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
 
 
 # ---- what is refused ----
-
-
-def test_every_clip_trained(here: Path) -> None:
-    keep(here, clips=CLIPS)
-    with pytest.raises(FixInput, match="there is nothing to test"):
-        run_on(here)
 
 
 def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(

@@ -11,7 +11,6 @@ from support.cli import call_obygaze
 from obygaze.audits.mediaeval_runs import read_affect_run
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.zoo import predict
-from obygaze_models.zoo.mediaeval_file import affect_class
 
 SCORES = """\
 clip_id,valence,arousal
@@ -24,14 +23,6 @@ ACCEDE00002.mp4,-0.15,0.151
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [(-1, -1), (-0.1501, -1), (-0.15, 0), (0, 0), (0.15, 0), (0.1501, 1), (1, 1)],
-)
-def test_the_bounds_themselves_are_neutral(score: float, expected: int) -> None:
-    assert affect_class(score) == expected
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ N_EDITS = amount(25, 500)
 LEVELS = ("EN", "HN", "NS", "S")
 
 
-def lake(folder: Path, annotator: str = "eva") -> Site:
+def lake(folder: Path) -> Site:
     """A page of ten seconds of pictures with their numbers."""
     if not (folder / "lake.mp4").exists():
         write_video(folder / "lake.mp4", numbers=range(N_FRAMES), options={"g": "50"})
-    return site(folder, film_clips("lake", "lake.mp4"), annotator)
+    return site(folder, film_clips("lake", "lake.mp4"), "eva")
 
 
 def open_lake(browser: Any, address: str) -> None:
@@ -83,24 +83,22 @@ def values_of(one: dict[str, Any]) -> Values:
     return (one["first"], one["last"], one["level"], concepts, one["comment"])
 
 
-def saved_rows(folder: Path, annotator: str = "eva") -> list[Mark]:
-    path = folder / "segments" / f"films.{annotator}.csv"
+def saved_rows(folder: Path) -> list[Mark]:
+    path = folder / "segments" / "films.eva.csv"
     return [*read_marks([path])] if path.exists() else []
 
 
-def saved_values(
-    folder: Path, annotator: str = "eva", rate: float = 25
-) -> list[Values]:
+def saved_values(folder: Path) -> list[Values]:
     """The marks of the table, whose times are worked out from the rate of the film."""
     spans: dict[tuple[float, float], dict[str, list[str]]] = {}
-    for row in saved_rows(folder, annotator):
+    for row in saved_rows(folder):
         if row.column != WATCHED:
             said = spans.setdefault((row.start_s, row.end_s), {})
             said.setdefault(row.column, []).append(row.value)
     found = []
     for (start_s, end_s), said in spans.items():
-        assert abs(start_s * rate - round(start_s * rate)) < 1e-3
-        first, last = round(start_s * rate), round(end_s * rate) - 1
+        assert abs(start_s * 25 - round(start_s * 25)) < 1e-3
+        first, last = round(start_s * 25), round(end_s * 25) - 1
         (level,) = said["level"]
         concepts = tuple(sorted(said.get("concepts", ())))
         found.append((first, last, level, concepts, "".join(said.get("comment", ()))))
