@@ -197,7 +197,9 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
             bases.append(cell.basis)
     if not bases:
         return ""
-    return interval_is_of(weakest(bases), run.units, is_of_one_model=run.has_one_fold)
+    return interval_is_of(
+        weakest(bases), run.units, is_of_one_model=run.is_of_saved_model
+    )
 
 
 # ---- what is asked ----

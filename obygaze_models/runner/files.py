@@ -242,12 +242,10 @@ class Run:
         return rows_as_dicts(self.results[self.results["against_model"] != ""])
 
     @property
-    def has_one_fold(self) -> bool:
-        """Whether one training, as that of a saved model, gave the scores of each cell."""
-        names = [
-            {fold["fold"] for fold in facts["folds"]} for facts in self.about["fits"]
-        ]
-        return all(len(of_cell) == 1 for of_cell in names)
+    def is_of_saved_model(self) -> bool:
+        """Whether a saved model was tested, and nothing trained."""
+        models = self.protocol["models"].values()
+        return any("sha256" in model.get("settings", {}) for model in models)
 
     def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
         """Return what run.json says of the fits of a cell."""

@@ -159,7 +159,7 @@ def _films_on_both_sides(run: Run, models: Models) -> Iterator[Values]:
             **values,
             "because": because,
             "interval_is_of": interval_is_of(
-                FILM_SEEN, run.units, is_of_one_model=run.has_one_fold
+                FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
             ),
             "interval_is_not_of": interval_is_not_of(FILM_SEEN, run.units),
         }

@@ -166,7 +166,7 @@ def _about_values(run: Run, cells: Sequence[Cell]) -> str:
     """Return the line on how the values of the table are computed, and on their intervals."""
     metric = run.settings.primary
     text = f"{metric_name(metric)} is computed over all folds together"
-    if run.has_one_fold:
+    if run.is_of_saved_model:
         text = f"{metric_name(metric)} is computed over all test clips together"
     elif metric in RANKING_METRICS:
         text = f"{metric_name(metric)} is computed in each fold, and averaged"
