@@ -76,13 +76,20 @@ def test_a_store(place: Place) -> None:
 def test_a_run(place: Place) -> None:
     folder = place.folder / "runs" / "first"
     written = place.read_rows("runs/first/results.csv")
+    metrics = {row["metric"] for row in written}
+
+    def results() -> Rows:
+        """The results without metrics that this version did not have."""
+        rows = place.read_rows("runs/first/results.csv")
+        return [row for row in rows if row["metric"] in metrics]
+
     place("report first --format csv")
-    assert_same(place.read_rows("runs/first/results.csv"), written)
+    assert_same(results(), written)
     before = place.read_rows("runs/first/predictions.csv")
     shutil.rmtree(folder)
     place("run own.toml --store seen=pictures -o first --jobs 1")
     assert_same(place.read_rows("runs/first/predictions.csv"), before)
-    assert_same(place.read_rows("runs/first/results.csv"), written)
+    assert_same(results(), written)
 
 
 def test_a_model(place: Place) -> None:
