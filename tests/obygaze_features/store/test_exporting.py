@@ -18,6 +18,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.core.files import FEATURE_SUFFIXES
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import Terms
@@ -110,6 +111,10 @@ def a_manifest(licence: str = "CC0-1.0") -> Manifest:
         Clip("lake-1", "lake"),
     )
     return Manifest("films", Header("made up", {}, licence=licence), clips)
+
+
+def test_a_file_of_every_ending_that_is_written_is_known_for_features() -> None:
+    assert FEATURE_SUFFIXES == EXPORT_ENDINGS
 
 
 def test_the_columns_of_a_table_have_the_types_of_the_arrays(
