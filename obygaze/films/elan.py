@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.marks import COMMENT, Mark, plain
+from obygaze.films.marks import COMMENT, SCORE, Mark, plain
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import open_file
@@ -110,6 +110,7 @@ class ElanFile:
         people = {
             _stated_annotator(name, facts)
             for name, (_, _, facts, _) in self._document.tiers.items()
+            if _column_and_person(plain(name), set())[0] != SCORE
         }
         people.discard("")
         if len(people) == 1:

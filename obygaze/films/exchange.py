@@ -19,6 +19,7 @@ from obygaze.films.marks import (
     CONCEPTS_COLUMN,
     FOLDER,
     LEVEL,
+    SCORE,
     WATCHED,
     Mark,
     columns_in,
@@ -69,8 +70,7 @@ from obygaze_features.manifest.vocabulary import concepts
 
 ELAN = ".eaf"
 VTT = ".vtt"
-# The tiers of what models say, which is no mark, and of clips that are to be marked.
-SCORE = "score"
+# The tier of clips that are to be marked.
 TO_MARK = "to mark"
 MOST_WORDS = 30  # of a column in the text of an import
 MOST_LETTERS = 28  # of the name of a class or concept in a subtitle
@@ -145,8 +145,17 @@ class ImportedMarks:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what was left out."""
-        return [f"left out: {reason}" for reason in self.left_out]
+        """Return what was left out, and what says nothing of what was watched."""
+        sentences = [f"left out: {reason}" for reason in self.left_out]
+        columns = {WATCHED, *columns_in(self.marks)}
+        unknown = sorted(self.words[WATCHED].keys() - columns)
+        if unknown:
+            shown = few([*map(repr, unknown)], 5)
+            sentences.append(
+                f"{WATCHED} names a column that was looked for, or {WATCHED} for all; no mark is"
+                f" of the column {shown}"
+            )
+        return sentences
 
 
 def import_marks(

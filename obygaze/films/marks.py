@@ -45,6 +45,8 @@ LEVEL = "level"
 CONCEPTS_COLUMN = "concepts"
 WATCHED = "watched"
 COMMENT = "comment"
+# Of tiers with what a model says of clips, which are no marks.
+SCORE = "score"
 NOTHING = "none"
 UNKNOWN = "?"
 SPAN_EXPECTED = "expected seconds in the film, the start before the end"

@@ -124,6 +124,16 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         imported(foreign, coded=["Ton"])
 
 
+def test_words_of_watched_that_name_no_column_are_said(foreign: Path) -> None:
+    made = imported(foreign, tiers={"Notiz": "watched"})
+    assert any(
+        "no mark is of the column 'vgl. Szene 3'" in one for one in made.warnings
+    )
+    words = {"vgl. Szene 3": "Gewalt"}
+    made = imported(foreign, tiers={"Notiz": "watched"}, words=words)
+    assert not any("no mark is of the column" in one for one in made.warnings)
+
+
 @pytest.mark.parametrize(
     ("changes", "people"),
     [
@@ -131,6 +141,10 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         ({'"Gewalt@Anna" L': '"Gewalt@Anna" ANNOTATOR="Eva" L'}, {"Eva", "Ben"}),
         # The only one whom the file names.
         ({"Gewalt@Anna": "Gewalt"}, {"Ben"}),
+        (
+            {"Gewalt@Anna": "Gewalt", '"Musik"': '"score@ridge" ANNOTATOR="ridge"'},
+            {"Ben"},
+        ),
         ({"Gewalt@Anna": "Gewalt", "Ben": "", "unspecified": "Zoe"}, {"Zoe"}),
         ({"Gewalt@Anna": "Gewalt", "Ben": ""}, {"tag 2"}),
     ],
