@@ -341,3 +341,19 @@ def test_words_that_are_no_value_are_read_as_empty_cells(tmp_path: Path) -> None
     mapping.write_text(mapping.read_text().replace("Gewalt", "Gewal"))
     with pytest.raises(FixInput, match=r"'Gewal' \(did you mean 'Gewalt'\?\)"):
         read(table, mapping=mapping)
+
+
+def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
+    table = tmp_path / "excel.csv"
+    table.write_bytes(b"\xef\xbb\xbf" + EXCEL.encode())
+    imported = read(table, EXCEL_COLUMNS)
+    first, second = imported.manifest
+    assert (first.clip_id, first.movie_id) == ("Amelie_1", "Le_fabuleux_destin")
+    assert (first.start_s, first.end_s, first.level) == (70.0, 80.5, "S")
+    assert (second.start_s, second.end_s) == (3600.25, 3600.75)
+    assert second.extra == {"movie_title": "Le fabuleux destin"}
+    assert imported.manifest.columns == ("movie_title",)
+    assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [
+        True,
+        False,
+    ]
