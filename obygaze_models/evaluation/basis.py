@@ -24,7 +24,7 @@ _INTERVAL_OF = {
     UNSEEN: "other {units} of the same kind, each tested unseen",
     FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
 }
-# Where one model tests them all, that it would be another one is no part of the interval.
+# The interval of one saved model says nothing of another training.
 _INTERVAL_OF_ONE_MODEL = {
     UNSEEN: _INTERVAL_OF[UNSEEN],
     FILM_SEEN: "the same model with other {units} of its training",
