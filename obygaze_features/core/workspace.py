@@ -233,6 +233,13 @@ class Workspace:
             is_video = given.suffix.lower() in VIDEO_SUFFIXES
             place = given.parent if is_video else given
             hint = f"obygaze manifest import {shell_word(place)}"
+        elif (
+            kind == "manifests" and (self.folder("segments") / f"{name}.csv").is_file()
+        ):
+            message = f"{name} is a table of marks, not a manifest"
+            hint = (
+                f"obygaze manifest project {shell_word(name)} --clips MANIFEST -o NAME"
+            )
         elif kind == "stores" and given.is_file():
             message = f"{name} is a file, not a store"
             hint = import_of_features(given) or "unpack it, if it is an archive"

@@ -434,6 +434,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     """Return the expression of the positive clips, then that of the negative ones if any."""
     parsed = []
+    unknown: dict[str, UnknownName] = {}
     columns = table.clips[0].extra
     for key in ("positive", "negative"):
         text = getattr(task, key)
@@ -443,22 +444,20 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
             expression = parse(
                 text, columns=columns, vocabulary=known, where=where, of_empty=None
             )
-            _require_columns(expression, "" if text == name else where, table)
+            try:
+                for column in expression.compared:
+                    table.clips[0].values(column)
+            except UnknownName as error:
+                unknown["" if text == name else where] = error
             parsed.append(expression)
-    return parsed
-
-
-def _require_columns(expression: Expression, key: str, table: ClipTable) -> None:
-    """Raise an error that names an expression, and its key if it has one, for unknown columns."""
-    try:
-        for column in expression.compared:
-            table.clips[0].values(column)
-    except UnknownName as error:
-        error.where = key or expression.text
+    if unknown:
+        key, problem = next(iter(unknown.items()))
+        problem.where = key or parsed[0].text
         if key:
-            change = shell_word(f"{key}=EXPRESSION")
-            error.hint = f"--set {change}, with {error.hint}"
-        raise
+            changes = [f"--set {shell_word(f'{key}=EXPRESSION')}" for key in unknown]
+            problem.hint = f"{' '.join(changes)}, with {problem.hint}"
+        raise problem
+    return parsed
 
 
 def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:

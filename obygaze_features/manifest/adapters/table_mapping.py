@@ -86,13 +86,22 @@ class WordMapping:
 
     def level(self, word: str) -> str | None:
         """Return the level that a word means, None for an unknown word."""
-        return self.levels.get(word) or canonical_level(word)
+        return _meaning(self.levels, word) or canonical_level(word)
 
     def concept(self, word: str) -> str | None:
         """Return the concepts that a word means, joined with `|`; None for an unknown word."""
-        if word in self.modalities:
-            return word
-        return self.concepts.get(word) or canonical_concept(word)
+        own = {name: name for name in self.modalities}
+        meaning = _meaning(own, word) or _meaning(self.concepts, word)
+        return meaning or canonical_concept(word)
+
+
+def _meaning(meanings: Mapping[str, str], word: str) -> str | None:
+    """Return what a word means; one that is not listed, what it means in other capitals."""
+    if word in meanings:
+        return meanings[word]
+    plain = word.casefold()
+    found = {value for other, value in meanings.items() if other.casefold() == plain}
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -523,9 +532,16 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
 
 
 def _asked(words: Mapping[str, int]) -> list[str]:
-    """Return the lines that ask for the meaning of words, each with its number of rows."""
+    """Return the lines that ask for the meaning of words, each with its number of rows.
+
+    Words that differ by capitals alone are one line, with the first of them.
+    """
+    first_of: dict[str, str] = {}
+    n_rows: Counter[str] = Counter()
+    for word, n in words.items():
+        n_rows[first_of.setdefault(word.casefold(), word)] += n
     return [
-        f'{toml_string(word)} = "?"  # {count(n, "time")}' for word, n in words.items()
+        f'{toml_string(word)} = "?"  # {count(n, "time")}' for word, n in n_rows.items()
     ]
 
 

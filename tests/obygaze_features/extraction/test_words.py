@@ -110,6 +110,21 @@ def test_no_word_of_the_input_is_in_any_file_of_the_store(
     assert n_files > 8
 
 
+def test_a_language_may_follow_the_name_of_a_film(
+    workspace: Path, encoder: Path
+) -> None:
+    said = workspace / "said"
+    say(workspace, lake="a happy man")
+    (said / "lake.srt").rename(said / "lake.de.srt")
+    # This ending is no language: the file may be half of a film.
+    (said / "lake.cd2.srt").write_text(SRT.format("dog"))
+    extract_words(
+        "films", "tiny", said, weights=encoder, out="named", workspace=workspace
+    )
+    store = open_store("named", workspace=workspace)
+    assert store.matrix("n_words", missing="drop").values.tolist()[0] == 3
+
+
 def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     workspace: Path, encoder: Path
 ) -> None:
@@ -239,7 +254,9 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     refused(said, "two files of the film lake")
     refused(said / "lake.srt", "expected a folder")
     refused(workspace / "none", "no such file or folder")
-    (said / "lake.vtt").unlink()
+    (said / "lake.vtt").rename(said / "lake.pt-BR.vtt")
+    refused(said, "two files of the film lake: lake.pt-BR.vtt and lake.srt")
+    (said / "lake.pt-BR.vtt").unlink()
     late = "1\n00:01:00,000 --> 00:01:02,000\na\n"
     (said / "lake.srt").write_text(late)
     refused(said, "no clip has any words")

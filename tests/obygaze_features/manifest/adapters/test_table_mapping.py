@@ -105,6 +105,30 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
     assert "concepts.mise: unknown concept 'Cloth', " in caught.value.details[0]
 
 
+def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
+    tmp_path: Path,
+) -> None:
+    words = '[levels]\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n[concepts]\n"Licht" = "visual"\n'
+    mapping = table_of(tmp_path, words, "m.toml")
+    path = table_of(
+        tmp_path,
+        "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\nc,f,Oui,Licht\n",
+    )
+    clips = read(path, mapping=mapping).manifest.clips
+    assert [clip.level for clip in clips] == ["S", "HN", "S"]
+    assert {clip.concepts for clip in clips} == {("Licht",)}
+    unknown = table_of(tmp_path, "clip_id,movie_id,level\na,f,OUI\n", "u.csv")
+    with pytest.raises(FixInput) as caught:
+        read(unknown, mapping=mapping)
+    assert "unknown level 'OUI'" in caught.value.details[0]
+    asked = table_of(tmp_path, "clip_id,movie_id,level\na,f,Nein\nb,f,nein\n", "a.csv")
+    with pytest.raises(FixInput):
+        read(asked, write_mapping=tmp_path / "draft.toml")
+    draft = (tmp_path / "draft.toml").read_text("utf-8")
+    assert '"Nein" = "?"  # 2 times' in draft
+    assert '"nein"' not in draft
+
+
 def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
     tmp_path: Path,
 ) -> None:
