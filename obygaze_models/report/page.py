@@ -307,7 +307,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
         if "csv" in formats:
             files[stem.with_suffix(".csv")] = table.as_csv()
         if "latex" in formats:
-            text = render_template("table.tex", table=table)
+            text = render_template("table.tex", table=table, run=folder.name)
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
     for figure in chapter.figures:

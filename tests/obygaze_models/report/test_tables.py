@@ -66,8 +66,10 @@ def test_text_in_csv_is_no_formula() -> None:
 
 
 def test_latex_is_a_booktabs_table() -> None:
-    text = render_template("table.tex", table=TABLE)
+    text = render_template("table.tex", table=TABLE, run="my_run")
     assert r"\caption{AP of 50 \% \& more}" in text
+    # Two runs in one paper have labels of their own.
+    assert rf"\label{{tab:my-run-{TABLE.key}}}" in text
     assert r"\begin{tabular}{lrrr}" in text
     assert r"\multicolumn{4}{l}{\emph{A $\rightarrow$ B}} \\" in text
     assert r"ridge & 0.12 {[}0.10, 0.20] & 12 & \textless{}0.001 \\" in text
@@ -91,6 +93,6 @@ def test_quotes_in_latex_are_text_in_every_language() -> None:
     )
     title = 'level == "S"'
     table = ResultTable("x", title, (title,), ((title,), title, (title,)), title)
-    written = render_template("table.tex", table=table)
+    written = render_template("table.tex", table=table, run="x")
     assert '"' not in written
     assert written.count("level == ''S''") == 6
