@@ -212,6 +212,9 @@ def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
 def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
     message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
+        # In place of an option of nearly this name.
+        message = "No such option '--force': this command replaces nothing."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"

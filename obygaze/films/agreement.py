@@ -51,6 +51,7 @@ from obygaze_features.manifest.annotators import (
     orders_of,
     sorted_words,
 )
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.model import LEVELS, Annotation
 
 Ints = NDArray[np.int64]
@@ -399,9 +400,11 @@ def _require_column(manifest: Manifest, column: str) -> None:
     for one in manifest.annotations:
         said = {LEVEL: one.level, **one.own}
         known.update(dict.fromkeys(name for name, word in said.items() if word))
+    hint = " or ".join(f"--column {shell_word(name)}" for name in known) or None
+    if column.partition("=")[0] in CONCEPTS:
+        hint = f"obygaze audit reliability MANIFEST --column {shell_word(column)}"
     raise FixInput(
-        f"nobody says anything in the column {column!r}{near(column, known)}",
-        hint=" or ".join(f"--column {shell_word(name)}" for name in known) or None,
+        f"nobody says anything in the column {column!r}{near(column, known)}", hint=hint
     )
 
 
@@ -471,7 +474,7 @@ def _meaning(alpha: float | None, column: str) -> str:
         answer = "from .667 to .80, only tentative conclusions can be drawn"
     else:
         answer = "below .667, the labels depend on who gave them"
-    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
+    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}. Its distances are not squared."
 
 
 def _pairs_of_means(measures: Mapping[str, Any], *, has_ns: bool) -> list[str]:

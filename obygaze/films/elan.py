@@ -49,6 +49,7 @@ class Tier(NamedTuple):
         name: The name in the file.
         column: The name without the person behind @.
         annotator: Who annotated.
+        names_annotator: Whether the tier, or one above it, says who.
         annotations: The annotations that have times.
         n_without_times: The number of the others.
     """
@@ -56,6 +57,7 @@ class Tier(NamedTuple):
     name: str
     column: str
     annotator: str
+    names_annotator: bool
     annotations: tuple[TierAnnotation, ...]
     n_without_times: int
 
@@ -92,13 +94,20 @@ class ElanFile:
                 span_s = self._span_s(key)
                 if span_s is not None:
                     annotations.append(TierAnnotation(*span_s, plain(text)))
-            column = _column_and_person(plain(name), names)[0]
+            column = column_and_person(plain(name), names)[0]
             n_without = len(texts) - len(annotations)
-            annotator = self._annotator(name)
-            yield Tier(plain(name), column, annotator, tuple(annotations), n_without)
+            stated = self._stated(name)
+            yield Tier(
+                plain(name),
+                column,
+                stated or self._annotator(),
+                bool(stated),
+                tuple(annotations),
+                n_without,
+            )
 
-    def _annotator(self, name: str | None) -> str:
-        """Return who annotated a tier: as it says, else as the tier above, else as the file."""
+    def _stated(self, name: str | None) -> str:
+        """Return who annotated a tier, as it says, else as the tier above; "" if none does."""
         seen = set()
         while name and name in self._document.tiers and name not in seen:
             seen.add(name)
@@ -107,10 +116,14 @@ class ElanFile:
             if stated:
                 return stated
             name = facts.get("PARENT_REF")
+        return ""
+
+    def _annotator(self) -> str:
+        """Return who annotated a tier that names nobody: the only one of others, or the author."""
         people = {
             _stated_annotator(name, facts)
             for name, (_, _, facts, _) in self._document.tiers.items()
-            if _column_and_person(plain(name), set())[0] != SCORE
+            if column_and_person(plain(name), set())[0] != SCORE
         }
         people.discard("")
         if len(people) == 1:
@@ -275,7 +288,7 @@ def _joined(marks: Iterable[Mark]) -> list[Mark]:
     return sorted([*joined, *comments])
 
 
-def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
+def column_and_person(name: str, names: set[str]) -> tuple[str, str]:
     """Return the column of a tier, and who is behind the @ of its name, "" for nobody."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered and numbered[1] in names:
@@ -286,9 +299,7 @@ def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
 
 def _stated_annotator(name: str, facts: Mapping[str, str]) -> str:
     """Return who annotated, as a tier says it; its participant is who is seen or heard."""
-    return (
-        plain(facts.get("ANNOTATOR", "")) or _column_and_person(plain(name), set())[1]
-    )
+    return plain(facts.get("ANNOTATOR", "")) or column_and_person(plain(name), set())[1]
 
 
 def _read(path: Path, data: bytes) -> Any:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from obygaze.films.elan import ElanFile, write_elan
+from obygaze.films.elan import ElanFile, Tier, column_and_person, write_elan
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
@@ -89,12 +89,15 @@ class ImportedMarks:
         marks: The marks.
         left_out: What the files have, and the table has not.
         empty: The tiers without annotations.
+        of_nobody: Several tiers that became one column of one person, whom one of them does not
+            name.
     """
 
     path: Path
     marks: tuple[Mark, ...]
     left_out: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    of_nobody: tuple[str, ...] = ()
 
     @property
     def words(self) -> dict[str, dict[str, int]]:
@@ -147,6 +150,7 @@ class ImportedMarks:
     def warnings(self) -> list[str]:
         """Return what was left out, and what says nothing of what was watched."""
         sentences = [f"left out: {reason}" for reason in self.left_out]
+        sentences += self.of_nobody
         columns = {WATCHED, *columns_in(self.marks)}
         unknown = sorted(self.words[WATCHED].keys() - columns)
         if unknown:
@@ -189,7 +193,9 @@ def import_marks(
     marks = reader.all_marks(", ".join(map(str, files)))
     write_all_new({path: written(marks)}, force=force)
     reasons = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
-    return ImportedMarks(path, marks, tuple(reasons), tuple(reader.empty))
+    return ImportedMarks(
+        path, marks, tuple(reasons), tuple(reader.empty), tuple(reader.of_nobody)
+    )
 
 
 class _Reader:
@@ -209,6 +215,7 @@ class _Reader:
         self.marks: list[Mark] = []
         self.n_left_out: Counter[str] = Counter()
         self.empty: list[str] = []
+        self.of_nobody: list[str] = []
         self._read_tiers: dict[str, None] = {}
         self._read_words: dict[str, None] = {}
         self._read_columns: dict[str, None] = {}
@@ -261,20 +268,33 @@ class _Reader:
         film = film_of_elan(file, self.films)
         if film == as_id(_name_of_elan(file)):
             self._names_of_films[_name_of_elan(file)] = None
+        tiers_of: dict[tuple[str, str], list[Tier]] = {}
         for tier in file.tiers():
-            column = self._column(tier.name, tier.column)
+            column, person = self._column(tier.name, tier.column)
+            annotator = person or tier.annotator
+            if column and not person:
+                tiers_of.setdefault((column, annotator), []).append(tier)
             if not column:
                 self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
                 continue
             where = f"annotations of {column} without times in the film"
             self.n_left_out[where] += tier.n_without_times
             for start_s, end_s, text in tier.annotations:
-                mark = Mark(film, start_s, end_s, column, text, tier.annotator)
+                mark = Mark(film, start_s, end_s, column, text, annotator)
                 self._add(mark, path)
             if column in self.coded:
-                self._add_watched(file, film, column, tier.annotator)
+                self._add_watched(file, film, column, annotator)
             elif not tier.annotations and not tier.n_without_times:
-                self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
+                self.empty.append(f"{column} of {annotator} in {file.path.name}")
+        for (column, annotator), tiers in tiers_of.items():
+            unnamed = [tier.name for tier in tiers if not tier.names_annotator]
+            if len(tiers) > 1 and unnamed:
+                names = " and ".join(tier.name for tier in tiers)
+                option = f"--tier {shell_word(f'{unnamed[-1]}={column}@NAME')}"
+                self.of_nobody.append(
+                    f"{path.name}: {names} became the column {column} of {annotator}; {option}"
+                    " says whose a tier is"
+                )
 
     def _add_watched(
         self, file: ElanFile, film: str, column: str, annotator: str
@@ -293,20 +313,26 @@ class _Reader:
         require_one_file(self._file_of, watched, file.path)
         self.marks.append(watched)
 
-    def _column(self, tier: str, column: str) -> str:
-        """Return the column of a tier, "" for none; scores of models are no marks."""
+    def _column(self, tier: str, column: str) -> tuple[str, str]:
+        """Return the column of a tier, "" for none, and whom an option names for it.
+
+        Scores of models are no marks.
+        """
         self._read_tiers |= {tier: None, column: None}
-        by_default = "" if column == SCORE else column
-        named = self.columns.get(tier, self.columns.get(column, by_default))
+        named, person = "" if column == SCORE else column, ""
+        asked = self.columns.get(tier, self.columns.get(column))
+        if asked is not None:
+            named, person = column_and_person(asked, set())
         self._read_columns[named] = None
-        return named
+        return named, person
 
     def _add_all(self, marks: Iterable[Mark], path: Path) -> None:
         """Add marks whose columns are not called otherwise yet."""
         for mark in marks:
-            column = self._column(mark.column, mark.column)
+            column, person = self._column(mark.column, mark.column)
             if column:
-                self._add(mark._replace(column=column), path)
+                annotator = person or mark.annotator
+                self._add(mark._replace(column=column, annotator=annotator), path)
             else:
                 self.n_left_out[f"the tier {mark.column}"] += 1
 

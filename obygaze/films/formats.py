@@ -277,7 +277,8 @@ def import_manifest(
             [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
         write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
             a file that does not fit, a draft, with a ? for all that is to be said.
-        tiers: Read a tier as this column, such as level; with nothing behind = it is left out.
+        tiers: Read a tier as this column, such as level, or level@anna, which says who annotated;
+            with nothing behind = it is left out.
         words: Read a word as another one, such as S, `?` for what is not known, or nothing, which
             leaves its marks out. Before = may be nothing: annotations without a text.
         coded: The people have looked for this column in the whole film, also where a tier is

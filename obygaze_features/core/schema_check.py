@@ -102,14 +102,13 @@ class Violations:
         self.names = names or {}
         # What to do first, where all else in the file may be wrong because of it.
         self.hint = ""
-        # By column, and by what takes the place of values: where a message is true for the first
-        # time, and how often it is.
-        self._by_column: dict[str | None, dict[str, tuple[str, int]]] = {}
+        # By column, and by what takes the place of values: the places where a message is true.
+        self._by_column: dict[str | None, dict[str, dict[str, None]]] = {}
 
     def __len__(self) -> int:
         n_lines = 0
         for messages in self._by_column.values():
-            n_lines += sum(n for _, n in messages.values())
+            n_lines += sum(map(len, messages.values()))
         return n_lines
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
@@ -125,17 +124,16 @@ class Violations:
             message = f"column {self.names.get(column, column)!r}: {message}"
         is_line = where.startswith(self.path)
         messages = self._by_column.setdefault(column if is_line else where, {})
-        first, n_lines = messages.get(message, (where, 0))
-        messages[message] = (first, n_lines + 1)
+        messages.setdefault(message, {})[where] = None
 
     @property
     def lines(self) -> list[str]:
         """A sentence on each violation, column after column; equal ones are one with its number."""
         lines = []
         for messages in self._by_column.values():
-            for message, (where, n_lines) in messages.items():
-                times = f" ({n_lines} times)" if n_lines > 1 else ""
-                lines.append(f"{where}: {message}{times}")
+            for message, places in messages.items():
+                times = f" ({len(places)} times)" if len(places) > 1 else ""
+                lines.append(f"{next(iter(places))}: {message}{times}")
         return lines
 
     def raise_if_any(self, summary: str, hint: str | None = None) -> None:

@@ -133,7 +133,8 @@ def labelled(
             f"annotators differ in {len(differing)} of {count(len(of_clip), 'clip')}:"
             f" {what_differs(differing)}",
             where=manifest.name,
-            hint=f"{option} {'|'.join(RULES)} makes one label a clip",
+            hint=f"{option} {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
+            " they differ on",
         )
     filled = {*columns} if rule != EACH else set()
     for clip in clips:

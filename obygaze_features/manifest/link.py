@@ -107,7 +107,13 @@ class LinkReport:
         n_without = len(self.without) + len(self.ambiguous)
         if n_without:
             n_clips = count(len(self.manifest), "clip")
-            notes.append(f"Warning: {n_without} of {n_clips} without a video")
+            # Clips of no film are found by their own names alone.
+            way = (
+                "; --table FILE states the files of films"
+                if self.manifest.films
+                else ""
+            )
+            notes.append(f"Warning: {n_without} of {n_clips} without a video{way}")
         return notes
 
     @property

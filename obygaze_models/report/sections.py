@@ -560,7 +560,8 @@ def section_of_learning(run: Run) -> Section:
     title = f"{metric_name(run.settings.primary)} by the number of training {run.units}"
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
-        f" {run.units}. A dash: the fits of a row were tested on too few common clips."
+        f" {run.units}, which are drawn once in each fold, by splits.seed: another draw gives other"
+        " values. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = result_table("learning", title, rows, note, folded=is_folded)

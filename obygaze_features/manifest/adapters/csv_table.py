@@ -304,7 +304,8 @@ def _read(
     # The clips of a table with what annotators say beside it have labels.
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))
-    facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
+    words = words_of_levels(chosen, table.rows) if chosen.levels else {}
+    facts = {"level_words": words} if words else {}
     in_ids = columns_of_form(chosen.id)
     kept = [name for name in own_columns(manifest.columns) if name not in in_ids]
     notes = _notes(manifest.clips, kept)
@@ -613,16 +614,16 @@ def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]
 def _add_titles(
     cells: Iterable[dict[str, str]], given_ids: Iterable[Mapping[str, str]]
 ) -> dict[str, None]:
-    """Add a title to each film that the table names otherwise than by its id.
+    """Add the name of each film in the table as its title, if any is not the id of its film.
 
     Returns the column that was added, if there is such a film.
     """
-    columns: dict[str, None] = {}
-    for values, given in zip(cells, given_ids, strict=True):
-        if values["movie_id"] != given["movie_id"]:
-            values[TITLE] = given["movie_id"]
-            columns[TITLE] = None
-    return columns
+    of_rows = list(zip(cells, given_ids, strict=True))
+    if all(values["movie_id"] == given["movie_id"] for values, given in of_rows):
+        return {}
+    for values, given in of_rows:
+        values[TITLE] = given["movie_id"]
+    return {TITLE: None}
 
 
 def _check_totals(

@@ -33,6 +33,7 @@ from obygaze_features.manifest.adapters.table_ids import (
 )
 from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.adapters.table_times import (
+    CLOCK_COLUMNS,
     SPAN_COLUMNS,
     add_unclear,
     in_seconds,
@@ -45,6 +46,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -182,7 +184,12 @@ def join(
     used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
     # Times would become those in another file.
-    of_manifest = (*CLIP_COLUMNS, NAME_COLUMN, DIFFERS)
+    of_manifest = [*CLIP_COLUMNS, NAME_COLUMN, DIFFERS]
+    if {*SPAN_COLUMNS} <= {*read.columns}:
+        # The same times, as tables of this program show them.
+        of_manifest += CLOCK_COLUMNS
+    if TITLE in manifest.columns and TITLE not in targets and not force:
+        of_manifest.append(TITLE)
     added = {name: column for name, column in plan.items() if name not in of_manifest}
     taken = [name for name in added if name in manifest.columns]
     if not force:

@@ -277,11 +277,15 @@ def _words(rows: Sequence[TableRow], *columns: str) -> list[str]:
     return list(_counts(rows, *columns))
 
 
-def words_of_levels(level_of: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the words for each level."""
+def words_of_levels(
+    mapping: TableMapping, rows: Sequence[TableRow]
+) -> dict[str, list[str]]:
+    """Return the words of a table for each level."""
     words: dict[str, list[str]] = {}
-    for word, level in level_of.items():
-        words.setdefault(level, []).append(word or "(no text)")
+    for word in _words(rows, *mapping.columns_of("level")):
+        words.setdefault(mapping.level(word) or "", []).append(word)
+    if "" in mapping.levels:
+        words.setdefault(mapping.levels[""], []).append("(no text)")
     return words
 
 
@@ -426,6 +430,8 @@ def has_times(cells: Sequence[str]) -> bool:
 def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return the line on what stands between the concepts of a cell."""
     cells = _words(table.rows, *mapping.columns_of("concepts"))
+    if not cells and mapping.separator == WordMapping.separator:
+        return []
     unknown = [cell for cell in cells if mapping.concept(cell) is None]
     sign = separator_of(unknown, mapping)
     if sign == mapping.separator:

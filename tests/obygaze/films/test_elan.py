@@ -124,6 +124,28 @@ def test_tiers_and_words_are_called_as_is_asked(foreign: Path) -> None:
         imported(foreign, coded=["Ton"])
 
 
+def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> None:
+    """Marks of two people became those of one, the author of the file, in silence."""
+    text = FOREIGN.replace("Gewalt@Anna", "Gewalt_A").replace(' ANNOTATOR="Ben"', "")
+    foreign.write_text(text, "utf-8")
+    tiers = {"Gewalt_A": "Gewalt", "Notiz": "Gewalt", "Mittel": "", "Teil": ""}
+    made = imported(foreign, tiers=tiers)
+    assert {mark.annotator for mark in made.marks} == {"tag 2"}
+    assert made.warnings[-1] == (
+        "tag 2.eaf: Gewalt_A and Notiz became the column Gewalt of tag 2;"
+        " --tier Notiz=Gewalt@NAME says whose a tier is"
+    )
+    made = imported(
+        foreign, tiers={**tiers, "Gewalt_A": "Gewalt@Anna", "Notiz": "Gewalt@Ben"}
+    )
+    assert [(mark.column, mark.annotator) for mark in made.marks] == [
+        ("Gewalt", "Anna"),
+        ("Gewalt", "Anna"),
+        ("Gewalt", "Ben"),
+    ]
+    assert not made.of_nobody
+
+
 def test_words_of_watched_that_name_no_column_are_said(foreign: Path) -> None:
     made = imported(foreign, tiers={"Notiz": "watched"})
     assert any(

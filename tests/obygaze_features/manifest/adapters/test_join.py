@@ -51,6 +51,20 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
 
 
+def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
+    tmp_path: Path,
+) -> None:
+    """Scores of clips were refused for the title of the film, and `start` became a label."""
+    clip = Clip("a", "Ete", start_s=0, end_s=5, extra={"movie_title": "Été"})
+    manifest = Manifest("films", Header("films"), (clip,), ("movie_title",))
+    scores = "clip_id,movie_title,start_s,end_s,start,end,score\na,Été,0,5,0:00:00,0:00:05,.5\n"
+    joined = join(manifest, table(tmp_path, scores)).manifest
+    assert joined.columns == ("movie_title", "score")
+    titles = table(tmp_path, "clip_id,movie_title\na,Été 85\n")
+    (renamed,) = join(manifest, titles, force=True).manifest
+    assert renamed.extra["movie_title"] == "Été 85"
+
+
 def test_a_table_of_other_clips(tmp_path: Path) -> None:
     with pytest.raises(
         NotFound, match="no clip has an id of this table, such as 'x'"
