@@ -27,12 +27,18 @@ from obygaze_features.store.layout import BEFORE, PLAN_JSON, STORE_JSON
 from obygaze_features.store.placing import next_of
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import StoreRecord, Tombstone
-from obygaze_features.store.withdrawals import WITHDRAWN_CODE, Withdrawals
+from obygaze_features.store.withdrawals import (
+    WITHDRAWN_CODE,
+    Withdrawals,
+    earlier_seals,
+)
 
 # The file that marks an environment of Python, whose thousands of folders have no features.
 _ENVIRONMENT = "pyvenv.cfg"
 EARLIER = "store that was replaced"
 STORE = "store"
+# Features of another extraction or import: of the film, perhaps of other clips.
+OF_FILM = "store that was made otherwise, of the same film"
 EXPORT = "file of features"
 RUN = "run"
 MODEL = "model"
@@ -50,7 +56,8 @@ NOT_SEARCHED = (
 TO_DO = (
     "withdraw the clips from these stores: obygaze store subset STORE --without NAME --reason TEXT;"
     " pull again what you pulled: obygaze store pull ADDRESS; make the others again without the"
-    " clips, or remove them"
+    " clips, or remove them; whether clips of your own of the same film are meant, say those who"
+    " withdrew it"
 )
 
 
@@ -79,7 +86,7 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     if not copies:
         return []
     return [
-        "still with the withdrawn features, or made of a store that had them:",
+        "still with features of what was withdrawn, or made of a store that had them:",
         *(f"  {copy}" for copy in copies),
         TO_DO,
         NOT_SEARCHED,
@@ -108,6 +115,7 @@ def find_copies(
     seals = _seals_with_withdrawn(store.record)
     seals.update(origin.seal for origin in store.record.origins)
     seals_without = {store.seal}
+    family = earlier_seals(store)
     roots = [workspace.root, *map(workspace.folder, ("stores", "runs", "models"))]
     for root in (*roots, home.parent):
         for path, kind in _documents(root):
@@ -129,6 +137,8 @@ def find_copies(
             if was_withdrawn:
                 seals |= _seals_with_withdrawn(other.record)
             if has_them:
+                if kind == STORE and earlier_seals(other).isdisjoint(family):
+                    kind = OF_FILM
                 seals |= {other.seal, *other.record.replaces}
                 copies.append(Copy(path, kind))
             else:

@@ -89,7 +89,8 @@ BY_FILM = (*BY_FOLD, "movie_id")
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
-    " their stores (obygaze run --store NAME=STORE gives stores of other recipes one name)."
+    " their stores (obygaze run --store NAME=STORE gives stores of other recipes one name, and"
+    " --set 'grid.models=[\"ridge\"]' makes a run of one model)."
 )
 
 # Training task, test task, model and store; a model or store that needs no name is "".

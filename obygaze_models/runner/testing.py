@@ -15,7 +15,9 @@ import numpy as np
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
@@ -178,7 +180,7 @@ def _terms_of(info: ModelInfo) -> Iterator[str]:
         if source.licence:
             terms.append(f"licence {source.licence}")
         if source.citation:
-            terms.append(f"to cite: {source.citation}")
+            terms.append(f"to cite: {source.citation.removesuffix('.')}")
         if terms:
             yield f"The {kind} that trained {info.name}: {'; '.join(terms)}."
 
@@ -216,6 +218,7 @@ def run_test(
     remarks = {
         **inputs.table.remarks,
         **_remarks(model, inputs, predicted, n_trained),
+        **_films_seen(tests[0], inputs),
     }
     inputs = replace(inputs, table=replace(inputs.table, remarks=remarks))
     fits = [_about_test(test) for test in tests]
@@ -328,6 +331,20 @@ def _remarks(
     if predicted.withdrawn:
         remarks["withdrawn"] = f"{'; '.join(predicted.withdrawn)}."
     return remarks
+
+
+def _films_seen(of_model: Test, inputs: Inputs) -> dict[str, str]:
+    """Return which films of the test the model has seen in training, and how they are left out."""
+    was_seen = of_model.seen == FILM_WAS_SEEN
+    films = sorted({*of_model.movie_id[was_seen].tolist()})
+    if not films:
+        return {}
+    text = f"{of_model.facts['model']} was trained on other clips of {few(films)}"
+    if not inputs.protocol.data.where:
+        words = ", ".join(map(quoted_word, films))
+        option = shell_word(f"data.where=movie_id not in {{{words}}}")
+        text = f"{text}; --set {option} tests other films alone"
+    return {"films seen": f"{text}."}
 
 
 def _about_test(test: Test) -> dict[str, Any]:

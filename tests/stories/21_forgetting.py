@@ -105,6 +105,12 @@ def test_what_else_in_the_workspace_has_it_is_listed(ws: Workspace) -> None:
         clip_id, movie_id = (name.replace("film", "other") for name in names)
         two_films.append({**row, "clip_id": clip_id, "movie_id": movie_id})
     import_features(ws, two_films, features_of(two_films), "unrelated", manifest="two")
+    # Clips of the film that were cut and imported otherwise.
+    ours = []
+    for row in labelled_clips(n_films=4, per_film=PER_FILM, seed=9):
+        if row["movie_id"] == FILM:
+            ours.append({**row, "clip_id": f"our-{row['clip_id']}"})
+    import_features(ws, ours, features_of(ours), "of-ours", manifest="ours")
     line = f"store subset stored --without {FILM} --reason '{REASON}'"
     done = ws(f"{line} --json").json()
     assert {clip.partition("-")[0] for clip in done["clips"]} == {FILM}
@@ -118,6 +124,8 @@ def test_what_else_in_the_workspace_has_it_is_listed(ws: Workspace) -> None:
         ("run", "ridge"),
         ("model", "ridge"),
     }
+    kind_of = {copy["name"]: copy["kind"] for copy in done["copies"]}
+    assert kind_of["of-ours"] == "store that was made otherwise, of the same film"
     # The same line once more says it again.
     text = ws(line).text
     for name in ("one-film", "copy", "ridge"):
@@ -160,7 +168,7 @@ def test_a_copy_in_another_lab_learns_of_it(ws: Workspace) -> None:
         again = other(f"store pull {server.url}/stored").text
         assert REASON in again
         obeyed = f"withdrawn: {FILM}; none of their features are in this copy"
-        assert f"{obeyed} still with the withdrawn features" in again
+        assert f"{obeyed} still with features of what was withdrawn" in again
         (before,) = other.folder.glob("stores/stored.before-*")
         shutil.rmtree(before)
         again = other(f"store pull {server.url}/stored").text

@@ -313,6 +313,7 @@ def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
         write_report([run.folder], tmp_path / "page.pdf")
     assert "a name with .html" in str(raised.value.hint)
+    assert write_report([run.folder], tmp_path / "page")[0] == tmp_path / "page.html"
 
 
 def test_a_page_replaces_an_earlier_page_and_no_other_file(

@@ -302,6 +302,23 @@ def test_words_that_have_no_meaning_here(here: Path) -> None:
         og.models.test("random", "seen", manifest="mine", workspace=here)
 
 
+def test_the_films_that_a_model_has_seen_are_named_with_what_leaves_them_out(
+    here: Path,
+) -> None:
+    keep(here)
+    run = run_on(here)
+    seen = rows_of(run).query("seen == 'film'")
+    assert {*seen["movie_id"]} == {"brug"}
+    where = "data.where=movie_id not in {brug}"
+    assert run.about["remarks"]["films seen"] == (
+        "theirs was trained on other clips of brug;"
+        f" --set '{where}' tests other films alone."
+    )
+    others = run_on(here, changes=[*QUICK, where], output="others")
+    assert "films seen" not in others.about["remarks"]
+    assert {*rows_of(others)["movie_id"]} == {*FILMS} - {"alba", "brug"}
+
+
 def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(
     here: Path,
 ) -> None:
