@@ -319,10 +319,12 @@ class _Reader:
         Scores of models are no marks.
         """
         self._read_tiers |= {tier: None, column: None}
-        named, person = "" if column == SCORE else column, ""
         asked = self.columns.get(tier, self.columns.get(column))
         if asked is not None:
             named, person = column_and_person(asked, set())
+        else:
+            named = "" if column == SCORE else column
+            person = ""
         self._read_columns[named] = None
         return named, person
 
