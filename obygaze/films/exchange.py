@@ -89,15 +89,15 @@ class ImportedMarks:
         marks: The marks.
         left_out: What the files have, and the table has not.
         empty: The tiers without annotations.
-        of_nobody: Several tiers that became one column of one person, whom one of them does not
-            name.
+        guessed: Tiers of each file that name no annotator, where others do, or where several are
+            one column.
     """
 
     path: Path
     marks: tuple[Mark, ...]
     left_out: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
-    of_nobody: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
     @property
     def words(self) -> dict[str, dict[str, int]]:
@@ -150,7 +150,7 @@ class ImportedMarks:
     def warnings(self) -> list[str]:
         """Return what was left out, and what says nothing of what was watched."""
         sentences = [f"left out: {reason}" for reason in self.left_out]
-        sentences += self.of_nobody
+        sentences += self.guessed
         columns = {WATCHED, *columns_in(self.marks)}
         unknown = sorted(self.words[WATCHED].keys() - columns)
         if unknown:
@@ -194,7 +194,7 @@ def import_marks(
     write_all_new({path: written(marks)}, force=force)
     reasons = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
     return ImportedMarks(
-        path, marks, tuple(reasons), tuple(reader.empty), tuple(reader.of_nobody)
+        path, marks, tuple(reasons), tuple(reader.empty), tuple(reader.guessed)
     )
 
 
@@ -215,7 +215,7 @@ class _Reader:
         self.marks: list[Mark] = []
         self.n_left_out: Counter[str] = Counter()
         self.empty: list[str] = []
-        self.of_nobody: list[str] = []
+        self.guessed: list[str] = []
         self._read_tiers: dict[str, None] = {}
         self._read_words: dict[str, None] = {}
         self._read_columns: dict[str, None] = {}
@@ -268,15 +268,16 @@ class _Reader:
         film = film_of_elan(file, self.films)
         if film == as_id(_name_of_elan(file)):
             self._names_of_films[_name_of_elan(file)] = None
-        tiers_of: dict[tuple[str, str], list[Tier]] = {}
-        for tier in file.tiers():
+        guessed: list[tuple[str, Tier]] = []
+        tiers = list(file.tiers())
+        for tier in tiers:
             column, person = self._column(tier.name, tier.column)
             annotator = person or tier.annotator
-            if column and not person:
-                tiers_of.setdefault((column, annotator), []).append(tier)
             if not column:
                 self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
                 continue
+            if tier.annotations and not (person or tier.names_annotator):
+                guessed.append((column, tier))
             where = f"annotations of {column} without times in the film"
             self.n_left_out[where] += tier.n_without_times
             for start_s, end_s, text in tier.annotations:
@@ -286,15 +287,36 @@ class _Reader:
                 self._add_watched(file, film, column, annotator)
             elif not tier.annotations and not tier.n_without_times:
                 self.empty.append(f"{column} of {annotator} in {file.path.name}")
-        for (column, annotator), tiers in tiers_of.items():
-            unnamed = [tier.name for tier in tiers if not tier.names_annotator]
-            if len(tiers) > 1 and unnamed:
-                names = " and ".join(tier.name for tier in tiers)
-                option = f"--tier {shell_word(f'{unnamed[-1]}={column}@NAME')}"
-                self.of_nobody.append(
-                    f"{path.name}: {names} became the column {column} of {annotator}; {option}"
-                    " says whose a tier is"
-                )
+        self._say_guessed(path, guessed, tiers)
+
+    def _say_guessed(
+        self, path: Path, guessed: Sequence[tuple[str, Tier]], tiers: Iterable[Tier]
+    ) -> None:
+        """Say whose tiers without an annotator became, where they may be of several people.
+
+        Args:
+            path: The file.
+            guessed: The columns of these tiers, and the tiers.
+            tiers: All tiers of the file.
+        """
+        if not guessed:
+            return
+        others_are_named = any(
+            tier.names_annotator for tier in tiers if tier.column != SCORE
+        )
+        # Marks that overlap are in several tiers of one column.
+        own_names: dict[str, set[str]] = {}
+        for column, tier in guessed:
+            own_names.setdefault(column, set()).add(tier.column)
+        several_are_one = any(len(names) > 1 for names in own_names.values())
+        if others_are_named or several_are_one:
+            column, last = guessed[-1]
+            shown = few([tier.name for _, tier in guessed], 5)
+            option = f"--tier {shell_word(f'{last.name}={column}@NAME')}"
+            self.guessed.append(
+                f"{path.name}: {shown} name no annotator, and are taken for {last.annotator}'s;"
+                f" {option} says whose a tier is"
+            )
 
     def _add_watched(
         self, file: ElanFile, film: str, column: str, annotator: str

@@ -102,13 +102,14 @@ class Violations:
         self.names = names or {}
         # What to do first, where all else in the file may be wrong because of it.
         self.hint = ""
-        # By column, and by what takes the place of values: the places where a message is true.
-        self._by_column: dict[str | None, dict[str, dict[str, None]]] = {}
+        # By column, and by what takes the place of values: the first and the last place where a
+        # message is true, and the number of places.
+        self._by_column: dict[str | None, dict[str, tuple[str, str, int]]] = {}
 
     def __len__(self) -> int:
         n_lines = 0
         for messages in self._by_column.values():
-            n_lines += sum(map(len, messages.values()))
+            n_lines += sum(n for _, _, n in messages.values())
         return n_lines
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
@@ -124,16 +125,19 @@ class Violations:
             message = f"column {self.names.get(column, column)!r}: {message}"
         is_line = where.startswith(self.path)
         messages = self._by_column.setdefault(column if is_line else where, {})
-        messages.setdefault(message, {})[where] = None
+        first, last, n_places = messages.get(message, (where, "", 0))
+        # People who have columns in one row share its other cells.
+        if where != last:
+            messages[message] = (first, where, n_places + 1)
 
     @property
     def lines(self) -> list[str]:
         """A sentence on each violation, column after column; equal ones are one with its number."""
         lines = []
         for messages in self._by_column.values():
-            for message, places in messages.items():
-                times = f" ({len(places)} times)" if len(places) > 1 else ""
-                lines.append(f"{next(iter(places))}: {message}{times}")
+            for message, (where, _, n_lines) in messages.items():
+                times = f" ({n_lines} times)" if n_lines > 1 else ""
+                lines.append(f"{where}: {message}{times}")
         return lines
 
     def raise_if_any(self, summary: str, hint: str | None = None) -> None:

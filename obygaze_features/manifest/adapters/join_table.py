@@ -187,7 +187,7 @@ def join(
     of_manifest = [*CLIP_COLUMNS, NAME_COLUMN, DIFFERS]
     if {*SPAN_COLUMNS} <= {*read.columns}:
         # The same times, as tables of this program show them.
-        of_manifest += CLOCK_COLUMNS
+        of_manifest += [name for name in CLOCK_COLUMNS if name not in targets]
     if TITLE in manifest.columns and TITLE not in targets and not force:
         of_manifest.append(TITLE)
     added = {name: column for name, column in plan.items() if name not in of_manifest}

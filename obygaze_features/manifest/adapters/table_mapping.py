@@ -90,9 +90,8 @@ class WordMapping:
 
     def concept(self, word: str) -> str | None:
         """Return the concepts that a word means, joined with `|`; None for an unknown word."""
-        own = {name: name for name in self.modalities}
-        meaning = _meaning(own, word) or _meaning(self.concepts, word)
-        return meaning or canonical_concept(word)
+        meanings = {**self.concepts, **{name: name for name in self.modalities}}
+        return _meaning(meanings, word) or canonical_concept(word)
 
 
 def _meaning(meanings: Mapping[str, str], word: str) -> str | None:

@@ -132,7 +132,7 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     made = imported(foreign, tiers=tiers)
     assert {mark.annotator for mark in made.marks} == {"tag 2"}
     assert made.warnings[-1] == (
-        "tag 2.eaf: Gewalt_A and Notiz became the column Gewalt of tag 2;"
+        "tag 2.eaf: Gewalt_A, Notiz name no annotator, and are taken for tag 2's;"
         " --tier Notiz=Gewalt@NAME says whose a tier is"
     )
     made = imported(
@@ -143,7 +143,17 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
         ("Gewalt", "Anna"),
         ("Gewalt", "Ben"),
     ]
-    assert not made.of_nobody
+    assert not made.guessed
+    foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
+    assert not imported(foreign, tiers={"Gewalt_A": "Gewalt"}).guessed
+    # The only person whom another tier names, even if that is left out.
+    foreign.write_text(FOREIGN.replace("Gewalt@Anna", "Gewalt_A"), "utf-8")
+    made = imported(foreign, tiers={"Notiz": ""})
+    assert {mark.annotator for mark in made.marks} == {"Ben"}
+    assert (
+        "Gewalt_A, Mittel name no annotator, and are taken for Ben's"
+        in made.warnings[-1]
+    )
 
 
 def test_words_of_watched_that_name_no_column_are_said(foreign: Path) -> None:

@@ -108,15 +108,16 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
 def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
     tmp_path: Path,
 ) -> None:
-    words = '[levels]\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n[concepts]\n"Licht" = "visual"\n'
+    words = '[levels]\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
+    words += '[concepts]\n"Licht" = "visual"\n"LICHT!" = "Body"\n"licht!" = "Look"\n'
     mapping = table_of(tmp_path, words, "m.toml")
     path = table_of(
         tmp_path,
-        "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\nc,f,Oui,Licht\n",
+        "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\nc,f,Oui,Licht|licht!\n",
     )
     clips = read(path, mapping=mapping).manifest.clips
     assert [clip.level for clip in clips] == ["S", "HN", "S"]
-    assert {clip.concepts for clip in clips} == {("Licht",)}
+    assert [clip.concepts for clip in clips] == [("Licht",)] * 2 + [("Licht", "Look")]
     unknown = table_of(tmp_path, "clip_id,movie_id,level\na,f,OUI\n", "u.csv")
     with pytest.raises(FixInput) as caught:
         read(unknown, mapping=mapping)
