@@ -7,6 +7,7 @@ file with other contents.
 import datetime
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,9 @@ Columns = Mapping[str, Sequence[Any]]
 
 SUFFIXES = (".csv", ".xlsx")
 
+# Numbers as a spreadsheet shows them; it keeps 15 digits of a whole one.
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]*[1-9]")
 MAX_SHEET_ROWS = 1_048_576
 MAX_SHEET_COLUMNS = 16_384
 MAX_CELL_LETTERS = 32_767
@@ -111,10 +115,11 @@ def check_output(output: str | os.PathLike[str] | None = None, **others: Any) ->
 
 
 def _xlsx(columns: Columns, path: Path) -> bytes:
-    """Return a workbook of one sheet: text is text, also where it looks like a formula or a number.
+    """Return a workbook of one sheet: text is text, also where it looks like a formula or a date.
 
-    Its cells are formatted as text, so that it stays text where it is edited or read. The names of
-    the columns are bold, and stay in view.
+    Its cells are formatted as text, so that it stays text where it is edited or read. A column in
+    which all text is numbers has numbers, of which a spreadsheet can make a mean. The names of the
+    columns are bold, and stay in view.
     """
     xlsxwriter = need("xlsxwriter", "tables", "writing .xlsx files")
     _check_sheet(columns, path)
@@ -128,7 +133,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
     sheet.freeze_panes(1, 0)
     for number, (name, values) in enumerate(columns.items()):
         sheet.write_string(0, number, name, bold)
-        for row, value in enumerate(values, start=1):
+        for row, value in enumerate(_as_numbers(values), start=1):
             if isinstance(value, bool):
                 sheet.write_boolean(row, number, value)
             elif isinstance(value, int | float):
@@ -138,6 +143,28 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
     sheet.autofit()
     book.close()
     return stream.getvalue()
+
+
+def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return numbers in place of the text of a column, if all of it is read from them as it was."""
+    numbers: list[Any] = []
+    for value in values:
+        number = value
+        if value not in (None, ""):
+            number = _number_of(value) if isinstance(value, str) else None
+            if number is None:
+                return values
+        numbers.append(number)
+    return numbers
+
+
+def _number_of(text: str) -> float | None:
+    """Return the number that a spreadsheet shows with exactly this text; None if there is none."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
+        return float(text)
+    return None
 
 
 def _write_exact_number(sheet: Any, number: float, attributes: Any = ()) -> None:

@@ -123,7 +123,7 @@ def subset(
     With --reason, films or clips are withdrawn: the new store takes the place of the store, its
     rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
     the workspace has them, or was made of a store that had them, is listed: the store that was
-    replaced, other stores, exports, runs, models and reports.
+    replaced, other stores, exports, runs and models.
 
     Args:
         store: The store.

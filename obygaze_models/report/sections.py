@@ -324,9 +324,9 @@ def section_of_questions(run: Run) -> Section:
     rows_of_text: dict[str, list[RunRow]] = {}
     for question in questions_of_models(run):
         rows = [_difference(run, row) for row in differences_for(run, question)]
-        text = question["text"] or "a question without a text"
+        text = question["text"] or f"{question['first']} against {question['second']}"
         if not rows:
-            sentence = f"No difference of this run answers: {question['text']}"
+            sentence = f"No difference of this run answers: {text}"
             section.sentences.append(sentence)
         elif is_of_unseen_films:
             rows_of_text.setdefault(text, []).extend(rows)

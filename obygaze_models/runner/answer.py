@@ -20,6 +20,7 @@ from obygaze_features.core.console import (
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.basis import (
+    FILM_SEEN,
     LEAKED,
     interval_is_of,
     tested_on,
@@ -435,6 +436,9 @@ def sentence_of(run: Run, cell: Cell) -> str:
     if not cell.is_ranked(metric):
         return ranks_nothing(model, cell)
     where = f"n {tested_on(cell.basis, run.units)}"
+    if cell.basis == FILM_SEEN and cell.same_film < cell.n_clips:
+        clips = count(cell.n_clips, "clip")
+        where = f"n {clips}, {cell.same_film} of them of {run.units} that trained"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {value}"
     row = None

@@ -20,7 +20,7 @@ from obygaze_features.store.joining import (
     part_names,
     part_slices,
 )
-from obygaze_features.store.recipe import is_made_of, joined_parts
+from obygaze_features.store.recipe import ORIGIN, is_made_of, joined_parts
 from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
@@ -176,6 +176,10 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }
+    told = {**store.recipe.facts}
+    told.pop(ORIGIN, None)
+    if told:
+        origin["told"] = {name: str(fact) for name, fact in told.items()}
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if not has_words.all():

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import (
     csv_bytes,
@@ -68,6 +68,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     licence: str = ""
     citation: str = ""
     grid: Mapping[str, float] = {}
+    # What the importer of the features was told of how they were made.
+    told: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -166,6 +168,17 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     def with_where(self) -> str:
         """What a text adds to the task or the clips: ` with mood in {sad, calm}`; "" for all."""
         return f" with {self.where}" if self.where else ""
+
+    @property
+    def told_of_features(self) -> str:
+        """What the importer of the features was told: `frames = 8, layer = last`; "" if nothing."""
+        told = self.features.told.items()
+        return ", ".join(f"{name} = {fact}" for name, fact in told)
+
+    @property
+    def trained_films(self) -> str:
+        """The first films of the training, and the number of the others."""
+        return few(self.training.films)
 
     @property
     def chosen_settings(self) -> str:

@@ -20,6 +20,8 @@ from obygaze_features.manifest.adapters.folder import (
 )
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
+from obygaze_features.store.importing.arrays import POOLINGS
+from obygaze_features.store.importing.features import OWN_FACTS
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.matching import match
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
@@ -178,11 +180,17 @@ def _what_imports(model: SavedModel, manifest: str) -> str:
     title = model.info.features.backbone
     if not title.endswith(IMPORTED):
         return _SAME_IMPORT
-    backbone = shell_word(title.removesuffix(IMPORTED))
+    words = ["--backbone", title.removesuffix(IMPORTED)]
+    for name, fact in model.info.features.told.items():
+        if name not in OWN_FACTS:
+            words += ["--fact", f"{name}={fact}"]
+    pooling = model.info.features.told.get("pooling", "")
+    for pool, word in POOLINGS.items():
+        if pooling.startswith(f"{word} "):
+            words += ["--pool", pool]
     return (
-        f"obygaze store import FILE --manifest {shell_word(manifest)} --backbone {backbone}"
-        f" -o STORE, with the --fact and --pool of the features that {model.info.name} was trained"
-        " on, if the same model made these in the same way"
+        f"obygaze store import FILE --manifest {shell_word(manifest)}"
+        f" {shlex.join(words)} -o STORE, if the same model made these in the same way"
     )
 
 

@@ -344,11 +344,11 @@ class Site:
 
     @cached_property
     def _said(self) -> dict[str, list[JsonObject]]:
-        """What each annotator said of each clip; nothing in the blind arm."""
+        """What each annotator said of each clip, in no view; nothing in the blind arm."""
         said: dict[str, list[JsonObject]] = {}
         if self.blind:
             return said
-        for one in self._seen.annotations:
+        for one in self.manifest.annotations:
             facts = {
                 "annotator": one.annotator,
                 "level": one.level,

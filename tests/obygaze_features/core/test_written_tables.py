@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +53,34 @@ def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -
     with ZipFile(path) as archive:
         xml = archive.read("xl/worksheets/sheet1.xml").decode("utf-8")
     assert "<f>" not in xml and "hyperlink" not in xml
+
+
+@given(
+    numbers=st.lists(
+        st.integers(-(10**15), 10**15) | st.floats(-1e6, 1e6), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=30, deadline=None)
+@example([0.5280661875704343, 2])
+def test_a_column_of_numbers_as_text_has_numbers_and_comes_back_as_it_was(
+    numbers: list[float],
+) -> None:
+    """Scores that were joined to a manifest could not be sorted in Excel."""
+    texts = [*map(str, numbers), ""]
+    with tempfile.TemporaryDirectory() as folder:
+        ids = [f"c{number}" for number, _ in enumerate(texts)]
+        table = {"clip_id": ids, "score": texts}
+        path = write_table(Path(folder, "t.xlsx"), table)
+        back = read_table(path, required=("clip_id",))
+        sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+    assert [row["score"] for row in back.rows] == texts
+    kinds = {type(row[1]) for row in sheet.to_python()[1:-1]}
+    # As text stays what is shown otherwise: 1.0 as 1, and 1e-07.
+    is_shown_so = all(
+        abs(number) < 10**15 and not re.search(r"e|\.0$|^-0$", text)
+        for number, text in zip(numbers, texts, strict=False)
+    )
+    assert kinds == ({float} if is_shown_so else {str})
 
 
 # What Excel and this program take for something else where it is typed.

@@ -22,6 +22,7 @@ from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_features.store.finding import RUN, seals_of_result
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
@@ -314,9 +315,23 @@ def test_the_films_that_a_model_has_seen_are_named_with_what_leaves_them_out(
         "theirs was trained on other clips of brug;"
         f" --set '{where}' tests other films alone."
     )
+    assert (
+        f"On {len(rows_of(run))} clips, {len(seen)} of them of films that trained, theirs ranks"
+        in (result_text(run))
+    )
     others = run_on(here, changes=[*QUICK, where], output="others")
     assert "films seen" not in others.about["remarks"]
     assert {*rows_of(others)["movie_id"]} == {*FILMS} - {"alba", "brug"}
+
+
+def test_a_withdrawal_finds_the_run_of_a_model_that_had_the_clips(here: Path) -> None:
+    seal = "5" * 64
+    features = FeatureSpec(
+        "toy", "clip", "float32", 4, a_recipe().fingerprint, made_of=(seal,)
+    )
+    keep(here, features=features)
+    run_on(here)
+    assert [seal] in seals_of_result(here / "runs" / "t", RUN)
 
 
 def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(

@@ -62,7 +62,7 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         "the same recipe with the same --backbone and --fact: import both so, each under a new"
         " name (-o), and train again"
     )
-    as_before = "--backbone 'my ViViT' -o STORE"
+    as_before = "--backbone 'my ViViT' --fact frames=32 -o STORE"
     files = "unknown (npz) with fingerprint"
     for model, store, features, hint in (
         ("mine", "later", files, again),
