@@ -309,6 +309,10 @@ class _Labels:
                 word = text.removeprefix(f"{column}=")
                 if word in self.cells(column):
                     return self.task_of_value(column, "==", word)
+                # An import gives words that differ by capitals alone one spelling.
+                for spelled in self.words(column):
+                    if spelled.casefold() == word.casefold():
+                        return self.task_of_value(column, "==", spelled)
         comparison = COMPARISON.fullmatch(text)
         if not comparison:
             return {}

@@ -157,7 +157,10 @@ class SavedManifest:
         elif stats.is_linked and stats.without_video < stats.clips:
             notes.append(f"next: obygaze extract plan {quoted} -b descriptors")
         else:
-            notes.append(f"next: obygaze manifest link {quoted} FOLDER")
+            notes.append(
+                f"next: obygaze manifest link {quoted} FOLDER, or with features of your own:"
+                f" obygaze store import FILE --manifest {quoted} -o STORE"
+            )
         return notes
 
 

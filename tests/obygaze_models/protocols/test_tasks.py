@@ -86,6 +86,12 @@ def test_a_short_name_that_is_refused(text: str, problem: str) -> None:
         asked("rating", ["1", "2", "3", ""], text)
 
 
+def test_a_word_in_other_capitals_is_the_word_of_the_column() -> None:
+    assert list(asked("mood", ["Joy", "fear"], "mood=JOY").tasks) == ["mood=Joy"]
+    with pytest.raises(FixUsage, match="the column mood has no 'Jo'"):
+        asked("mood", ["Joy", "fear"], "mood=Jo")
+
+
 def test_a_short_name_is_of_one_task() -> None:
     words = ["joy", "fear", "anger"]
     with pytest.raises(FixUsage, match="expected one task, but the column mood has"):
