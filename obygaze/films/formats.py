@@ -38,7 +38,11 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.table_mapping import TableMapping
+from obygaze_features.manifest.adapters.table_mapping import (
+    Draft,
+    DraftWritten,
+    TableMapping,
+)
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest, ascii_id
 from obygaze_features.manifest.own import read_own
@@ -224,7 +228,7 @@ def import_manifest(
         str | Path | None, Option(metavar="PATH", group=takers("splits"))
     ] = None,
     workspace: PathLike | None = None,
-) -> SavedManifest | ImportedMarks:
+) -> SavedManifest | ImportedMarks | Draft:
     """Make a manifest of a table, a folder of films or a data set, or a table of marks.
 
     The ending of SOURCE says its format; a folder is looked into for films, or for ELAN files. --as
@@ -276,7 +280,7 @@ def import_manifest(
             1:10 is), separator, which stands between the concepts of a cell, header_row, and under
             [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
         write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
-            a file that does not fit, a draft, with a ? for all that is to be said.
+            a file that does not fit, only a draft, with a ? for all that is to be said.
         tiers: Read a tier as this column, such as level, or level@anna, which says who annotated;
             with nothing behind = it is left out.
         words: Read a word as another one, such as S, `?` for what is not known, or nothing, which
@@ -327,7 +331,10 @@ def import_manifest(
     if chosen.read is import_marks:
         given.update({"force": force, "workspace": workspace})
         return import_marks(_files_in(paths, chosen), path.stem, **given)
-    imported: ImportedManifest = chosen.read(files, name=path.stem, **given)
+    try:
+        imported: ImportedManifest = chosen.read(files, name=path.stem, **given)
+    except DraftWritten as error:
+        return error.draft
     return imported.save(path, force=force)
 
 

@@ -228,13 +228,13 @@ def fill_in(ws: Workspace, name: str, answers: dict[str, str]) -> None:
 def test_a_table_becomes_a_score_of_its_own_question(
     ws: Workspace, table: OwnTable
 ) -> None:
-    """Five commands, of which the first fails."""
+    """Five commands, of which the first writes a draft."""
     path = ws.path(table.name)
     table.write(path)
     typed = f"manifest import {shlex.quote(table.name)} -o own"
-    failed = ws(f"{typed} --write-mapping own.toml", code=1)
-    assert "fill in the lines with ? in own.toml" in failed.err
-    assert len(failed.err.splitlines()) < 12
+    drafted = ws(f"{typed} --write-mapping own.toml")
+    assert "fill in the lines with ? in own.toml" in drafted.err
+    assert len(drafted.err.splitlines()) < 12
     wrong, right = table.corrected
     if wrong:
         assert f'Line 21 of the table: "{wrong}" is no time.' in ws.read("own.toml")

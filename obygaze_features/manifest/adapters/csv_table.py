@@ -374,7 +374,7 @@ def _write_draft(
     target: str | Path | None,
     error: FixInput,
 ) -> None:
-    """Write a draft of the mapping of a table that cannot be imported, and say so in the error."""
+    """Write a draft of the mapping of a table that cannot be imported, and raise that it was."""
     if target is None or not error.details or error.hint == SAVE_AS:
         return
     table = read_table(

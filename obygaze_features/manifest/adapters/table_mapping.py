@@ -38,6 +38,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     is_time,
 )
+from obygaze_features.manifest.annotators import RULES
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import (
@@ -306,22 +307,55 @@ def write_mapping_file(path: Path, mapping: object) -> None:
         raise
 
 
-def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
-    """Write a draft of a mapping, and say in the error of an import what to do with it.
+@dataclass(frozen=True)
+class Draft:
+    """A draft of a mapping that was written, in place of a manifest.
 
-    A file that is there is not replaced: a person may have written into it.
+    `problems` are why the table does not fit.
     """
-    shown = shell_word(target)
-    instead = f"--mapping {shown} in place of --write-mapping"
+
+    path: Path
+    problems: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the draft is, and why the table does not fit."""
+        return {"draft": str(self.path), "problems": list(self.problems)}
+
+    def __str__(self) -> str:
+        return f"{self.path}: a draft of a mapping; no manifest is made yet"
+
+    @property
+    def notes(self) -> list[str]:
+        """Return why the table does not fit, and what to do with the draft."""
+        fill = f"fill in the lines with ? in {shell_word(self.path)}"
+        return [*self.problems, f"next: {fill}, then {_instead(self.path)}"]
+
+
+class DraftWritten(FixInput):
+    """A table does not fit, and a draft of its mapping was written, as somebody asked."""
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(str(draft), details=draft.problems)
+        self.draft = draft
+
+
+def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
+    """Write a draft of a mapping, and raise an error that has it.
+
+    A file that is there is not replaced, as a person may have written into it; then the error of
+    the import says so.
+    """
     try:
         write_new(Path(target), draft.encode("utf-8"))
     except AlreadyThere:
-        error.hint = (
-            f"{shown} is there: correct it, then {instead}; or name another file"
-        )
+        shown = shell_word(target)
+        error.hint = f"{shown} is there: correct it, then {_instead(target)}; or name another file"
         return
-    error.message = f"wrote {shown}, to be filled in; until then {error.message}"
-    error.hint = f"fill in the lines with ? in {shown}, then {instead}"
+    raise DraftWritten(Draft(Path(target), error.details)) from error
+
+
+def _instead(target: str | Path) -> str:
+    return f"--mapping {shell_word(target)} in place of --write-mapping"
 
 
 def draft_hint(target: str | Path, given: object = None) -> str:
@@ -358,6 +392,8 @@ def draft_of(table: CsvTable, mapping: TableMapping) -> str:
         value = getattr(mapping, name)
         if value:
             lines += toml_lines({name: value})
+    if mapping.coders and not mapping.rule:
+        lines += ["", f"# Where people differ: {', '.join(RULES)}.", 'rule = "?"']
     lines += _draft_of_separator(table, mapping)
     lines += _draft_of_ids(table, mapping)
     lines += _draft_of_times(table, mapping)

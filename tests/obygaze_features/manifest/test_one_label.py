@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.adapters.table_mapping import DraftWritten
 from obygaze_features.manifest.annotators import RULES, labelled
 from obygaze_features.manifest.grouping import grouped_concepts
 from obygaze_features.manifest.io import (
@@ -485,6 +486,20 @@ def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> 
     # An option takes the place of what the mapping says.
     by_ben = read(table, mapping=mapping, rule="by:ben").manifest
     assert [label_of(clip) for clip in by_ben] == LABELS["by:ben"]
+
+
+def test_a_draft_of_columns_of_people_asks_for_the_rule(tmp_path: Path) -> None:
+    """It was filled in, and then refused because people differ."""
+    table = write_rows(
+        tmp_path / "t.csv", [{**facts_of("c1"), "Ada": "ja", "Ben": "nein"}]
+    )
+    draft = tmp_path / "draft.toml"
+    columns = {"coder:ada": "Ada", "coder:ben": "Ben"}
+    for rule in ("", "agreed"):
+        with pytest.raises(DraftWritten):
+            read(table, columns, rule=rule, write_mapping=draft)
+        assert f'rule = "{rule or "?"}"' in draft.read_text()
+        draft.unlink()
 
 
 def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> None:
