@@ -213,8 +213,8 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
-        # In place of an option of nearly this name.
-        message = "No such option '--force': this command replaces nothing."
+        # An option of nearly this name is not meant.
+        message = "No such option '--force': the help says what the command replaces."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"

@@ -94,7 +94,7 @@ class ElanFile:
                 span_s = self._span_s(key)
                 if span_s is not None:
                     annotations.append(TierAnnotation(*span_s, plain(text)))
-            column = column_and_person(plain(name), names)[0]
+            column = _column_and_person(plain(name), names)[0]
             n_without = len(texts) - len(annotations)
             stated = self._stated(name)
             yield Tier(
@@ -123,7 +123,7 @@ class ElanFile:
         people = {
             _stated_annotator(name, facts)
             for name, (_, _, facts, _) in self._document.tiers.items()
-            if column_and_person(plain(name), set())[0] != SCORE
+            if _column_and_person(plain(name), set())[0] != SCORE
         }
         people.discard("")
         if len(people) == 1:
@@ -288,7 +288,7 @@ def _joined(marks: Iterable[Mark]) -> list[Mark]:
     return sorted([*joined, *comments])
 
 
-def column_and_person(name: str, names: set[str]) -> tuple[str, str]:
+def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
     """Return the column of a tier, and who is behind the @ of its name, "" for nobody."""
     numbered = _NUMBERED.fullmatch(name)
     if numbered and numbered[1] in names:
@@ -299,7 +299,9 @@ def column_and_person(name: str, names: set[str]) -> tuple[str, str]:
 
 def _stated_annotator(name: str, facts: Mapping[str, str]) -> str:
     """Return who annotated, as a tier says it; its participant is who is seen or heard."""
-    return plain(facts.get("ANNOTATOR", "")) or column_and_person(plain(name), set())[1]
+    return (
+        plain(facts.get("ANNOTATOR", "")) or _column_and_person(plain(name), set())[1]
+    )
 
 
 def _read(path: Path, data: bytes) -> Any:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from obygaze.films.elan import ElanFile, Tier, column_and_person, write_elan
+from obygaze.films.elan import ElanFile, Tier, write_elan
 from obygaze.films.marks import (
     COMMENT,
     CONCEPTS_COLUMN,
@@ -209,7 +209,7 @@ class _Reader:
         coded: Collection[str],
     ) -> None:
         self.films = films
-        self.columns = {plain(tier): plain(column) for tier, column in tiers.items()}
+        self.columns = {plain(tier): _asked(text) for tier, text in tiers.items()}
         self.words = {plain(word): plain(new) for word, new in words.items()}
         self.coded = [plain(column) for column in coded]
         self.marks: list[Mark] = []
@@ -236,7 +236,7 @@ class _Reader:
     def all_marks(self, where: str) -> tuple[Mark, ...]:
         """Return the marks with the times of pictures; an error for names that no file has."""
         ids_of_names(self._names_of_films, "film", where)
-        known = {
+        known: dict[str, tuple[Collection[str], Collection[str]]] = {
             "tier": (self.columns, self._read_tiers),
             "word": (self.words, self._read_words),
             "column": (self.coded, self._read_columns),
@@ -268,53 +268,54 @@ class _Reader:
         film = film_of_elan(file, self.films)
         if film == as_id(_name_of_elan(file)):
             self._names_of_films[_name_of_elan(file)] = None
-        guessed: list[tuple[str, Tier]] = []
-        tiers = list(file.tiers())
-        for tier in tiers:
+        tiers: list[tuple[str, Tier]] = []
+        for tier in file.tiers():
             column, person = self._column(tier.name, tier.column)
-            annotator = person or tier.annotator
             if not column:
                 self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
+                tiers.append((column, tier))
                 continue
-            if tier.annotations and not (person or tier.names_annotator):
-                guessed.append((column, tier))
+            if person:
+                stated = tier.annotator if tier.names_annotator else ""
+                _refuse_another(person, stated, tier.name, path)
+                tier = tier._replace(annotator=person, names_annotator=True)
+            tiers.append((column, tier))
             where = f"annotations of {column} without times in the film"
             self.n_left_out[where] += tier.n_without_times
             for start_s, end_s, text in tier.annotations:
-                mark = Mark(film, start_s, end_s, column, text, annotator)
+                mark = Mark(film, start_s, end_s, column, text, tier.annotator)
                 self._add(mark, path)
             if column in self.coded:
-                self._add_watched(file, film, column, annotator)
+                self._add_watched(file, film, column, tier.annotator)
             elif not tier.annotations and not tier.n_without_times:
-                self.empty.append(f"{column} of {annotator} in {file.path.name}")
-        self._say_guessed(path, guessed, tiers)
+                self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
+        self._say_guessed(path, tiers)
 
-    def _say_guessed(
-        self, path: Path, guessed: Sequence[tuple[str, Tier]], tiers: Iterable[Tier]
-    ) -> None:
+    def _say_guessed(self, path: Path, tiers: Sequence[tuple[str, Tier]]) -> None:
         """Say whose tiers without an annotator became, where they may be of several people.
 
         Args:
             path: The file.
-            guessed: The columns of these tiers, and the tiers.
-            tiers: All tiers of the file.
+            tiers: All its tiers, each with its column, "" if it is left out.
         """
-        if not guessed:
-            return
+        guessed = []
+        names_of: dict[str, set[str]] = {}
+        for column, tier in tiers:
+            # Marks that overlap are in several tiers of one column.
+            names_of.setdefault(column, set()).add(tier.column)
+            says_something = bool(tier.annotations) or column in self.coded
+            if column and says_something and not tier.names_annotator:
+                guessed.append((column, tier))
         others_are_named = any(
-            tier.names_annotator for tier in tiers if tier.column != SCORE
+            tier.names_annotator for _, tier in tiers if tier.column != SCORE
         )
-        # Marks that overlap are in several tiers of one column.
-        own_names: dict[str, set[str]] = {}
-        for column, tier in guessed:
-            own_names.setdefault(column, set()).add(tier.column)
-        several_are_one = any(len(names) > 1 for names in own_names.values())
-        if others_are_named or several_are_one:
+        several_are_one = any(len(names_of[column]) > 1 for column, _ in guessed)
+        if guessed and (others_are_named or several_are_one):
             column, last = guessed[-1]
             shown = few([tier.name for _, tier in guessed], 5)
             option = f"--tier {shell_word(f'{last.name}={column}@NAME')}"
             self.guessed.append(
-                f"{path.name}: {shown} name no annotator, and are taken for {last.annotator}'s;"
+                f"{path.name}: no annotator is named by {shown}: taken for {last.annotator}'s;"
                 f" {option} says whose a tier is"
             )
 
@@ -341,12 +342,8 @@ class _Reader:
         Scores of models are no marks.
         """
         self._read_tiers |= {tier: None, column: None}
-        asked = self.columns.get(tier, self.columns.get(column))
-        if asked is not None:
-            named, person = column_and_person(asked, set())
-        else:
-            named = "" if column == SCORE else column
-            person = ""
+        by_default = "" if column == SCORE else column, ""
+        named, person = self.columns.get(tier, self.columns.get(column, by_default))
         self._read_columns[named] = None
         return named, person
 
@@ -355,8 +352,10 @@ class _Reader:
         for mark in marks:
             column, person = self._column(mark.column, mark.column)
             if column:
-                annotator = person or mark.annotator
-                self._add(mark._replace(column=column, annotator=annotator), path)
+                if person:
+                    _refuse_another(person, mark.annotator, mark.column, path)
+                    mark = mark._replace(annotator=person)
+                self._add(mark._replace(column=column), path)
             else:
                 self.n_left_out[f"the tier {mark.column}"] += 1
 
@@ -385,6 +384,26 @@ class _Reader:
     def _film_of_name(self, name: str) -> str:
         self._names_of_films[name] = None
         return as_id(name)
+
+
+def _asked(text: str) -> tuple[str, str]:
+    """Return the column that a tier is read as, and whose it is; "" where neither is said."""
+    before, sign, after = text.partition("@")
+    column = plain(before)
+    person = plain(after)
+    if sign and not (column and person):
+        raise FixUsage(f"--tier has COLUMN or COLUMN@NAME, got {text!r}")
+    return column, person
+
+
+def _refuse_another(person: str, stated: str, tier: str, path: Path) -> None:
+    """Raise an error if an option names another person for a tier than its file does."""
+    if stated and stated != person:
+        raise FixUsage(
+            f"the tier {tier} is {stated}'s, got {person}",
+            where=str(path),
+            hint="--tier names the person of a tier that does not; correct another one in the file",
+        )
 
 
 def film_of_elan(file: ElanFile, films: LinkedFilms) -> str:

@@ -27,8 +27,8 @@ Columns = Mapping[str, Sequence[Any]]
 
 SUFFIXES = (".csv", ".xlsx")
 
-# Numbers as a spreadsheet shows them; it keeps 15 digits of a whole one.
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")
+# Numbers; of a whole one with more digits, which may be an id, a spreadsheet shows the first.
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,9}")
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]*[1-9]")
 MAX_SHEET_ROWS = 1_048_576
 MAX_SHEET_COLUMNS = 16_384
@@ -159,7 +159,7 @@ def _as_numbers(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _number_of(text: str) -> float | None:
-    """Return the number that a spreadsheet shows with exactly this text; None if there is none."""
+    """Return the number that this text is written as again when it is read; None if it is none."""
     if _WHOLE.fullmatch(text):
         return int(text)
     if _DECIMAL.fullmatch(text) and repr(float(text)) == text:

@@ -1,5 +1,6 @@
 """Which words are said in the clips of a manifest: by subtitles, or by a table."""
 
+import locale
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -59,8 +60,9 @@ from obygaze_features.video.subtitles import length_of, read_embedded
 EMBEDDED = "embedded"
 CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
-# As in juno.de.srt, juno.eng.vtt and juno.pt-BR.srt.
-LANGUAGE = re.compile(r"\.[A-Za-z]{2,3}(-[A-Za-z]{2,4})?$")
+# The codes of languages of two letters; that of juno.de.srt, or of juno.pt-BR.srt.
+LANGUAGES = {name[:2] for name in locale.locale_alias if name[2:3] == "_"}
+LANGUAGE = re.compile(r"\.([a-z]{2})(-[A-Z]{2})?")
 # How the words of a clip are found, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
 
@@ -156,8 +158,10 @@ def _files_of_films(
     ]
     for path in found:
         film = as_id(path.stem)
-        if film not in manifest.films:
-            film = as_id(LANGUAGE.sub("", path.stem))
+        ending = Path(path.stem).suffix
+        language = LANGUAGE.fullmatch(ending)
+        if film not in manifest.films and language and language[1] in LANGUAGES:
+            film = as_id(path.stem.removesuffix(ending))
         if film not in manifest.films:
             unused.append(path.name)
         elif film in files:

@@ -37,8 +37,8 @@ from obygaze_features.store.withdrawals import (
 _ENVIRONMENT = "pyvenv.cfg"
 EARLIER = "store that was replaced"
 STORE = "store"
-# Features of another extraction or import: of the film, perhaps of other clips.
-OF_FILM = "store that was made otherwise, of the same film"
+# Features of another extraction or import, perhaps of other clips of the film.
+OF_FILM = "store that was made otherwise"
 EXPORT = "file of features"
 RUN = "run"
 MODEL = "model"

@@ -159,7 +159,7 @@ def write_report(
         )
     if not folders:
         raise FixUsage("no run given", hint="obygaze report --help")
-    if out is not None and not out.suffix:
+    if out is not None and not out.suffix and out.name.strip("."):
         out = out.with_suffix(REPORT_ENDINGS[0])
     page = out or folders[0] / "report.html"
     if out is not None:

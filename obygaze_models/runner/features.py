@@ -15,6 +15,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.importing.features import COLUMNS
 from obygaze_features.store.joining import (
     JoinedPart,
     part_names,
@@ -176,10 +177,12 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }
-    told = {**store.recipe.facts}
-    told.pop(ORIGIN, None)
+    told = {}
+    for name, fact in store.recipe.facts.items():
+        if name not in (ORIGIN, COLUMNS):
+            told[name] = str(fact)
     if told:
-        origin["told"] = {name: str(fact) for name, fact in told.items()}
+        origin["told"] = told
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if not has_words.all():

@@ -342,7 +342,7 @@ def _films_seen(of_model: Test, inputs: Inputs) -> dict[str, str]:
     if not films:
         return {}
     text = f"{of_model.facts['model']} was trained on other clips of {few(films)}"
-    if not inputs.protocol.data.where:
+    if not inputs.protocol.data.where and not was_seen.all():
         words = ", ".join(map(quoted_word, films))
         option = shell_word(f"data.where=movie_id not in {{{words}}}")
         text = f"{text}; --set {option} tests other films alone"

@@ -125,7 +125,7 @@ def test_what_else_in_the_workspace_has_it_is_listed(ws: Workspace) -> None:
         ("model", "ridge"),
     }
     kind_of = {copy["name"]: copy["kind"] for copy in done["copies"]}
-    assert kind_of["of-ours"] == "store that was made otherwise, of the same film"
+    assert kind_of["of-ours"] == "store that was made otherwise"
     # The same line once more says it again.
     text = ws(line).text
     for name in ("one-film", "copy", "ridge"):

@@ -605,8 +605,9 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
 def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:
     """Return a sentence on concepts that have another name in the vocabulary, if there are any."""
     others = []
+    own = {word.casefold() for word in (*chosen.concepts, *chosen.modalities)}
     for word, name in used.concepts.items():
-        if word not in chosen.concepts and word.casefold() != name.casefold():
+        if word.casefold() not in (*own, name.casefold()):
             others.append(f"{word!r} is {name!r} in the vocabulary")
     return [f"concepts: {few(others, 3)}"] if others else []
 

@@ -37,6 +37,7 @@ from obygaze_features.manifest.adapters.table_times import (
     SPAN_COLUMNS,
     add_unclear,
     in_seconds,
+    is_time,
 )
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
@@ -185,12 +186,13 @@ def join(
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
     # Times would become those in another file.
     of_manifest = [*CLIP_COLUMNS, NAME_COLUMN, DIFFERS]
-    if {*SPAN_COLUMNS} <= {*read.columns}:
-        # The same times, as tables of this program show them.
-        of_manifest += [name for name in CLOCK_COLUMNS if name not in targets]
-    if TITLE in manifest.columns and TITLE not in targets and not force:
-        of_manifest.append(TITLE)
+    of_manifest += _shown_again(read, targets)
     added = {name: column for name, column in plan.items() if name not in of_manifest}
+    # Scores of clips have the titles of films beside them.
+    has_titles = TITLE in manifest.columns and TITLE not in targets
+    if TITLE in added and len(added) > 1 and has_titles and not force:
+        of_manifest.append(TITLE)
+        del added[TITLE]
     taken = [name for name in added if name in manifest.columns]
     if not force:
         refuse_if(
@@ -270,6 +272,19 @@ def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
     mapped = {target: row[source] for target, source in columns.items()}
     clip_id = id_of_form(form, row, {**row.cells, **mapped})
     return replace(row, cells={**row.cells, CLIP: clip_id})
+
+
+def _shown_again(table: CsvTable, targets: Mapping[str, str]) -> list[str]:
+    """Return the columns of a table that show the times of its clips as a person reads them."""
+    if not {*SPAN_COLUMNS} <= {*table.columns}:
+        return []
+    shown = []
+    for column in CLOCK_COLUMNS:
+        if column in table.columns and column not in targets:
+            cells = filter(None, (row[column] for row in table.rows))
+            if all(map(is_time, cells)):
+                shown.append(column)
+    return shown
 
 
 def _check_annotators(

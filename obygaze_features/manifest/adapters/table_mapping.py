@@ -6,7 +6,7 @@ place of each `?` behind a `=`. A `?` before it is a column that may stay under 
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -87,21 +87,33 @@ class WordMapping:
 
     def level(self, word: str) -> str | None:
         """Return the level that a word means, None for an unknown word."""
-        return _meaning(self.levels, word) or canonical_level(word)
+        return _meaning(word, self.levels, LEVELS, canonical_level)
 
     def concept(self, word: str) -> str | None:
         """Return the concepts that a word means, joined with `|`; None for an unknown word."""
         meanings = {**self.concepts, **{name: name for name in self.modalities}}
-        return _meaning(meanings, word) or canonical_concept(word)
+        return _meaning(word, meanings, concepts(), canonical_concept)
 
 
-def _meaning(meanings: Mapping[str, str], word: str) -> str | None:
-    """Return what a word means; one that is not listed, what it means in other capitals."""
+def _meaning(
+    word: str,
+    meanings: Mapping[str, str],
+    vocabulary: Collection[str],
+    canonical: Callable[[str], str | None],
+) -> str | None:
+    """Return what a word means; None where nobody knows.
+
+    A word that is not listed means what it does in other capitals, if that is one thing.
+    """
     if word in meanings:
         return meanings[word]
+    if word in vocabulary:
+        return word
     plain = word.casefold()
     found = {value for other, value in meanings.items() if other.casefold() == plain}
-    return found.pop() if len(found) == 1 else None
+    if found:
+        return found.pop() if len(found) == 1 else None
+    return canonical(word)
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,10 @@ from obygaze_features.store.withdrawals import (
     tombstones_of,
 )
 
+# The names of the columns of a table.
+COLUMNS = "columns"
 # What an import writes into the recipe beside the facts that it is given.
-OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
+OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling", COLUMNS))
 ONLY_THESE_FILES = (
     "a model of this store can score no other store: for that, import it with --backbone NAME, and"
     " all others that were made in the same way with the same NAME"
@@ -258,8 +260,7 @@ def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> Non
             f"{backbone!r} would be taken for the features of joined stores",
             hint="--backbone NAME with a name of its own",
         )
-    own_facts = {*OWN_FACTS, *_facts_of(reader)}
-    for name in facts.keys() & own_facts:
+    for name in facts.keys() & OWN_FACTS:
         raise FixUsage(
             f"the fact {name!r} is recorded by the import itself",
             hint="another name for this fact; --backbone NAME records a backbone",
@@ -269,7 +270,7 @@ def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> Non
 def _facts_of(reader: Reader) -> dict[str, str]:
     """Return what files say of how the features were made: the columns of a table."""
     columns = reader.feature_columns
-    return {"columns": ", ".join(columns)} if columns else {}
+    return {COLUMNS: ", ".join(columns)} if columns else {}
 
 
 def _recipe_of(

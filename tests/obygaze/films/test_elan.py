@@ -132,7 +132,7 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     made = imported(foreign, tiers=tiers)
     assert {mark.annotator for mark in made.marks} == {"tag 2"}
     assert made.warnings[-1] == (
-        "tag 2.eaf: Gewalt_A, Notiz name no annotator, and are taken for tag 2's;"
+        "tag 2.eaf: no annotator is named by Gewalt_A, Notiz: taken for tag 2's;"
         " --tier Notiz=Gewalt@NAME says whose a tier is"
     )
     made = imported(
@@ -146,12 +146,28 @@ def test_whose_a_tier_is_may_be_said_where_the_file_does_not(foreign: Path) -> N
     assert not made.guessed
     foreign.write_text(text.replace('"Notiz"', '"Gewalt_A #2"'), "utf-8")
     assert not imported(foreign, tiers={"Gewalt_A": "Gewalt"}).guessed
+    # One person is typed, and the other is not: also of a tier in which nothing was found.
+    typed = {**tiers, "Gewalt_A": "Gewalt@Anna"}
+    foreign.write_text(text, "utf-8")
+    made = imported(foreign, tiers=typed)
+    assert "named by Notiz: taken for tag 2's" in made.warnings[-1]
+    empty = {"Gewalt_A": "Gewalt@Anna", "Musik": "Gewalt", "Notiz": "", "Mittel": ""}
+    foreign.write_text(text, "utf-8")
+    made = imported(foreign, tiers={**empty, "Teil": ""}, coded=["Gewalt"])
+    assert "named by Musik: taken for tag 2's" in made.warnings[-1]
+    # What a file says of its people stays, and half a name is none.
+    foreign.write_text(FOREIGN, "utf-8")
+    with pytest.raises(FixUsage, match="the tier Notiz is Ben's, got Carl"):
+        imported(foreign, tiers={"Notiz": "comment@Carl"})
+    for half in ("@Anna", "level@", "level@ "):
+        with pytest.raises(FixUsage, match="--tier has COLUMN or COLUMN@NAME"):
+            imported(foreign, tiers={"Notiz": half})
     # The only person whom another tier names, even if that is left out.
     foreign.write_text(FOREIGN.replace("Gewalt@Anna", "Gewalt_A"), "utf-8")
     made = imported(foreign, tiers={"Notiz": ""})
     assert {mark.annotator for mark in made.marks} == {"Ben"}
     assert (
-        "Gewalt_A, Mittel name no annotator, and are taken for Ben's"
+        "no annotator is named by Gewalt_A, Mittel: taken for Ben's"
         in made.warnings[-1]
     )
 

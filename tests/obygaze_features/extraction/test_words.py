@@ -117,7 +117,8 @@ def test_a_language_may_follow_the_name_of_a_film(
     say(workspace, lake="a happy man")
     (said / "lake.srt").rename(said / "lake.de.srt")
     # This ending is no language: the file may be half of a film.
-    (said / "lake.cd2.srt").write_text(SRT.format("dog"))
+    for part in ("cd2", "II", "me", "com", "de-x"):
+        (said / f"lake.{part}.srt").write_text(SRT.format("dog"))
     extract_words(
         "films", "tiny", said, weights=encoder, out="named", workspace=workspace
     )

@@ -488,6 +488,14 @@ def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> 
     assert [label_of(clip) for clip in by_ben] == LABELS["by:ben"]
 
 
+def test_a_wrong_cell_that_people_share_is_one_problem(tmp_path: Path) -> None:
+    row = {**facts_of("c1"), "start_s": "soon", "Ada": "S", "Ben": "EN"}
+    table = write_rows(tmp_path / "t.csv", [row, {**row, "clip_id": "c2"}])
+    with pytest.raises(FixInput, match=": 2 problems") as caught:
+        read(table, {"coder:ada": "Ada", "coder:ben": "Ben"}, rule="agreed")
+    assert caught.value.details[0].endswith("(2 times)")
+
+
 def test_a_draft_of_columns_of_people_asks_for_the_rule(tmp_path: Path) -> None:
     """It was filled in, and then refused because people differ."""
     table = write_rows(

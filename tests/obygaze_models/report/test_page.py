@@ -22,7 +22,7 @@ from support.run_tables import (
     write_run_json,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.figures import COLORS
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
@@ -313,6 +313,9 @@ def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
         write_report([run.folder], tmp_path / "page.pdf")
     assert "a name with .html" in str(raised.value.hint)
+    for name in (Path(), Path("..")):
+        with pytest.raises(ObygazeError):
+            write_report([run.folder], name)
     assert write_report([run.folder], tmp_path / "page")[0] == tmp_path / "page.html"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -60,6 +60,22 @@ def test_titles_and_times_of_a_table_of_this_program_are_no_columns_of_ones_own(
     scores = "clip_id,movie_title,start_s,end_s,start,end,score\na,Été,0,5,0:00:00,0:00:05,.5\n"
     joined = join(manifest, table(tmp_path, scores)).manifest
     assert joined.columns == ("movie_title", "score")
+    # Columns of these names of a table of another person are its own.
+    moods = table(tmp_path, "clip_id,start_s,end_s,start,end\na,0,5,calm,wild\n")
+    assert join(manifest, moods).manifest.columns == ("movie_title", "start", "end")
+    named = {"end": "end"}
+    assert join(manifest, table(tmp_path, scores), named).manifest.columns[1:] == (
+        "end",
+        "score",
+    )
+    clocks = table(tmp_path, "clip_id,start,end\na,0:00:00,0:00:05\n")
+    assert join(manifest, clocks).manifest.columns[1:] == ("start", "end")
+    other = table(tmp_path, "clip_id,movie_title\na,Été 85\n")
+    with pytest.raises(AlreadyThere):
+        join(manifest, other)
+    titled = table(tmp_path, "clip_id,name,score\na,Été 85,1\n")
+    with pytest.raises(AlreadyThere):
+        join(manifest, titled, {"movie_title": "name"})
     titles = table(tmp_path, "clip_id,movie_title\na,Été 85\n")
     (renamed,) = join(manifest, titles, force=True).manifest
     assert renamed.extra["movie_title"] == "Été 85"

@@ -108,16 +108,27 @@ def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
 def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
     tmp_path: Path,
 ) -> None:
-    words = '[levels]\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
+    words = '[levels]\n"s" = "EN"\n"ja" = "S"\n"Oui" = "S"\n"oui" = "HN"\n'
     words += '[concepts]\n"Licht" = "visual"\n"LICHT!" = "Body"\n"licht!" = "Look"\n'
     mapping = table_of(tmp_path, words, "m.toml")
     path = table_of(
         tmp_path,
-        "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\nc,f,Oui,Licht|licht!\n",
+        "clip_id,movie_id,level,concepts\na,f,JA,LICHT\nb,f,oui,licht\nc,f,Oui,Licht|licht!\n"
+        "d,f,S,\ne,f,s,\n",
     )
-    clips = read(path, mapping=mapping).manifest.clips
-    assert [clip.level for clip in clips] == ["S", "HN", "S"]
-    assert [clip.concepts for clip in clips] == [("Licht",)] * 2 + [("Licht", "Look")]
+    made = read(path, mapping=mapping)
+    clips = made.manifest.clips
+    # A word of the vocabulary is what it is.
+    assert [clip.level for clip in clips] == ["S", "HN", "S", "S", "EN"]
+    assert not any("vocabulary" in warning for warning in made.warnings)
+    assert made.facts["level_words"] == {
+        "S": ["JA", "Oui", "S"],
+        "HN": ["oui"],
+        "EN": ["s"],
+    }
+    assert [clip.concepts for clip in clips[:3]] == [("Licht",)] * 2 + [
+        ("Licht", "Look")
+    ]
     unknown = table_of(tmp_path, "clip_id,movie_id,level\na,f,OUI\n", "u.csv")
     with pytest.raises(FixInput) as caught:
         read(unknown, mapping=mapping)
