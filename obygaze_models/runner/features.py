@@ -15,7 +15,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.importing.features import COLUMNS
+from obygaze_features.store.importing.features import COLUMNS_FACT
 from obygaze_features.store.joining import (
     JoinedPart,
     part_names,
@@ -178,9 +178,9 @@ def read_store(
         "sha256": digest,
     }
     told = {}
-    for name, fact in store.recipe.facts.items():
-        if name not in (ORIGIN, COLUMNS):
-            told[name] = str(fact)
+    for fact, value in store.recipe.facts.items():
+        if fact not in (ORIGIN, COLUMNS_FACT):
+            told[fact] = str(value)
     if told:
         origin["told"] = told
     if data.segments:

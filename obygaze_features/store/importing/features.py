@@ -42,9 +42,9 @@ from obygaze_features.store.withdrawals import (
 )
 
 # The names of the columns of a table.
-COLUMNS = "columns"
+COLUMNS_FACT = "columns"
 # What an import writes into the recipe beside the facts that it is given.
-OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling", COLUMNS))
+OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling", COLUMNS_FACT))
 ONLY_THESE_FILES = (
     "a model of this store can score no other store: for that, import it with --backbone NAME, and"
     " all others that were made in the same way with the same NAME"
@@ -270,7 +270,7 @@ def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> Non
 def _facts_of(reader: Reader) -> dict[str, str]:
     """Return what files say of how the features were made: the columns of a table."""
     columns = reader.feature_columns
-    return {COLUMNS: ", ".join(columns)} if columns else {}
+    return {COLUMNS_FACT: ", ".join(columns)} if columns else {}
 
 
 def _recipe_of(
