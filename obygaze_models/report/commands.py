@@ -30,7 +30,9 @@ def report(
     output: Annotated[
         PathLike | None,
         Option(
-            "-o --output", metavar="PATH", shown_default="report.html in the first run"
+            "-o --output",
+            metavar="PATH",
+            shown_default="report.html of a run, reports.html of several",
         ),
     ] = None,
     workspace: PathLike | None = None,

@@ -149,7 +149,8 @@ def write_report(
 
     Args:
         folders: The folders of the runs; each gets its own tables and figures.
-        out: The file of the page. The default is report.html in the folder of the first run.
+        out: The file of the page. The default is report.html in the folder of the run, or of
+            several runs reports.html in that of the first.
         formats: Any of html, csv, latex, svg, png and pdf; the last two are not written by default.
     """
     unknown = [name for name in formats if name not in FORMATS]
@@ -161,7 +162,8 @@ def write_report(
         raise FixUsage("no run given", hint="obygaze report --help")
     if out is not None and not out.suffix and out.name.strip("."):
         out = out.with_suffix(REPORT_ENDINGS[0])
-    page = out or folders[0] / "report.html"
+    # That of several runs does not take the place of the page of the first.
+    page = out or folders[0] / ("report.html" if len(folders) == 1 else "reports.html")
     if out is not None:
         check_file(out, REPORT)
         _check_page(out, formats)

@@ -229,6 +229,11 @@ class PredictedFiles:
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
+        if OUT_OF_FOLD in counts:
+            notes.append(
+                "out-of-fold scores are of several fits, and not on one scale: compare them within"
+                " a film"
+            )
         if predicted.n_of_training and not predicted.n_by_id:
             notes.append(
                 "this is not the store of the training: the out-of-fold scores are those of the"

@@ -131,7 +131,8 @@ def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(
 ) -> None:
     X, y, films, clip_ids = planted_clips(ws)
     ws(f"{LOGISTIC} planted films -o kept")
-    ws("models predict kept planted -o predicted.csv")
+    said = ws("models predict kept planted -o predicted.csv").err
+    assert "not on one scale: compare them within a film" in said
     found = probabilities(ws, "predicted.csv", "out-of-fold")
     assert sorted(found) == sorted(clip_ids)
     for film in np.unique(films):
@@ -145,7 +146,8 @@ def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(
     assert len(found) + len(others) == 60
 
     # Asked for by name, the model scores its own clips, and the table says that too.
-    ws("models predict kept planted --in-sample -o in-sample.csv")
+    in_sample = ws("models predict kept planted --in-sample -o in-sample.csv").err
+    assert "on one scale" not in in_sample
     own = probabilities(ws, "in-sample.csv", "in-sample")
     expected = logistic(X, y).predict_proba(X.astype(float))[:, 1]
     np.testing.assert_allclose(

@@ -124,7 +124,7 @@ def test_a_report_and_a_comparison_with_my_own_model_follow(
         f"run honest --manifest films --store seen --task violent {models} {QUICK} -o mine"
     )
     lab("report tested mine")
-    page = lab.read("runs/tested/report.html")
+    page = lab.read("runs/tested/reports.html")
     assert "How well does theirs rank clips that it was not trained on?" in page
     assert "theirs was trained for the task EN_S: S, against EN." in page
     answer = lab("compare tested mine -o compared.csv")
