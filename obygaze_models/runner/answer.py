@@ -105,13 +105,15 @@ def size_text(run: Run, cell: Cell | None = None) -> str:
 
 
 def array_text(run: Run) -> str:
-    """Return the arrays that were read of stores with several, such as `array clip`; "" of none."""
+    """Return the arrays that were read, such as `array clip`; "" where no store has several."""
     stores = run.about["stores"]
+    if all(len(facts.get("arrays", ())) < 2 for facts in stores.values()):
+        return ""
     stores_of_array: dict[str, list[str]] = {}
     for name, facts in stores.items():
-        if len(facts.get("arrays", ())) > 1:
+        if "array" in facts:
             stores_of_array.setdefault(f"array {facts['array']}", []).append(name)
-    if len(stores) == 1:
+    if len(stores_of_array) == 1:
         return ", ".join(stores_of_array)
     return ", ".join(f"{of} of {listed(own)}" for of, own in stores_of_array.items())
 
