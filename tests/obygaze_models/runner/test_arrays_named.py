@@ -45,3 +45,20 @@ def test_the_first_array_answers_and_is_named(
     protocol = quick("honest", *RIDGE, f'data.array=["{second}"]')
     other = run_on(tmp_path, protocol, manifest, {"seen": seen})
     assert f", array {second}" in result_text(other).splitlines()[1]
+
+
+def test_several_stores_are_named_where_they_read_other_arrays(
+    tmp_path: Path, manifest: Manifest
+) -> None:
+    """A store with one array was missing beside others, as if it had not been read."""
+    seen = two_arrays(tmp_path / "seen", manifest, "pooled", "clip")
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+    values = planted(manifest, strength=1.0)
+    for array, shown in (
+        ("pooled", "array pooled"),
+        ("words", "array pooled of seen, array words of said"),
+    ):
+        said = made_store(tmp_path / array, rows, {array: values})
+        stores = {"seen": seen, "said": said}
+        run = run_on(tmp_path, quick("honest", *RIDGE), manifest, stores)
+        assert result_text(run).splitlines()[1].endswith(f"visual view), {shown}")
