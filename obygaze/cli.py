@@ -213,7 +213,7 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--force":
-        # An option of nearly this name is not meant.
+        # The parser offers an option of a similar name, which does something else.
         message = "No such option '--force': the help says what the command replaces."
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:

@@ -56,8 +56,7 @@ NOT_SEARCHED = (
 TO_DO = (
     "withdraw the clips from these stores: obygaze store subset STORE --without NAME --reason TEXT;"
     " pull again what you pulled: obygaze store pull ADDRESS; make the others again without the"
-    " clips, or remove them; whether clips of your own of the same film are meant, say those who"
-    " withdrew it"
+    " clips, or remove them; ask who withdrew a film whether your own clips of it are meant, too"
 )
 
 

@@ -438,7 +438,7 @@ def sentence_of(run: Run, cell: Cell) -> str:
     if not cell.is_ranked(metric):
         return ranks_nothing(model, cell)
     where = f"n {tested_on(cell.basis, run.units)}"
-    if cell.basis == FILM_SEEN and 0 < cell.same_film < cell.n_clips - cell.leaked:
+    if cell.basis == FILM_SEEN and not cell.leaked and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")
         where = f"n {clips}, {cell.same_film} of them of {run.units} that trained"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
