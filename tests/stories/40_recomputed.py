@@ -58,47 +58,91 @@ def test_the_script_finds_a_value_that_is_not_that_of_the_tests(ws: Workspace) -
         " --manifest films --store useful -o first"
     )
     place = ws.path("runs/first/predictions.csv")
-    tests = pd.read_csv(place)
-    at = tests.index[(tests["model"] == "ridge") & (tests["y"] == 1)][0]
-    tests.loc[at, "y"] = 0
+    tests = pd.read_csv(place, dtype=str, keep_default_na=False)
+    at = tests.index[(tests["model"] == "ridge") & (tests["y"] == "1")][0]
+    tests.loc[at, "y"] = "0"
     tests.to_csv(place, index=False)
     assert len(recomputed(ws, "first")["wrong"]) > 3
 
 
+FAST_MLP = (
+    """--set 'grid.models=["mlp", "ridge"]' --set models.mlp.max_epochs=4"""
+    " --set models.mlp.min_epochs=1"
+)
+# A tree gives many clips one score.
+WITHOUT_TIES = (
+    """--set 'grid.models=["ridge", "pcbm-lr"]' --set models.pcbm-lr.tolerance=0.1"""
+)
+OF_CLIPS = "--set splits.kind=kfold --set splits.folds=4"
+RUNS = {
+    "words for nothing as names": (f"honest {TWO_TASKS} {WITHOUT_TIES}", "NA=useful"),
+    "seeds": (f"honest {TWO_TASKS} {FAST_MLP} --set fit.seeds=3", "useful"),
+    "each film validates": (
+        f"honest {TWO_TASKS} {WITHOUT_TIES} --set splits.validation=each",
+        "useful",
+    ),
+    "groups of films": (
+        f"honest {TWO_TASKS} {WITHOUT_TIES} --set splits.column=director",
+        "useful",
+    ),
+    "no films": (f"honest {TWO_TASKS} {WITHOUT_TIES} {OF_CLIPS}", "useful"),
+    "folds within films, and seeds": (
+        f"honest {TWO_TASKS} {FAST_MLP} {OF_CLIPS} --set fit.seeds=2",
+        "useful",
+    ),
+    "published folds": (
+        "paper-table2 --set models.mlp.max_epochs=4 --set models.mlp.min_epochs=1",
+        "useful",
+    ),
+}
+# What pandas takes for a missing value, for one number, and for a truth value.
+ODD_NAMES = ("NA", "None", "nan", "007", "7", "True")
+
+
+@pytest.mark.parametrize("run", RUNS)
 def test_the_lines_of_the_guide_give_the_values_of_the_report(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
+    ws: Workspace, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
     (lines,) = [
         block.text for block in blocks(GUIDE) if "average_precision_score" in block.text
     ]
-    rows = labelled_clips(n_films=8, per_film=12)
-    import_features(ws, rows, features_of(rows, level=1.0, concepts=1.0), "useful")
-    # A tree gives many clips one score.
-    without_ties = """--set 'grid.models=["ridge", "mlp", "pcbm-lr"]'"""
-    ws(
-        f"run honest {QUICK} {TWO_TASKS} {without_ties}"
-        " --manifest films --store useful -o first"
-    )
+    rows = worlds.labelled_clips(per_film=14)
+    X = worlds.seen_features(rows)
+    for row in rows:
+        if run == "no films":
+            del row["movie_id"]
+        if run == "words for nothing as names":
+            row["movie_id"] = ODD_NAMES[worlds.FILMS.index(row["movie_id"])]
+    ws.write_table("films.csv", rows)
+    films = "--films none" if run == "no films" else ""
+    ws(f"manifest import films.csv -o films {films}")
+    import_features(ws, rows, X, "useful")
+    line, store = RUNS[run]
+    ws(f"run {line} {QUICK} --manifest films --store {store} -o first")
     monkeypatch.chdir(ws.folder)
     names: dict[str, Any] = {}
     exec(lines, names)
     values, ap_of_films = names["values"], names["ap_of_films"]
 
-    results = pd.read_csv("runs/first/results.csv", keep_default_na=False)
-    results = results[(results["against_model"] == "") & (results["model"] != "random")]
-    number_of = {}
-    for row in results.to_dict("records"):
-        name = (*(row[column] for column in CELL), row["film"], row["metric"])
-        number_of[name] = row
-    assert len(values) == 6
-    for name, found in values.iterrows():
-        for metric in ("ap", "auc", "f1_binary"):
-            row = number_of[(*name, "", metric)]
-            assert found[metric] == pytest.approx(float(row["value"]), abs=1e-9)
-        assert found["clips"] == float(row["clips"])
-        assert found["films"] == float(row["films"])
-    assert len(ap_of_films) == 8 * len(values)
-    for (*name, film), found in ap_of_films.items():
-        value = number_of[(*name, film, "ap")]["value"]
-        expected = float("nan") if value == "" else float(value)
-        assert found == pytest.approx(expected, abs=1e-9, nan_ok=True)
+    models = {model for _, model, *_ in values.index}
+    n_values = 0
+    n_films = 0
+    for row in ws.read_table("runs/first/results.csv"):
+        if row["against_model"] or row["model"] not in models:
+            continue
+        cell = tuple(row[column] for column in CELL)
+        expected = float(row["value"] or "nan")
+        if row["film"] and row["metric"] == "ap":
+            found = ap_of_films[(*cell, row["film"])]
+            assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+            n_films += 1
+        if row["film"] or row["metric"] not in ("ap", "auc", "f1_binary"):
+            continue
+        assert values.loc[cell, row["metric"]] == pytest.approx(expected, abs=1e-12)
+        assert values.loc[cell, "clips"] == int(row["clips"])
+        assert values.loc[cell, "films"] == int(row["films"])
+        n_values += 1
+    assert n_values == 3 * len(values) > 0
+    assert n_films == len(ap_of_films)
+    assert n_films == 0 if run == "no films" else n_films > 0
+    assert recomputed(ws, "first")["wrong"] == []
