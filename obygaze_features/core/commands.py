@@ -12,7 +12,6 @@ import click
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.lazy import docstrings_of
-from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -103,10 +102,7 @@ class SessionCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the arguments, then the options by group, as the groups first appear.
-
-        The group of options that few people need comes last.
-        """
+        """List the arguments, then the options by group, as the groups first appear."""
         described = [
             (param.make_metavar(ctx), vars(param)["description"])
             for param in self.get_params(ctx)
@@ -120,8 +116,6 @@ class SessionCommand(click.Command):
             record = param.get_help_record(ctx)
             if record is not None and not isinstance(param, click.Argument):
                 groups.setdefault(getattr(param, "group", "Options"), []).append(record)
-        if ADVANCED in groups:
-            groups[ADVANCED] = groups.pop(ADVANCED)
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)

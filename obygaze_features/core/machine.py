@@ -37,14 +37,6 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return platform.processor() or platform.machine()
 
 
-def count_gpus_as_nvidia_smi() -> None:
-    """Let CUDA count GPUs by their place in the machine, as nvidia-smi does; before its first use.
-
-    By default CUDA counts the fastest first, so that cuda:0 could be another GPU than the idle one.
-    """
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-
-
 def package_version(name: str) -> str | None:
     """Return the version of an installed package without importing it, else None."""
     try:

@@ -7,9 +7,6 @@ them; a function that has them imports nothing of the command line.
 from dataclasses import dataclass
 from typing import Literal
 
-# The group of options that few people need; the help lists it last.
-ADVANCED = "Advanced"
-
 
 @dataclass(frozen=True)
 class Option:

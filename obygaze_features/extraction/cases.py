@@ -108,13 +108,12 @@ CANNOT_GET_ARRAY = Case(
 ANOTHER_MAKER = Case(
     REFUSE,
     "this store is made by another version, device or precision than the one that computes now",
-    "--mixed, to allow a mixture",
+    _ANOTHER_STORE,
 )
 LATER_VERSION = Case(
     KEEP,
     "another version of the program made this store; each row has its maker",
 )
-MIXED = Case(KEEP, "the store becomes a mixture; each row has its maker")
 
 
 @dataclass(frozen=True)
@@ -125,21 +124,19 @@ class Wanted:
         clips: The clips of the manifest, in the order of a store.
         recipe: How the numbers would be made.
         arrays: The names of the arrays that the store should have.
-        kind: What would compute.
+        kind: What would compute; None where another machine does, which compares it then.
         facts: The videos as they are now.
         kept: The clips whose frames are kept: they need no video.
         retry_failed: Try rows again that failed.
-        mixed: Allow rows of another version or device.
     """
 
     clips: Sequence[PlannedClip]
     recipe: Recipe
     arrays: Sequence[str]
-    kind: Kind
+    kind: Kind | None
     facts: Facts = field(default_factory=dict)
     kept: Container[str] = ()
     retry_failed: bool = False
-    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -348,13 +345,11 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
     """Yield what computed the rows, where it is not what computes now."""
     here = wanted.kind
     for kind in dict.fromkeys(stored.kinds):
-        if kind == here:
+        if here is None or kind == here:
             continue
         line = f"{kind} there, {here} here"
         is_version_alone = kind == Kind(kind.program, here.device, here.precision)
-        if wanted.mixed:
-            yield MIXED, line
-        elif is_version_alone and not stored.is_filling:
+        if is_version_alone and not stored.is_filling:
             yield LATER_VERSION, line
         else:
             yield ANOTHER_MAKER, line

@@ -358,30 +358,17 @@ def _set_torch_threads(n_threads: int) -> int:
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit). `processes` such
-    runs share the cores and the memory of the machine.
+    `workers` decode, `batch` clips are computed at once (None: as many as fit).
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
-    processes: int = 1
-
-    @classmethod
-    def shares(
-        cls, devices: Sequence[str], workers: int, batch: int | None
-    ) -> list[Resources]:
-        """Return what the process of each device may use: they share the decoders, too."""
-        n = len(devices)
-        shares = []
-        for device in devices:
-            shares.append(cls(device, max(1, workers // n), batch, n))
-        return shares
 
     @property
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
-        return max(1, usable_cores() // self.processes)
+        return usable_cores()
 
     def batches_of(self, computers: Sequence[Computer]) -> list[int]:
         """Return how many clips each backbone computes at once; those of a GPU share its memory."""
@@ -390,7 +377,7 @@ class Resources:
         batches = []
         on_gpu = {}
         # On a CPU one clip a thread, in a quarter of the memory.
-        cpu_bytes = system.memory_bytes() // 4 // self.processes
+        cpu_bytes = system.memory_bytes() // 4
         for number, computer in enumerate(computers):
             clips_in_memory = cpu_bytes // max(computer.backbone.activation_bytes, 1)
             batches.append(max(1, min(clips_in_memory, self.compute_threads)))
@@ -406,7 +393,7 @@ class Resources:
     @property
     def bytes_of_clips_ahead(self) -> int:
         """The bytes of decoded clips that may wait until they are computed."""
-        return int(system.memory_bytes()) // _SHARE_OF_MEMORY // self.processes
+        return int(system.memory_bytes()) // _SHARE_OF_MEMORY
 
 
 def gpu_batches(clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:

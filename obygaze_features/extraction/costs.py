@@ -236,9 +236,12 @@ def plan_extraction(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
     known = KNOWN_DEVICES.get(device)
-    # Of a device that is not there, only its run can know whether rows would be mixed.
     plan = plan_stores(
-        clips, chosen, here, device="cpu" if known else device, mixed=known is not None
+        clips,
+        chosen,
+        here,
+        device="cpu" if known else device,
+        is_elsewhere=known is not None,
     )
     plan.refuse_changes()
     videos = {clip.video for clip in plan.clips}

@@ -7,7 +7,7 @@ run does stands below it.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from obygaze_features.core import system
@@ -36,7 +36,6 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import RowDecoder
-from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.parameters import (
     TIMEOUT_S,
@@ -57,7 +56,6 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.extraction.results import (
     Extraction,
-    Listener,
     Shown,
     Watch,
     kept_clips,
@@ -103,7 +101,6 @@ def extract(
     device: Device = "cpu",
     workers: int | None = None,
     batch: int | None = None,
-    mixed: bool = False,
     seal_now: bool = False,
     watch: Watch | None = None,
     progress: bool | ProgressBars = False,
@@ -124,25 +121,21 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
-        shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
         run = ExtractionRun(
             manifest=clips,
             targets=targets,
             workspace=here,
-            resources=shares[0],
+            resources=Resources(device, workers or usable_cores(), batch),
             timeout_s=timeout_s,
             accept_damaged=accept_damaged,
             retry_failed=retry_failed,
-            mixed=mixed,
             seal_now=seal_now,
             licence=licence,
         )
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
-                if len(shares) == 1:
-                    return _extract(run, stop, shown)
-                return _extract_on_devices(run, shares, stop, shown)
+                return _extract(run, stop, shown)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
@@ -160,26 +153,25 @@ class ExtractionRun:
     timeout_s: float
     accept_damaged: bool
     retry_failed: bool
-    mixed: bool
     seal_now: bool
     licence: str
 
 
-def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
-    """Extract in this process: the steps of a run."""
+def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
+    """Extract: the steps of a run."""
     with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run):
-            listener.note(sentence)
+            shown.note(sentence)
         warnings: list[str] = []
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                listener.expect(len({clip_id for _, clip_id in _missing(begun)}))
+                shown.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
                 for together in groups:
                     if not stop:
-                        _fill(together, plan, run, stop, listener)
+                        _fill(together, plan, run, stop, shown)
             for one in begun:
                 # What was planned is not there any more, and no store was sealed from it.
                 if not one.filling.is_current() and not is_sealed(one.filling):
@@ -198,30 +190,6 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
         return Extraction(states, stop, steps, warnings)
-
-
-def _extract_on_devices(
-    run: ExtractionRun, shares: Sequence[Resources], stop: StopFlag, listener: Listener
-) -> Extraction:
-    """Extract in a process for each device: all are workers of the same stores."""
-    of_devices = []
-    for resources in shares:
-        of_devices.append((resources.device, replace(run, resources=resources)))
-    results, errors = work_on_devices(_extract, of_devices, stop, listener)
-    if errors and not results and not stop:
-        raise errors[0]
-    notes: Sequence[str] = ()
-    warnings: dict[str, None] = {}
-    for result in results:
-        # What the process knew that ended last: the others counted the clips before that.
-        notes = result.notes
-        warnings.update(dict.fromkeys(result.warnings))
-    if not stop:
-        for error in errors:
-            place = f"{error.where}: " if error.where else ""
-            warnings[f"{place}{error.message}"] = None
-    states = states_of(run.manifest, run.targets, run.workspace)
-    return Extraction(states, stop, notes, tuple(warnings))
 
 
 # --- Begin ---
@@ -244,7 +212,6 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             run.workspace,
             device=run.resources.device,
             retry_failed=run.retry_failed,
-            mixed=run.mixed,
             download=True,
         )
         plan.refuse()
@@ -337,7 +304,7 @@ def _fill(
     plan: ExtractionPlan,
     run: ExtractionRun,
     stop: StopFlag,
-    listener: Listener,
+    shown: Shown,
 ) -> None:
     """Compute what is missing in stores with the same rows.
 
@@ -361,10 +328,7 @@ def _fill(
         for (store, filling), computer, batch in zip(
             together, computers, batches, strict=True
         ):
-            filler = StoreFiller(
-                filling, store.maker, computer, batch, writing, mixed=run.mixed
-            )
-            stores.append(filler)
+            stores.append(StoreFiller(filling, store.maker, computer, batch, writing))
         # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
         # batch is computed.
         decoder = RowDecoder(
@@ -380,7 +344,7 @@ def _fill(
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
-                listener.row(rows[row].clip_id, row, failed)
+                shown.row(rows[row].clip_id, row, failed)
 
 
 def _files_read_before(

@@ -11,7 +11,7 @@ from obygaze_features.core.commands import SessionCommand
 from obygaze_features.core.console import ProgressBars, silent
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.lazy import done_in
-from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.extraction.parameters import (
     FEATURES,
@@ -95,8 +95,7 @@ def extract(
     device: Device = "cpu",
     workers: Workers = None,
     batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
-    mixed: Annotated[bool, Option(group=ADVANCED)] = False,
-    seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
+    seal_now: Annotated[bool, Option(group=CLIPS)] = False,
     watch: Annotated[Watch | None, PYTHON_ONLY] = None,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
@@ -126,10 +125,9 @@ def extract(
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
         licence: The licence of the features. [default: the manifest's]
-        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
+        device: The device that computes: cpu, cuda or cuda:1.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
-        mixed: Add to clips of another version or kind of device.
         seal_now: Seal what is there; the other clips are 'not-extracted'.
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
@@ -147,7 +145,6 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
 
 

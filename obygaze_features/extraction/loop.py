@@ -186,7 +186,6 @@ class StoreFiller:
         computer: What computes the features.
         batch: How many clips are computed at once.
         writing: The thread that writes, one for all stores.
-        mixed: Allow another version or device than the plan's.
     """
 
     def __init__(
@@ -196,14 +195,11 @@ class StoreFiller:
         computer: Computer,
         batch: int,
         writing: ThreadPoolExecutor,
-        *,
-        mixed: bool = False,
     ) -> None:
         self.filling = filling
         self.maker = maker
         self.computer = computer
         self.batch = batch
-        self.mixed = mixed
         # The block of the row that was decoded last, and its clips that wait.
         self._block: _Block | None = None
         self._waiting: list[_Waiting] = []
@@ -232,7 +228,7 @@ class StoreFiller:
             return False
         if number in self._at_work:
             return self._block_of(row) is not None
-        writer = self.filling.begin(number, self.maker, mixed=self.mixed)
+        writer = self.filling.begin(number, self.maker)
         if writer is None:
             self._over.add(number)
             return False

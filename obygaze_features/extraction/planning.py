@@ -215,12 +215,13 @@ def plan_stores(
     *,
     device: str = "cpu",
     retry_failed: bool = False,
-    mixed: bool = False,
+    is_elsewhere: bool = False,
     download: bool = False,
 ) -> ExtractionPlan:
     """Load the backbones and compare the manifest with their stores; no store is written.
 
-    Weights that are missing are an error unless `download` fetches them.
+    Weights that are missing are an error unless `download` fetches them. Where another machine
+    computes (`is_elsewhere`), it alone knows whether it may add rows to what is there.
     """
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
@@ -274,11 +275,10 @@ def plan_stores(
             clips,
             recipe,
             [array.name for array in arrays],
-            maker.kind,
+            None if is_elsewhere else maker.kind,
             facts=facts,
             kept=kept_clips,
             retry_failed=retry_failed,
-            mixed=mixed,
         )
         work = compare_with_store(wanted, stored)
         filling = None

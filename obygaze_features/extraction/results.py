@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import ObygazeError
@@ -34,45 +34,30 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, SILENT, STATUSES
 Watch = Callable[[int, bool], object]
 
 
-class Listener(Protocol):
-    """Hears how a run goes on, in this process or in that of a device."""
-
-    def expect(self, n_clips: int) -> None:
-        """Hear how many clips are missing."""
-
-    def row(self, clip_id: str, row: int, failed: bool) -> None:
-        """Hear of a row that was decoded, or that failed in a backbone."""
-
-    def note(self, text: str) -> None:
-        """Hear what a person should know before the run."""
-
-
 class Shown:
-    """Shows a run, also one of several processes that compute the same clips.
+    """Shows a run while it computes.
 
     Args:
         bars: Makes the progress bar.
         watch: Is called with each row, and whether it failed; None for nobody.
-        say: Is called with each note.
+        note: Is called with each note.
     """
 
     def __init__(
-        self, bars: ProgressBars, watch: Watch | None, say: Callable[[str], object]
+        self, bars: ProgressBars, watch: Watch | None, note: Callable[[str], object]
     ) -> None:
         self.watch = watch
-        self.say = say
+        self.note = note
         self._bars = bars
         self._open = ExitStack()
         self._bar: Progress | None = None
         self._seen: set[str] = set()
         self._failed: set[str] = set()
-        self._said: set[str] = set()
 
     def expect(self, n_clips: int) -> None:
-        """Open the bar; the first process says how many clips there are."""
-        if self._bar is None:
-            self._bar = self._open.enter_context(self._bars("extract", n_clips))
-            self._bar.expect(n_clips, "clips")
+        """Open the bar of so many clips."""
+        self._bar = self._open.enter_context(self._bars("extract", n_clips))
+        self._bar.expect(n_clips, "clips")
 
     def row(self, clip_id: str, row: int, failed: bool) -> None:
         """Count a clip once, and show how many failed."""
@@ -85,12 +70,6 @@ class Shown:
             bar.remark(f"{len(self._failed)} failed")
         if self.watch is not None:
             self.watch(row, failed)
-
-    def note(self, text: str) -> None:
-        """Say a note, unless another process has said it."""
-        if text not in self._said:
-            self._said.add(text)
-            self.say(text)
 
     def close(self) -> None:
         """Close the bar."""

@@ -14,13 +14,13 @@ from pathlib import Path
 import click
 import numpy as np
 
+from obygaze_features.backbones.backbone import check_device_name
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.functions import extract
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
@@ -101,9 +101,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
             hint="the same words without it; when the tasks have ended: obygaze extract run ..."
             " --seal-now",
         )
-    if values["device"] != "cuda:all":
-        # How many GPUs are idle is known on their node alone.
-        devices_of(values["device"])
+    check_device_name(values["device"])
     targets = chosen_backbones(
         values.get("backbones", ()),
         arrays=values.get("arrays", ()),
@@ -117,8 +115,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
         targets,
         here,
         retry_failed=values["retry_failed"],
-        # The tasks compute on other machines, so that only they know whether rows are mixed.
-        mixed=True,
+        is_elsewhere=True,
     )
     plan.refuse()
     return plan

@@ -422,21 +422,18 @@ class Filling:
                 begun[int(match[1])] += 1
         return done, begun
 
-    def begin(
-        self, block: int, maker: Maker, *, mixed: bool = False
-    ) -> "BlockWriter | None":
+    def begin(self, block: int, maker: Maker) -> "BlockWriter | None":
         """Begin to compute a block; None if that is not needed any more.
 
         Args:
             block: The number of the block.
             maker: What computes it.
-            mixed: Allow another kind than that of the plan.
         """
-        if maker.kind != self.plan.kind and not mixed:
+        if maker.kind != self.plan.kind:
             raise Mismatch(
                 f"the plan is for {self.plan.kind}, and this is {maker.kind}",
                 where=str(self.folder),
-                hint="--mixed, to allow a mixture",
+                hint="choose another store name",
             )
         if self.is_done(block):
             return None

@@ -62,7 +62,7 @@ class ManifestMark(Record, frozen=True):
 
 
 class Kind(Record, frozen=True):
-    """What must be the same for all rows of a store, unless a mixture is allowed."""
+    """What must be the same for all rows of a store while it is filled."""
 
     program: str
     device: str = ""
@@ -84,7 +84,7 @@ class Maker(Record, frozen=True):
 
     @property
     def kind(self) -> Kind:
-        """What must be the same for all rows of a store."""
+        """What must be the same for all rows of a store while it is filled."""
         return Kind(self.program, self.device, self.precision)
 
 

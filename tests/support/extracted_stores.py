@@ -71,10 +71,3 @@ def run(
 def bytes_of(store: Path) -> dict[str, object]:
     """The bytes of all numbers and tables of a store, without the time of the seal."""
     return lasting_bytes(store)
-
-
-def no_work_is_left(store: Path) -> bool:
-    """Whether the folder of a store has neither a filling nor hidden folders beside it."""
-    return [
-        path.name for path in store.parent.iterdir() if store.name in path.name
-    ] == [store.name]

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from support.sound_checkpoints import save_tiny_sound, tiny_sound_card
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.extraction import compute
 from obygaze_features.extraction.clips import HeardClip, ViewedClip
 from obygaze_features.extraction.compute import (
     BatchComputer,
@@ -297,22 +295,3 @@ def test_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
         assert sum(gpu.reserved.values()) <= 40 * GB
         starts = [len(backbone.started) for backbone in backbones]
         assert starts == [16 // batch for batch in batches]
-
-
-def test_the_processes_of_several_devices_share_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(compute, "usable_cores", lambda: 8)
-    monkeypatch.setattr(compute.system, "memory_bytes", lambda: 64 * GB)
-    (alone,) = Resources.shares(["cpu"], 6, None)
-    assert (alone.workers, alone.compute_threads, alone.processes) == (6, 8, 1)
-    devices = ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
-    shares = Resources.shares(devices, 6, 3)
-    assert [share.device for share in shares] == devices
-    for share in shares:
-        assert (share.workers, share.batch, share.compute_threads) == (1, 3, 2)
-        assert share.bytes_of_clips_ahead == alone.bytes_of_clips_ahead // 4
-        assert share.bytes_of_clips_ahead == 64 * GB // 8 // 4
-    # On cores, each of four has a quarter of 16 GB, in which one clip of 3 GB fits.
-    on_cores: Any = SimpleNamespace(backbone=SimpleNamespace(activation_bytes=3 * GB))
-    assert Resources("cpu", 1, None, processes=4).batches_of([on_cores]) == [1]

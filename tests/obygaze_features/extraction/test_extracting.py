@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 from support.extracted_stores import (
+    CountedBar,
     bytes_of,
     films_with_failures,
     run,
@@ -74,7 +75,22 @@ def some_clips(manifest: Manifest, numbers: Sequence[int]) -> Manifest:
     return manifest.with_clips([clips[number] for number in numbers])
 
 
-# --- What a run makes ---
+# --- What a run says ---
+
+
+def test_each_clip_is_counted_once(films: Manifest, world: Path) -> None:
+    seen: list[int] = []
+    bar = CountedBar()
+    done = run(
+        films, world, watch=lambda row, failed: seen.append(row), progress=bar.of
+    )
+    assert bar.labels == ["extract"]
+    assert bar.total == bar.done == N_CLIPS
+    assert sorted(seen) == list(range(N_CLIPS))
+    assert bar.remarks[-1] == "3 failed"
+    (state,) = done
+    assert (state.ok, state.failed, done.exit_code) == (N_CLIPS - 3, 2, 3)
+    assert [path.name for path in (world / "stores").iterdir()] == [STORE]
 
 
 # --- The same bytes, whatever happens ---

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support.filled_stores import (
     ARRAYS,
     MAKER,
@@ -151,14 +152,17 @@ def test_a_row_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         writer.add(filling.rows[0], good)
 
 
-def test_another_kind_is_refused_unless_allowed(tmp_path: Path) -> None:
+def test_another_kind_is_refused_and_another_machine_of_it_is_not(
+    tmp_path: Path,
+) -> None:
     filling = plan(tmp_path / "s")
     cuda = Maker("obygaze 1", "cuda", "H100", "float32")
     with pytest.raises(
         Mismatch, match="obygaze 1 on cpu, float32, and this is obygaze 1 on cuda"
     ):
         filling.begin(0, cuda)
-    with filling.begin(0, cuda, mixed=True) as writer:
+    other_cpu = replace(MAKER, device_name="another cpu")
+    with filling.begin(0, other_cpu) as writer:
         for number in writer.rows:
             row = filling.rows[number]
             writer.add(row, {a.name: VALUES[a.name][number] for a in ARRAYS})
@@ -168,7 +172,8 @@ def test_another_kind_is_refused_unless_allowed(tmp_path: Path) -> None:
     rows = expected_rows()
     rows[:16] = expected_rows(fails=lambda number: False)[:16]
     document = check_store(tmp_path / "s", rows, VALUES)
-    assert [maker["device"] for maker in document["makers"]] == ["cuda", "cpu"]
+    names = [maker["device_name"] for maker in document["makers"]]
+    assert names == ["another cpu", "a cpu"]
 
 
 def test_a_seal_waits_for_all_blocks_or_is_told_not_to(tmp_path: Path) -> None:
