@@ -1,6 +1,6 @@
-"""Marks and scores in files of other programs: ELAN, WebVTT, tables of marks.
+"""Marks and scores in files of ELAN and in tables of marks.
 
-Files have whole milliseconds. They are rounded up, so that a player that seeks to one shows the
+ELAN has whole milliseconds. They are rounded up, so that a player that seeks to one shows the
 picture; an import takes the nearest boundary of pictures where the film is linked.
 """
 
@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +36,6 @@ from obygaze.films.marks import (
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.predictions import read_predictions
 from obygaze.films.sampling import is_drawn
-from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -69,11 +67,10 @@ from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts
 
 ELAN = ".eaf"
-VTT = ".vtt"
 # The tier of clips that are to be marked.
 TO_MARK = "to mark"
 MOST_WORDS = 30  # of a column in the text of an import
-MOST_LETTERS = 28  # of the name of a class or concept in a subtitle
+MOST_LETTERS = 28  # of the name of a class or concept in an annotation
 _SCORES = re.compile(r"score|cosine|p:.*|score:.*")
 
 
@@ -172,9 +169,9 @@ def import_marks(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ImportedMarks:
-    """Write the marks of ELAN files, WebVTT, or tables of marks as the table `segments/NAME.csv`.
+    """Write the marks of ELAN files or tables of marks as the table `segments/NAME.csv`.
 
-    The film of an `.eaf` is that of the first video that it names, of a `.vtt` that of its name.
+    The film of an `.eaf` is that of the first video that it names.
 
     Args:
         files: The files; those with another ending are tables of marks.
@@ -225,11 +222,8 @@ class _Reader:
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
-        ending = path.suffix.lower()
-        if ending == ELAN:
+        if path.suffix.lower() == ELAN:
             self._read_elan(path)
-        elif ending == VTT:
-            self._add_all(read_vtt(path, self._film_of_name(path.stem)), path)
         else:
             self._add_all(read_table_of_marks(path).marks, path)
 
@@ -361,9 +355,6 @@ class _Reader:
 
     def _add(self, mark: Mark, path: Path) -> None:
         """Add a mark of a file, a mark for each word of its text."""
-        if not mark.start_s < mark.end_s:
-            self.n_left_out[f"{mark.column} without times"] += 1
-            return
         text = self.words.get(mark.value, mark.value)
         self._read_words[mark.value] = None
         require_one_file(self._file_of, mark, path)
@@ -380,10 +371,6 @@ class _Reader:
                 self._no_levels[word] += 1
             else:
                 self.n_left_out[f"{mark.column} without a word"] += 1
-
-    def _film_of_name(self, name: str) -> str:
-        self._names_of_films[name] = None
-        return as_id(name)
 
 
 def _asked(text: str) -> tuple[str, str]:
@@ -460,8 +447,7 @@ class ExportedFiles:
         return sentences
 
 
-def export_marks(
-    ending: str,
+def export_elan(
     source: PathLike | Manifest,
     output: Path,
     *,
@@ -473,7 +459,6 @@ def export_marks(
     """Write a table of marks, or the clips of a manifest as marks, as a file for each film.
 
     Args:
-        ending: The ending of the files, `.eaf` or `.vtt`.
         source: The table of marks or its name, or the manifest.
         output: The file, if there is one film; else the folder.
         predictions: A table of scores of the clips, in place of their labels.
@@ -482,11 +467,9 @@ def export_marks(
         workspace: The workspace, if it is not the current one.
     """
     said = _said_in(source, predictions, workspace)
-    # What was only watched is no subtitle.
-    marks = [mark for mark in said.marks if ending == ELAN or mark.column != WATCHED]
-    if not marks:
+    if not said.marks:
         raise FixInput("nothing to export: there are no marks", where=str(source))
-    marks_of = marks_by_film(marks)
+    marks_of = marks_by_film(said.marks)
     films = LinkedFilms(workspace)
     if into is not None:
         file = ElanFile(Path(into))
@@ -508,31 +491,22 @@ def export_marks(
         path = output if output.suffix.lower() == ELAN else output / file.path.name
         files = {path: file.with_tiers(marks_of[film])}
     else:
-        files = _files_of(ending, marks_of, output, films)
+        files = _files_of(marks_of, output, films)
     write_all_new(files, force=force)
-    left_out = list(said.left_out)
-    n_watched = len(said.marks) - len(marks)
-    if n_watched:
-        left_out.append(f"what was watched: {count(n_watched, 'mark')}")
-    return ExportedFiles(tuple(files), tuple(said.without_times), tuple(left_out))
-
-
-export_elan = partial(export_marks, ELAN)
-export_vtt = partial(export_marks, VTT)
+    return ExportedFiles(tuple(files), tuple(said.without_times), tuple(said.left_out))
 
 
 def _files_of(
-    ending: str,
     marks_of: Mapping[str, Sequence[Mark]],
     output: Path,
     films: LinkedFilms,
 ) -> dict[Path, bytes]:
     """Return a file for each film: of one film the output, else in its folder."""
-    is_file = output.suffix.lower() == ending
+    is_file = output.suffix.lower() == ELAN
     if is_file and len(marks_of) > 1:
         raise FixUsage(
             f"{output.name} is of one film, and the marks are of {len(marks_of)}",
-            hint="a folder and --as elan or --as vtt: a file for each film",
+            hint="a folder and --as elan: a file for each film",
         )
     folder = output.parent if is_file else output
     files = {}
@@ -541,14 +515,11 @@ def _files_of(
             raise FixInput(f"the film {film!r} cannot be the name of a file")
         video = films.file_of(film)
         name = film
-        # Players take subtitles that are called as the video.
+        # People look for the file by the name of the video.
         if video is not None and as_id(video.stem) == film:
             name = video.stem
-        path = output if is_file else folder / f"{name}{ending}"
-        if ending == ELAN:
-            files[path] = write_elan(marks, video, _relative_path(video, folder))
-        else:
-            files[path] = write_vtt(film, marks)
+        path = output if is_file else folder / f"{name}{ELAN}"
+        files[path] = write_elan(marks, video, _relative_path(video, folder))
     return files
 
 
@@ -672,12 +643,12 @@ def _relative_path(video: Path | None, folder: Path) -> str:
 
 
 def _cut(name: str) -> str:
-    """Return the beginning of a name, as it is read in a subtitle: classes may be expressions."""
+    """Return the beginning of a name, as it is read in ELAN: classes may be expressions."""
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 
 def _short(cell: str) -> str:
-    """Return a score with four digits, as it is read in a subtitle."""
+    """Return a score with four digits, as it is read in ELAN."""
     number = number_of_cell(cell)
     return cell if number is None else f"{number:.4g}"
 

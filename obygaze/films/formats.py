@@ -16,7 +16,6 @@ from obygaze.films.exchange import (
     ImportedMarks,
     export_elan,
     export_table,
-    export_vtt,
     import_marks,
 )
 from obygaze_features.core import written_tables
@@ -107,19 +106,8 @@ FORMATS = (
         options_of_write=("predictions", "into"),
     ),
     LabelFormat(
-        "vtt",
-        "the marks in films as WebVTT, each file called after its film",
-        import_marks,
-        (".vtt",),
-        options=OF_MARKS,
-        several=True,
-        write=export_vtt,
-        written=(".vtt",),
-        options_of_write=("predictions",),
-    ),
-    LabelFormat(
         "marks",
-        "tables of marks in films, as manifest project takes them, also beside the other two",
+        "tables of marks in films, as manifest project takes them, also beside files of ELAN",
         import_marks,
         options=OF_MARKS,
         several=True,
@@ -301,7 +289,6 @@ def import_manifest(
         obygaze manifest import /data/films -o films
         obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
         obygaze manifest import anna.eaf -o coded --word 'stark (?)=stark' --coded Gewalt
-        obygaze manifest import lake.vtt pier.vtt -o cues
         obygaze manifest import segments.csv --as marks -o marks
         obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
         obygaze manifest import mobygaze_dataframe.csv --as mobygaze
@@ -462,10 +449,10 @@ def export_manifest(
     """Write clips or marks for other programs.
 
     The ending of OUTPUT says the format: .csv or .xlsx, one table of all clips, which `manifest
-    import` reads; .eaf or .vtt for the marks of one film. Of several films OUTPUT is a folder, and
-    --as elan or --as vtt the format: each film becomes a file.
+    import` reads; .eaf for the marks of one film. Of several films OUTPUT is a folder, and --as
+    elan the format: each film becomes a file.
 
-    For these two, MANIFEST is a table of marks, or the name of one in segments/; or a manifest:
+    For ELAN, MANIFEST is a table of marks, or the name of one in segments/; or a manifest:
     each label of a clip is a mark, with its annotator. Clips that `manifest sample` drew are the
     tier `to mark`, to be filled in. --predictions takes what `models predict` and `search` write
     with -o, and the predictions.csv of a run, of which guesses are left out if it has models: each
@@ -477,9 +464,9 @@ def export_manifest(
     Args:
         manifest: The marks, or clips with labels.
         output: The file; of several films the folder.
-        format: The format of the files in a folder: elan or vtt.
+        format: The format of the files in a folder: elan.
         force: Replace the output if it exists.
-        predictions: For elan and vtt: CSV of clips with scores, instead of the labels.
+        predictions: For elan: CSV of clips with scores, instead of the labels.
         into: For elan: the file of a film that gets new tiers, and is written as OUTPUT.
         workspace: The workspace, if it is not the current one.
 
@@ -488,7 +475,7 @@ def export_manifest(
         obygaze manifest export coded lake.eaf
         obygaze manifest export mobygaze elan --as elan
         obygaze manifest export films scored.eaf --predictions scores.csv --into anna.eaf
-        obygaze manifest export films subtitles --as vtt --predictions predicted.csv
+        obygaze manifest export films scores --as elan --predictions predicted.csv
     """
     path = Path(output)
     by_ending = BY_WRITTEN_ENDING.get(path.suffix.lower())

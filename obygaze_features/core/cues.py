@@ -39,14 +39,12 @@ class Cue(NamedTuple):
         start_s: When they begin, in seconds.
         end_s: When they end.
         text: The words as in the file, with the tags of its format: `spoken` takes them away.
-        timing: The times as in the file.
         where: The file and the line.
     """
 
     start_s: Fraction
     end_s: Fraction
     text: str
-    timing: str = ""
     where: str = ""
 
 
@@ -203,4 +201,4 @@ def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) ->
             )
     if end_s < start_s:
         raise FixInput(f"the cue ends before it begins: {timing}", where=where)
-    return Cue(start_s, end_s, "\n".join(said), timing, where)
+    return Cue(start_s, end_s, "\n".join(said), where)

@@ -59,10 +59,10 @@ NO_TABLES = {
     b"\x89HDF": "HDF5",
     b"WEBVTT": "WebVTT",
 }
-# Files with marks in films, which `manifest import` reads.
-MARKS = (".eaf", ".vtt")
+# A file with marks in a film, which `manifest import` reads.
+MARKS = ".eaf"
 # Files of words alone.
-SUBTITLES = (".srt", ".ass")
+SUBTITLES = (".srt", ".ass", ".vtt")
 OF_WORDS = "the file has subtitles, what is said in a film"
 USE_OF_WORDS = "obygaze extract words MANIFEST -b minilm --subtitles FOLDER"
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
@@ -357,7 +357,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     stream.seek(0)
     hint = import_of_features(path)
     ending = path.suffix.lower()
-    if ending in MARKS:
+    if ending == MARKS:
         hint = f"obygaze manifest import {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
         raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)

@@ -253,15 +253,13 @@ def record_tables(place: Place) -> dict[str, Table]:
     place("manifest export films films-out.xlsx")
     place.write_rows("marks.csv", worlds.drawn_marks())
     place("manifest import marks.csv --as marks -o marks")
-    for format in ("elan", "vtt"):
-        place(f"manifest export marks {format}-out --as {format}")
+    place("manifest export marks elan-out --as elan")
     train(place, "ridge", "seen", "films", "--set report.replicates=50", output="kept")
     predict(place, "kept", "seen")
     place("models predict kept seen -o predicted.xlsx --force")
     files = []
     for name in ("films-out.csv", "manifests/films.csv", "segments/marks.csv"):
         files.append(bytes_of_file(place.folder / name, name))
-    files += bytes_of_folder(place.folder / "vtt-out", "folder", "vtt-out")
     return {
         "tables.bytes": files,
         "tables.elan": annotations_of(place.folder / "elan-out"),

@@ -30,7 +30,7 @@ from obygaze.cli import root
 def test_an_export_of_nothing_is_refused(tmp_path: Path, table: str, told: str) -> None:
     (tmp_path / "clips.csv").write_text(table)
     call_obygaze("manifest", "import", "clips.csv", cwd=tmp_path).ok()
-    words = ("manifest", "export", "clips", "out", "--as", "vtt")
+    words = ("manifest", "export", "clips", "out", "--as", "elan")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code != 0
     assert told in refused.stderr

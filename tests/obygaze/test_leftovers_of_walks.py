@@ -17,7 +17,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 def test_an_ending_of_another_format_is_refused(inside):
     table = call_obygaze("manifest", "export", "films", "out.txt")
     assert (table.code, Path("out.txt").exists()) == (2, False)
-    assert "Try: .csv, .xlsx, .eaf, .vtt" in table.stderr
+    assert "Try: .csv, .xlsx, .eaf" in table.stderr
 
 
 def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):

@@ -28,7 +28,7 @@ from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
 from obygaze.films import decisions
 from obygaze.films.elan import ElanFile, write_elan
-from obygaze.films.exchange import export_marks, import_marks
+from obygaze.films.exchange import export_elan, import_marks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark
@@ -314,9 +314,7 @@ REFUSED: dict[str, Case] = {
     "nobody annotates in this page": lambda f: film_pages.site(f, []).take_turn({}),
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
-    "there are no marks": lambda f: export_marks(
-        ".vtt", marks(f, "lake,0,1,watched,level,ada"), f / "o.vtt"
-    ),
+    "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
     "the table has no marks": lambda f: project_marks(marks(f), every=1),
     "the clips are those of": clips_of_a_view,
     "two frame rates of the film lake": two_rates,
@@ -333,7 +331,7 @@ REFUSED: dict[str, Case] = {
     ).check(),
     "makes columns of these names of this table: concepts.ada": column_of_a_rule,
     "nothing to export: 1 clip without times": lambda f: export_manifest(
-        classes("1"), f / "o.vtt"
+        classes("1"), f / "o.eaf"
     ),
     "edge and squash_first are for square frames": lambda _: Preset(edge=8).resize_to(
         Geometry(4, 4, shape=(4, 8))

@@ -374,3 +374,10 @@ def test_a_time_with_more_digits_than_a_number_is_refused(
     table.write_text(f"clip_id,movie_id,start_s,end_s\na,lake,0,{time}\n", "utf-8")
     with pytest.raises(FixInput, match="table cannot be imported"):
         csv_table.read(table, name="films")
+
+
+@pytest.mark.timeout(60)
+def test_tags_that_are_never_closed_take_no_hours(tmp_path: Path) -> None:
+    text = f"{VTT}00:01.000 --> 00:02.000\n{'<v ' * 300_000}Tea\n"
+    (tmp_path / "m.vtt").write_text(text, "utf-8")
+    assert words_of_clips(FILM, str(tmp_path)).texts["m-0"].endswith("Tea")

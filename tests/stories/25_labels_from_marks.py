@@ -1,7 +1,7 @@
 """Story 25: I want labels of clips from the marks of annotators, and to know how far they agree.
 
-The marks go to ELAN and into subtitles, and come back picture for picture, at each frame rate. The
-readers of these files here are pympi and webvtt-py, which know nothing of this program.
+The marks go to ELAN and come back picture for picture, at each frame rate. The reader of these
+files here is pympi, which knows nothing of this program.
 """
 
 from __future__ import annotations
@@ -118,31 +118,6 @@ def test_what_is_corrected_in_elan_is_read_back(ws: Workspace) -> None:
         f"{header}lake,0.0,2.0,level,EN,ada\nlake,2.0,3.0,level,S,ada\n"
         "lake,5.0,6.0,level,NS,ada\n"
     )
-
-
-def as_ms(text: str) -> int:
-    """Return the milliseconds of a time such as 00:01:02.500."""
-    hours, minutes, seconds = text.split(":")
-    whole = 3600 * int(hours) + 60 * int(minutes)
-    return 1000 * whole + int(seconds.replace(".", ""))
-
-
-def test_subtitles_have_the_marks_and_they_come_back_picture_for_picture(
-    ws: Workspace,
-) -> None:
-    webvtt = pytest.importorskip("webvtt")
-    marks = begin_with_marks(ws)
-    ws("manifest export marks subtitles --as vtt")
-    found = []
-    for film, rate in RATES.items():
-        for cue in webvtt.read(str(ws.path(f"subtitles/{film}.vtt"))):
-            column, _, word = cue.text.partition(" ")
-            if column == "level":
-                pictures = pictures_shown(as_ms(cue.start), as_ms(cue.end), rate)
-                found.append((film, cue.voice, *pictures, word))
-    assert sorted(found) == [mark[:-1] for mark in marks]
-    ws("manifest import subtitles --as vtt -o back")
-    assert marks_of_table(ws, "back") == marks
 
 
 # ---- labels of clips -----------------------------------------------------------------------------

@@ -217,12 +217,14 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     values = np.array([float(row["score:positive"]) for row in scores])
     is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
     assert values[is_s].min() > values[~is_s].max()
-    # A player shows them as subtitles, each at its second of the film.
-    webvtt = pytest.importorskip("webvtt")
-    ws("manifest export new subtitles --as vtt --predictions scores.csv")
-    cues = list(webvtt.read(str(ws.path("subtitles/pier.vtt"))))
-    assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
-    shown = [float(cue.text.split()[-1]) for cue in cues]
+    # ELAN shows them, each at its second of the film.
+    pympi = pytest.importorskip("pympi")
+    ws("manifest export new scored.eaf --predictions scores.csv")
+    file = pympi.Eaf(str(ws.path("scored.eaf")))
+    (tier,) = [name for name in file.get_tier_names() if name.startswith("score")]
+    scored = sorted(file.get_annotation_data_for_tier(tier))
+    assert [one[0] for one in scored] == [1000 * k for k in range(8)]
+    shown = [float(text.split()[-1]) for _, _, text, *_ in scored]
     assert shown == pytest.approx(list(values), rel=1e-3)
     # The page shows them along the film.
     told = ws("view new --run motion", code=2).text

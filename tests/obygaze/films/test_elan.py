@@ -330,8 +330,8 @@ def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
         FixInput, match="is of the film 'new', and the marks are of other"
     ):
         export_manifest(tmp_path / "m.csv", tmp_path / "o2.eaf", into=path)
-    with pytest.raises(FixUsage, match="--into is for elan, not for vtt"):
-        export_manifest(tmp_path / "m.csv", tmp_path / "o2.vtt", into=path)
+    with pytest.raises(FixUsage, match="--into is for elan, not for table"):
+        export_manifest(tmp_path / "m.csv", tmp_path / "o2.csv", into=path)
 
 
 def test_another_encoding_keeps_its_letters(foreign: Path) -> None:

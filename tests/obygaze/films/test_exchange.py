@@ -15,6 +15,7 @@ from support.cli import call_obygaze
 from support.seeds import amount
 from support.videos import read_number, write_video
 
+from obygaze.films.elan import write_elan
 from obygaze.films.exchange import ExportedFiles, ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.marks import Mark, Marks, read_marks, written
@@ -109,11 +110,9 @@ def test_marks_come_back_picture_for_picture(name: str, tmp_path: Path) -> None:
     table = tmp_path / "segments" / "all.csv"
     table.parent.mkdir()
     table.write_bytes(written(marks))
-    ways = [table]
-    for ending in (".eaf", ".vtt"):
-        ways.append(tmp_path / f"{film.stem}{ending}")
-        export_manifest("all", ways[-1], workspace=tmp_path)
-    for way in ways:
+    elan = tmp_path / f"{film.stem}.eaf"
+    export_manifest("all", elan, workspace=tmp_path)
+    for way in (table, elan):
         kind = "marks" if way == table else None
         import_manifest(way, "back", format=kind, force=True, workspace=tmp_path)
         back = read_marks([tmp_path / "segments" / "back.csv"]).marks
@@ -211,7 +210,7 @@ def marks_of(*films: str) -> bytes:
 def exported(folder: Path, *films: str) -> ExportedFiles:
     (folder / "marks.csv").write_bytes(marks_of(*films))
     return export_manifest(
-        folder / "marks.csv", folder / "out", format="vtt", workspace=folder
+        folder / "marks.csv", folder / "out", format="elan", workspace=folder
     )
 
 
@@ -225,7 +224,7 @@ def test_no_file_is_written_outside_the_folder(tmp_path: Path) -> None:
 
 def test_several_films_are_a_folder(tmp_path: Path) -> None:
     files = exported(tmp_path, "lake", "pier").files
-    assert sorted(path.name for path in files) == ["lake.vtt", "pier.vtt"]
+    assert sorted(path.name for path in files) == ["lake.eaf", "pier.eaf"]
     with pytest.raises(FixUsage, match="is of one film, and the marks are of 2"):
         export_manifest(tmp_path / "marks.csv", tmp_path / "lake.eaf")
 
@@ -244,13 +243,14 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_films_of_one_id_are_refused(tmp_path: Path) -> None:
-    cue = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v {}>x\n"
+    marks = [Mark("lake", 1.0, 2.0, "level", "S", "ada")]
     for name in ("Été", "lac"):
-        (tmp_path / f"{name}.vtt").write_text(cue.format(name), "utf-8")
-    import_manifest(sorted(tmp_path.glob("*.vtt")), "m", workspace=tmp_path)
-    (tmp_path / "Ete.vtt").write_text(cue.format("x"), "utf-8")
+        (tmp_path / f"{name}.eaf").write_bytes(write_elan(marks))
+    import_manifest(sorted(tmp_path.glob("*.eaf")), "m", workspace=tmp_path)
+    of_ben = [mark._replace(annotator="ben") for mark in marks]
+    (tmp_path / "Ete.eaf").write_bytes(write_elan(of_ben))
     with pytest.raises(FixInput, match="both become the film 'Ete'"):
-        import_manifest(sorted(tmp_path.glob("*.vtt")), "m", workspace=tmp_path)
+        import_manifest(sorted(tmp_path.glob("*.eaf")), "m", workspace=tmp_path)
 
 
 def test_a_mark_behind_the_end_of_its_film_is_refused(tmp_path: Path) -> None:
@@ -261,28 +261,3 @@ def test_a_mark_behind_the_end_of_its_film_is_refused(tmp_path: Path) -> None:
     table.write_bytes(written([Mark("lake", 1.0, 8.0, "level", "S", "ada")]))
     with pytest.raises(FixInput, match="it was made on another copy"):
         import_manifest(table, "m", format="marks", workspace=tmp_path)
-
-
-# ---- WebVTT --------------------------------------------------------------------------------------
-
-
-def cues_of(tmp_path: Path, data: bytes) -> list[tuple[Any, ...]]:
-    path = tmp_path / "lake.vtt"
-    path.write_bytes(data)
-    imported = import_manifest(path, "m", force=True, workspace=tmp_path)
-    assert isinstance(imported, ImportedMarks)
-    return [mark[1:] for mark in imported.marks]
-
-
-@pytest.mark.parametrize(
-    ("cue", "problem"),
-    [
-        ("00:01.000 --> 00:02.000\n-- <v Ann>Hi <v Bob>Oh", "has several voices"),
-        ("00:01:99.000 --> 00:59:59.000\nS", "expected times such as"),
-        ("00:05.000 --> 00:02.000\nS", "ends before it begins"),
-        ("00:01.000 --> 00:02.000\nAndr\x8e", "cannot be read"),
-    ],
-)
-def test_vtt_that_is_refused(cue: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(FixInput, match=problem):
-        cues_of(tmp_path, f"WEBVTT\n\n{cue}\n".encode("latin-1"))

@@ -101,8 +101,8 @@ def test_how_much_marks_cover_is_no_word_of_a_person(tmp_path: Path) -> None:
     both = read_manifest("both", workspace=tmp_path)
     assert "covered" not in both.columns
     assert [one.own for one in both.annotations] == [{}, {}]
-    call_obygaze("manifest", "export", "A", "cues", "--as", "vtt", cwd=tmp_path).ok()
-    assert "covered" not in (tmp_path / "cues" / "m.vtt").read_text()
+    call_obygaze("manifest", "export", "A", "tiers", "--as", "elan", cwd=tmp_path).ok()
+    assert "covered" not in (tmp_path / "tiers" / "m.eaf").read_text()
 
 
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support.stores import made_store, some_values
 
-from obygaze.films.vtt import read_vtt
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.store import Array, Row, export_features, import_features
 from obygaze_features.store.importing import parquet as parquet_reader
@@ -48,14 +47,6 @@ def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
             packed.writestr(name, bytes(10**7) if is_data else plain.read(name))
     with pytest.raises(FixInput, match=r"lake-1\.pth has 10\.0 MB unpacked"):
         import_features(tmp_path, tmp_path / "store")
-
-
-@pytest.mark.timeout(60)
-def test_tags_that_are_never_closed_take_no_hours(tmp_path: Path) -> None:
-    path = tmp_path / "lake.vtt"
-    path.write_bytes(b"WEBVTT\n\n00:00.000 --> 00:01.000\n" + b"<v " * 300_000)
-    (mark,) = read_vtt(path, "lake")
-    assert mark.annotator == "lake"
 
 
 def test_zeros_that_take_no_place_are_not_read(
