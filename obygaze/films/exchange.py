@@ -280,7 +280,7 @@ class _Reader:
                 mark = Mark(film, start_s, end_s, column, text, tier.annotator)
                 self._add(mark, path)
             if column in self.coded:
-                self._add_watched(file, film, column, tier.annotator)
+                self._add_watched(file, film, column, tier)
             elif not tier.annotations and not tier.n_without_times:
                 self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
         self._say_guessed(path, tiers)
@@ -313,22 +313,34 @@ class _Reader:
                 f" {option} says whose a tier is"
             )
 
-    def _add_watched(
-        self, file: ElanFile, film: str, column: str, annotator: str
-    ) -> None:
-        """Add that a person looked for a column in the whole film."""
+    def _add_watched(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
+        """Add that a person looked for a column in the whole film, but for empty annotations.
+
+        They are to be filled in: what nobody has judged is no negative.
+        """
         boundaries = self.films.boundaries(film)
         end_s = file.end_s if boundaries is None else float(boundaries[-1])
         if not end_s:
             raise FixInput(
-                f"the length of the film {film} is not known, which {annotator} has watched for"
-                f" {column}",
+                f"the length of the film {film} is not known, which {tier.annotator} has watched"
+                f" for {column}",
                 where=str(file.path),
                 hint="obygaze manifest import FOLDER, the folder of the film, links it",
             )
-        watched = Mark(film, 0.0, end_s, WATCHED, column, annotator)
-        require_one_file(self._file_of, watched, file.path)
-        self.marks.append(watched)
+        to_fill = [
+            (one.start_s, one.end_s)
+            for one in tier.annotations
+            if not one.text and not self.words.get("") and one.start_s < end_s
+        ]
+        reached_s = 0.0
+        for start_s, after_s in sorted([*to_fill, (end_s, end_s)]):
+            if reached_s < start_s:
+                watched = Mark(
+                    film, reached_s, start_s, WATCHED, column, tier.annotator
+                )
+                require_one_file(self._file_of, watched, file.path)
+                self.marks.append(watched)
+            reached_s = max(reached_s, after_s)
 
     def _column(self, tier: str, column: str) -> tuple[str, str]:
         """Return the column of a tier, "" for none, and whom an option names for it.
@@ -482,6 +494,14 @@ def export_elan(
             )
         scored = {mark.annotator for mark in marks_of[film] if mark.column == SCORE}
         for tier in file.tiers():
+            n_to_judge = sum(not text for *_, text in tier.annotations)
+            if scored and tier.column == TO_MARK and n_to_judge:
+                raise FixInput(
+                    f"the tier {tier.name} has {count(n_to_judge, 'clip')} that nobody has judged:"
+                    " whoever sees scores would mark what the model says",
+                    where=str(into),
+                    hint="fill in the tier first",
+                )
             if tier.column == SCORE and tier.annotator in scored:
                 raise FixInput(
                     f"the file has scores of {tier.annotator} already, in the tier {tier.name}",

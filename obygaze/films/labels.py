@@ -34,6 +34,7 @@ from obygaze.films.projection import (
     threshold_text,
     with_nothing,
 )
+from obygaze.films.sampling import is_drawn
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
@@ -319,7 +320,7 @@ def project_tables(
             where=str(clips),
             hint="--every 30, or clips with film_start_s and film_end_s",
         )
-    projection = project(marks, spans, threshold, orders)
+    projection = project(marks, spans, threshold, orders, are_drawn=is_drawn(cut))
     warnings += _words_without_marks(marks, orders or {})
     if not projection.answers:
         raise FixInput(

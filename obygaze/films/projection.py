@@ -9,7 +9,7 @@
 - Where nothing counts, the cell is the word for nothing, `none` (of levels EN), if four fifths of
   the clip were seen, else empty. Seen is what is marked, and what is `watched`. Where a person has
   no `watched` of a column in a film, all of it counts as seen if this person marked this column in
-  it.
+  it; but not in clips that were drawn, where a clip without a mark is one that nobody judged.
 """
 
 import re
@@ -130,6 +130,8 @@ def project(
     spans: Iterable[ClipSpan],
     threshold: Fraction = DEFAULT_THRESHOLD,
     orders: Orders | None = None,
+    *,
+    are_drawn: bool = False,
 ) -> Projection:
     """Return what each person says of each clip.
 
@@ -138,12 +140,13 @@ def project(
         spans: The clips.
         threshold: The least share of a clip that a value must cover to count.
         orders: The words of columns with an order, from the lowest.
+        are_drawn: Whether the clips are a sample, of which each clip was to be judged.
     """
     marks = sorted(marks)
     complete = with_nothing(orders or {})
     _require_words(marks, complete)
     projection = Projection(columns_in(marks))
-    people = _people_of_films(marks, projection.columns, complete)
+    people = _people_of_films(marks, projection.columns, complete, are_drawn=are_drawn)
     for span in spans:
         of_film = people.get(span.movie_id, [])
         if not of_film:
@@ -173,7 +176,11 @@ def _require_words(marks: Iterable[Mark], orders: Orders) -> None:
 
 
 def _people_of_films(
-    marks: Iterable[Mark], columns: Sequence[str], orders: Orders
+    marks: Iterable[Mark],
+    columns: Sequence[str],
+    orders: Orders,
+    *,
+    are_drawn: bool,
 ) -> dict[str, list["_Person"]]:
     """Return who marked or watched something in each film."""
     marks_of: dict[str, dict[str, list[Mark]]] = {}
@@ -192,7 +199,10 @@ def _people_of_films(
             # Who watched, and marked nothing in any film, looked for what others marked.
             looked_for = {*(own_columns[name] or columns), COMMENT}
             used = [column for column in columns if column in looked_for]
-            people.setdefault(film, []).append(_Person(name, own, used, orders))
+            person = _Person(name, own, used, orders)
+            if are_drawn:
+                person.counts_as_seen = set()
+            people.setdefault(film, []).append(person)
     return people
 
 
@@ -213,8 +223,8 @@ class _Person:
             looked = [mark for mark in watched if mark.value in (WATCHED, column)]
             if looked:
                 self.seen[column] = Track([*looked, *own])
-        marked = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
-        self.counts_as_seen = marked
+        # The columns in which all of the film counts as seen, where nothing says what was watched.
+        self.counts_as_seen = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
         self.levels_of = _levels_of_concepts(self.tracks)
         # The columns in which a clip got the word for nothing because all counts as seen.
         self.assumed: set[str] = set()

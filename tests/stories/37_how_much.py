@@ -1,25 +1,20 @@
 """Story 37: how much is there in films that nobody annotated, and does it change with the decade?
 
-A sample of their clips is drawn and marked blind. The share has an interval over films. Counting
-what a model predicts is refused.
+A sample of their clips is drawn and marked, in ELAN or in a table. A clip that nobody judged has no
+label. The share has an interval over films. Counting what a model predicts is refused.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
-from support.browsers import browser, wait
 from support.seeds import amount, least_by_chance, most_by_chance
-from support.videos import write_video
 
-from stories.film_page import FilmPage, viewed
 from stories.workspace import Workspace
 
-__all__ = ["browser"]
 RATE = 25
 SECONDS = 2  # of a clip
 N_FILMS = 24
@@ -58,7 +53,7 @@ def world(shares: dict[str, float], seed: int, n_films: int = N_FILMS) -> set[st
 def mark(
     ws: Workspace, in_s: set[str], drawn: str = "drawn", left_out: Iterable[str] = ()
 ) -> None:
-    """Watch the drawn clips and mark those that are S, as the table of the page has it."""
+    """Watch the drawn clips and mark those that are S, as a table says it."""
     marks = []
     watched = []
     ws(f"manifest export {drawn} drawn.csv --force")
@@ -181,96 +176,93 @@ def test_a_difference_is_found_where_there_is_one_and_seldom_claimed_elsewhere(
     assert n_found["none"] <= most_by_chance(n_worlds, 0.05, 0.33)
 
 
-# ---- marks of the page ---------------------------------------------------------------------------
+# ---- a tier to fill in, in ELAN ------------------------------------------------------------------
 
-SECONDS_OF_FILM = 6
-# Whether the clips of a film are S.
-FILMS_IN_S = {"one": False, "three": False, "two": True}
-ORDER_CHOICE = "#filters [name=order]"
+# What eva writes into the annotations of each film, one after another; "" is left empty.
+WRITTEN = {"one": ["S", "EN", ""], "two": ["", "HN", "S"], "three": ["EN", "", "EN"]}
 
 
-MARKED = "segments/drawn.eva.csv"
+def drawn_tiers(ws: Workspace) -> None:
+    """Draw three clips of each film, and export them as files of ELAN with a tier to fill in."""
+    rows = []
+    for film in WRITTEN:
+        for number in range(6):
+            times = {"start_s": 2 * number, "end_s": 2 * number + 2}
+            ids = {"clip_id": f"{film}-{number}", "movie_id": film}
+            rows.append({**ids, **times, "level": ""})
+    ws.write_table("clips.csv", rows)
+    ws("manifest import clips.csv -o cut")
+    ws("manifest sample cut -n 9 -o drawn")
+    ws("manifest export drawn elan --as elan")
 
 
-def rows_of(ws: Workspace, column: str) -> list[dict[str, str]]:
-    """Return the marks of a column that the page has written."""
-    rows = ws.read_table(MARKED) if ws.path(MARKED).exists() else []
-    return [row for row in rows if row["column"] == column]
+def fill(ws: Workspace, words: dict[str, list[str]]) -> None:
+    """Write words into the annotations of the tier, as a person does in ELAN."""
+    pympi = pytest.importorskip("pympi")
+    for film, of_film in words.items():
+        path = str(ws.path(f"elan/{film}.eaf"))
+        file = pympi.Eaf(path)
+        spans = sorted(file.get_annotation_data_for_tier("to mark"))
+        assert [text for _, _, text, *_ in spans] == ["", "", ""]
+        for (start, end, *_), word in zip(spans, of_film, strict=True):
+            file.remove_annotation("to mark", (start + end) // 2)
+            file.add_annotation("to mark", start, end, word)
+        file.to_file(path)
 
 
-def n_seen(ws: Workspace, film: str, first: int) -> int:
-    """Return how many pictures of a clip the page has written down as watched."""
-    clip = range(first, first + RATE)
-    seen: set[int] = set()
-    for row in rows_of(ws, "watched"):
-        if row["movie_id"] == film:
-            start_s, end_s = float(row["start_s"]), float(row["end_s"])
-            seen.update(range(round(start_s * RATE), round(end_s * RATE)))
-    return len(seen.intersection(clip))
+@pytest.mark.parametrize("coded", ["", "--coded level"])
+def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> None:
+    """Half of the empty annotations became easy negatives, and the share was too low."""
+    drawn_tiers(ws)
+    fill(ws, WRITTEN)
+    ws(
+        f"manifest import elan --as elan --tier 'to mark=level@eva' {coded} -o eva --force"
+    )
+    ws("manifest project eva --clips drawn -o labels")
+    found: dict[str, list[str]] = {film: [] for film in WRITTEN}
+    for row in sorted(
+        ws.read_table("manifests/labels.csv"), key=lambda row: row["clip_id"]
+    ):
+        found[row["movie_id"]].append(row["level"])
+    assert found == WRITTEN
 
 
-def watch(page: FilmPage, ws: Workspace, film: str, first: int, number: int) -> None:
-    """Play a clip, again if the browser was too busy to show most of its pictures."""
-    while n_seen(ws, film, first) < 0.9 * RATE:
-        page.go_to(f"picture {first}")
-        page.wait_for_picture(number)
-        page.press(" ")
-        wait(lambda: page.picture() >= number + RATE - 2)
-        page.press(".")  # stops the film, a second before what was seen is sent
-        time.sleep(2)
-
-
-def mark_in_page(page: FilmPage, first: int, after: int) -> None:
-    """Mark pictures as S, from the first to the one before the second."""
-    from selenium.webdriver.common.keys import Keys
-
-    page.go_to(f"picture {first}")
-    page.picture_at_rest()
-    page.press("i")
-    page.go_to(f"picture {after}")
-    page.picture_at_rest()
-    page.press("o", "4", Keys.ENTER)
-
-
-@pytest.mark.check("drives a browser")
-@pytest.mark.timeout(600)
-def test_marks_made_in_the_page_are_what_the_audit_reads(
-    browser: Any, ws: Workspace
+def test_a_table_with_what_was_watched_says_which_clips_are_negatives(
+    ws: Workspace,
 ) -> None:
-    n_pictures = RATE * SECONDS_OF_FILM
-    ws.path("videos").mkdir()
-    for number, film in enumerate(FILMS_IN_S):
-        numbers = range(n_pictures * number, n_pictures * (number + 1))
-        options = {"g": str(RATE)}
-        write_video(ws.path(f"videos/{film}.mp4"), numbers=numbers, options=options)
-    ws("manifest windows videos -o cut --seconds 1")
-    ws("manifest sample cut -n 3 -o drawn")
+    """A clip that was watched and has no mark is EN; one that was not watched has no label."""
+    drawn_tiers(ws)
     ws("manifest export drawn drawn.csv")
-    n_marks = 0
-    with viewed(ws, "drawn", "--annotate", "eva") as server:
-        page = FilmPage(browser, server.address, "drawn")
-        overview = browser.execute_script(
-            'return import("/state.js").then(({ state }) => state.page)'
-        )
-        assert (overview["blind"], overview["scored_by"]) == (True, None)
-        assert not browser.find_element("css selector", ORDER_CHOICE).is_displayed()
-        assert len(page.cards()) == 3
-        page.choose_film("one")
-        page.press("d", "d")  # slower, so that a busy machine shows every picture
-        for row in ws.read_table("drawn.csv"):
-            film = row["movie_id"]
-            number = [*FILMS_IN_S].index(film)
-            first = round(float(row["start_s"]) * RATE)
-            page.choose_film(film)
-            watch(page, ws, film, first, n_pictures * number + first)
-            if FILMS_IN_S[film]:
-                # The last picture of a film has none after it.
-                mark_in_page(page, first, min(first + RATE, n_pictures - 1))
-                n_marks += 1
-                expected = n_marks
-                wait(lambda expected=expected: len(rows_of(ws, "level")) == expected)
-    document = ws(f"audit share drawn --marks {MARKED} --json").json()
-    (share,) = document["shares"]
-    assert share["n_marked"] == 3
-    assert share["share"] == pytest.approx(n_marks / 3)
-    assert n_marks == 1
+    rows = []
+    expected = {}
+    for number, row in enumerate(ws.read_table("drawn.csv")):
+        said = ("S", "", "watched")[number % 3]
+        expected[row["clip_id"]] = {"S": "S", "": "", "watched": "EN"}[said]
+        if said:
+            ends = [row["movie_id"], row["start_s"], row["end_s"]]
+            column = "level" if said == "S" else "watched"
+            rows.append([*ends, column, said, "eva"])
+    columns = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
+    ws.write_table("eva.csv", [dict(zip(columns, row, strict=True)) for row in rows])
+    ws("manifest project eva.csv --clips drawn -o labels")
+    labels = {
+        row["clip_id"]: row["level"] for row in ws.read_table("manifests/labels.csv")
+    }
+    assert labels == expected
+
+
+def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> None:
+    drawn_tiers(ws)
+    scores = []
+    for row in ws.read_table("clips.csv"):
+        ids = {name: row[name] for name in ("clip_id", "movie_id")}
+        scores.append({**ids, "basis": "unseen", "score:S": 1})
+    ws.write_table("scores.csv", scores)
+    words = (
+        "manifest export cut scored.eaf --predictions scores.csv --into elan/one.eaf"
+    )
+    text = ws(words, code=1).text
+    assert "the tier to mark has 3 clips that nobody has judged" in text
+    fill(ws, {"one": ["S", "EN", "EN"]})
+    ws(words)
+    assert "score" in ws.read("scored.eaf")

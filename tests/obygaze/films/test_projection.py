@@ -74,6 +74,27 @@ def test_a_clip_of_a_hundred_pictures(
     assert answer.covered == pytest.approx(covered)
 
 
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        # Nothing says what was watched: only what was judged has a label.
+        ("0-99 S Body", {"level": ["S", ""], "concepts": ["Body", ""]}),
+        ("100-199 Gewalt=stark", {"Gewalt": ["", "stark"]}),
+        ("0-99 S, 100-199 comment=odd", {"level": ["S", ""], "comment": ["", "odd"]}),
+        # What was watched is said.
+        ("0-99 watched, 100-199 S", {"level": ["EN", "S"]}),
+        ("0-99 watched=Gewalt, 0-9 Gewalt=stark", {"Gewalt": ["none", ""]}),
+    ],
+)
+def test_a_drawn_clip_that_nobody_judged_is_no_negative(
+    marked: str, expected: dict[str, list[str]]
+) -> None:
+    found = said(project(marks(marked), clips("0-99 100-199"), are_drawn=True))
+    assert len(found) == 2
+    for column, words in expected.items():
+        assert [answer.cells[column] for answer in found] == words
+
+
 def test_people_have_answers_for_the_films_that_they_marked() -> None:
     marked = [
         *marks("0-9 S Body", film="m", annotator="B"),
