@@ -109,14 +109,15 @@ def labelled(
         orders: The words of columns with an order, from the lowest, for `highest`.
         option: What the hint of this error says to type.
     """
-    _check_rule(rule or AGREED, manifest)
+    chosen = rule or AGREED
+    _check_rule(chosen, manifest)
     if not manifest.annotations:
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = columns_of_people(manifest)
     _check_names(columns, manifest)
     check_orders(orders or {}, manifest)
-    used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
+    used = _Rule(chosen, orders or {}, tuple(manifest.header.concepts))
     made = (*columns, *columns_of_each(manifest), DIFFERS)
     of_clip = manifest.annotations_by_clip
     clips = []
@@ -147,26 +148,16 @@ def labelled(
         cells = {name: clip.extra.get(name, "") for name in kept}
         with_kept.append(replace(clip, extra=cells))
     names = manifest.annotators
-    note = f"{NOTE}{rule or AGREED} of {count(len(names), 'annotator')}: {', '.join(names)}"
+    note = f"{NOTE}{chosen} of {count(len(names), 'annotator')}: {', '.join(names)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
-        header=structs.replace(manifest.header, notes=(*notes, note)),
+        header=structs.replace(manifest.header, rule=chosen, notes=(*notes, note)),
         clips=tuple(with_kept),
         columns=tuple(kept),
         # What one person alone says is the label.
         annotations=manifest.annotations if len(names) > 1 else (),
     )
-
-
-def rule_of(manifest: Manifest) -> str:
-    """Return the rule that made the labels of a manifest with annotators, "" if none did."""
-    if not manifest.annotations:
-        return ""
-    for note in manifest.header.notes:
-        if note.startswith(NOTE):
-            return note.removeprefix(NOTE).rpartition(" of ")[0]
-    return ""
 
 
 def notes_of(manifest: Manifest) -> list[str]:
@@ -216,8 +207,9 @@ def made_columns(manifest: Manifest) -> list[str]:
     Without a rule, or where people have it, the column `covered` is one of their own.
     """
     made = [DIFFERS, *columns_of_each(manifest)]
-    has_rule = any(one.startswith(NOTE) for one in manifest.header.notes)
-    if has_rule and not any(COVERED in one.own for one in manifest.annotations):
+    if manifest.header.rule and not any(
+        COVERED in one.own for one in manifest.annotations
+    ):
         made.append(COVERED)
     return made
 

@@ -20,7 +20,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.annotators import EACH, labelled, rule_of
+from obygaze_features.manifest.annotators import EACH, labelled
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -339,8 +339,8 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
 
 def _by_its_rule(manifest: Manifest) -> Manifest:
     """Return a manifest whose clips have the groups that its rule makes of what people said."""
-    rule = rule_of(manifest)
-    if not rule:
+    rule = manifest.header.rule
+    if not rule or not manifest.annotations:
         return manifest
     made = labelled(manifest, rule)
     if rule == EACH:

@@ -66,7 +66,10 @@ SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
 ANNOTATORS = ".annotators"
 ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
-STRINGS = ("dataset", "unit", "view", "films", "licence", "citation", "video_root")
+STRINGS = (
+    *("dataset", "unit", "view", "films", "rule"),
+    *("licence", "citation", "video_root"),
+)
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
 ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")

@@ -444,6 +444,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         unit=first.unit,
         view=first.view,
         films=first.films,
+        rule=next(filter(None, (header.rule for header in headers)), ""),
         licence=_said_of_labels(manifests, "licence"),
         citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),

@@ -214,8 +214,8 @@ class Header(Record, frozen=True):
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
     `concepts` maps the name of each concept to its modality, "unknown" where nobody has said it.
-    `films` is "none" where the table says of no clip from which film it is. `grid` cuts films into
-    windows.
+    `films` is "none" where the table says of no clip from which film it is. `rule` is the one that
+    made the labels of what people said, "" if none did. `grid` cuts films into windows.
     """
 
     dataset: str
@@ -223,6 +223,7 @@ class Header(Record, frozen=True):
     unit: Unit = "clip"
     view: View = "raw"
     films: Literal["", "none"] = ""
+    rule: str = ""
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()

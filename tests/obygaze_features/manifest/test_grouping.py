@@ -19,6 +19,7 @@ from obygaze_features.manifest.grouping import (
     group,
     grouped_concepts,
 )
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 
@@ -140,19 +141,25 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
         group(other, name="sub2", workspace=tmp_path)
 
 
-def test_groups_are_made_of_what_each_person_said_by_the_same_rule() -> None:
+@pytest.mark.parametrize("person", ["ben", "Ada of Essex", "rule each of 2", "a: b, c"])
+def test_groups_are_made_of_what_each_person_said_by_the_same_rule(
+    tmp_path: Path, person: str
+) -> None:
     """One says Look, one Body, one Voice: two of three say that somebody is looked at."""
     said = [
         Annotation("lake-1", name, "S", (concept,), {})
-        for name, concept in (("ada", "Look"), ("ben", "Body"), ("cleo", "Voice"))
+        for name, concept in (("ada", "Look"), (person, "Body"), ("zoe", "Voice"))
     ]
-    concepts = {"Look": "visual", "Body": "visual", "Voice": "sound"}
-    clips = (Clip("lake-1", "lake"),)
+    concepts = {"Look": "visual", "Body": "visual", "Voice": "audio"}
+    clips = (Clip("lake-1", "lake", scene=1),)
     manifest = Manifest("films", Header("films", concepts), clips, (), tuple(said))
     groups = {"seen": ["Look", "Body"]}
-    for rule in ("agreed", "majority", "highest", "by:ben", "each"):
+    path = tmp_path / "manifests" / "films.toml"
+    for rule in ("agreed", "majority", "highest", f"by:{person}", "each"):
         at_once = labelled(grouped_concepts(manifest, groups), rule)
-        later = grouped_concepts(labelled(manifest, rule), groups)
+        write_manifest(labelled(manifest, rule), path, force=True)
+        saved = read_manifest("films", workspace=tmp_path)
+        later = grouped_concepts(saved, groups)
         assert later["lake-1"] == at_once["lake-1"], rule
     assert grouped_concepts(labelled(manifest, "majority"), groups)[
         "lake-1"
