@@ -273,40 +273,34 @@ def audit_mediaeval(
 def audit_share(
     manifest: PathLike,
     *,
-    marks: Annotated[
-        PathLike | Sequence[PathLike] | None,
-        Option(metavar="PATH", is_repeated=True),
-    ] = None,
     of: Annotated[str, Option(metavar="EXPRESSION")] = "level == S",
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Estimate in how many clips of films something is, from clips drawn by plan and marked.
+    """Estimate in how many clips of films something is, from clips drawn by plan and labelled.
 
-    The clips are those of `manifest sample`. The share is that of all clips of the films, with an
+    The clips are those of `manifest sample`, with the labels of a person: `manifest project` makes
+    labels of marks. The share is that of all clips of the films, with an
     interval over films: it speaks of films of which these are a draw. Groups of films are compared
-    by exchanging whole films, with Holm's correction. Levels and concepts are taken as they were
-    marked. Of marks, the share of the time is beside that of the clips: at each moment the highest
-    level counts, and what is not marked is an easy negative. A word that no mark has is refused.
+    by exchanging whole films, with Holm's correction. A clip without a label
+    does not count, and a word that no label has is refused.
 
     Predictions of all clips of the films, by any model, can make the interval narrower. They are
     used if they explain something within films, and never counted.
 
     Args:
-        manifest: The manifest of the drawn clips.
-        marks: A table of marks of the page, or several of them. Without one, the clips have their
-            labels in the manifest.
+        manifest: The manifest of the drawn clips, with labels.
         of: What is counted, such as "level == S", "Look in concept" or "mood == sad".
         predictions: CSV of clips with scores, as `models predict` writes it.
         by: A column of films whose values are the groups.
         workspace: The workspace, if it is not the current one.
 
     Example:
-        audit = audit_share("drawn", marks="segments/drawn.eva.csv", by="decade")
+        audit = audit_share("judged", by="decade")
 
     Commands:
-        obygaze audit share drawn --marks segments/drawn.eva.csv --report share.html
-        obygaze audit share drawn --marks segments/drawn.eva.csv --predictions scores.csv
-        obygaze audit share drawn --marks segments/drawn.eva.csv --of 'Look in concept' --by decade
+        obygaze audit share judged --report share.html
+        obygaze audit share judged --predictions scores.csv
+        obygaze audit share judged --of 'Look in concept' --by decade
     """

@@ -1,32 +1,20 @@
 """The audit of a share: in how many clips of films that nobody annotated something is.
 
-The clips were drawn within films by `manifest sample`, and marked. Scores of a model for all clips
-of the films may make the interval narrower; they never replace marks.
+The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
+clips of the films may make the interval narrower; they never replace labels.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.result import Audit, Plot, Point, record_cells
-from obygaze.films.labels import ProjectedMarks, labels_of, project_tables
-from obygaze.films.marks import (
-    CONCEPTS_COLUMN,
-    LEVEL,
-    NOTHING,
-    UNKNOWN,
-    WATCHED,
-    Mark,
-    marks_by_film,
-)
 from obygaze.films.predictions import score_column
-from obygaze.films.projection import ClipSpan
 from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
@@ -41,19 +29,10 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.annotators import HIGHEST
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
-from obygaze_features.manifest.expression import Expression, parse
+from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import (
-    DIFFERS,
-    LEVELS,
-    Clip,
-    Manifest,
-    require_numbers,
-    with_columns_of,
-)
-from obygaze_features.manifest.own_labels import COVERED
+from obygaze_features.manifest.model import Manifest, require_numbers
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -74,10 +53,12 @@ WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
     " errors a model makes in these films, and the count has the errors in it"
 )
-
+LABELS_OF_MARKS = (
+    "obygaze manifest project MARKS --clips DRAWN -o NAME, then obygaze audit share NAME,"
+    " for labels of marks"
+)
 
 CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
-TIME_CELLS = ("time_share", "time_low", "time_high")
 # The share of a group of films, or the difference of two groups, by the names of JSON.
 Record = dict[str, Any]
 
@@ -85,13 +66,12 @@ Record = dict[str, Any]
 def audit_share(
     manifest: PathLike,
     *,
-    marks: PathLike | Sequence[PathLike] | None = None,
     of: str = "level == S",
     predictions: PathLike | None = None,
     by: str | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Estimate in how many clips of films something is, from clips drawn by plan and marked."""
+    """Estimate in how many clips of films something is, from clips drawn by plan and labelled."""
     here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
@@ -100,78 +80,50 @@ def audit_share(
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn",
+            hint=f"{sample} {n_clips} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
-    kept = not_withdrawn(drawn.clips, here)
-    marked = drawn.with_clips(kept)
-    projected = None
-    if marks is not None:
-        projected = project_tables(marks, manifest, None, workspace=workspace)
-        marked = _with_labels(marked, projected)
-    expression = _expression(of, marked, projected)
-    unknown = marked.unknown_values(expression)
-    if unknown:
-        hint = "a word of the marks in --of; one on which annotators agree in some clip"
-        raise FixInput("; ".join(unknown), where=of, hint=hint)
-    decided = marked.undisputed((*expression.compared, *expression.concepts))
-    answers = dict.fromkeys(marked.clip_ids)
-    answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})
-    with_marks = {clip.movie_id for clip in marked if answers[clip.clip_id] is not None}
-    films_with_marks = [film for film in drawn.films if film in with_marks]
+    kept = drawn.with_clips(not_withdrawn(drawn.clips, here))
+    expression = _expression(of, kept)
+    decided = kept.undisputed((*expression.compared, *expression.concepts))
+    answers: dict[str, list[tuple[str, bool]]] = {}
+    for clip in decided:
+        holds = expression.holds(clip.values)
+        if holds is not None:
+            answers.setdefault(clip.movie_id, []).append((clip.clip_id, holds))
+    films_with_marks = [film for film in drawn.films if film in answers]
     if len(films_with_marks) < LEAST_FILMS:
-        hint = (
-            f"obygaze view {shell_word(drawn.name)} --annotate NAME, then --marks"
-            f" {shell_word(f'segments/{drawn.name}.NAME.csv')}"
-        )
-        if projected is not None:
-            hint = (
-                f"--of with a column of the marks: {few(projected.projection.columns)}"
-            )
         raise FixInput(
-            f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
+            f"expected labels of clips of at least {LEAST_FILMS} films, got labels in"
             f" {count(len(films_with_marks), 'film')}",
             where=drawn.name,
-            hint=hint,
+            hint=LABELS_OF_MARKS,
         )
     scores = None
     if predictions is not None:
-        scores = _read_scores(Path(predictions), marked, plan)
-    sizes = np.array([plan[film].n_clips for film in films_with_marks], np.float64)
-    films = _marked_films(films_with_marks, marked, sizes, answers, scores)
+        scores = _read_scores(Path(predictions), kept, plan)
+    films = _marked_films(films_with_marks, plan, answers, scores)
     explained = None if scores is None else float(explained_by_scores(films))
     slopes = (
         films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
     )
     groups = _groups(films_with_marks, group_of_film)
-    of_time = None
-    if projected is not None:
-        lengths, held = _seconds(films_with_marks, marked, projected, expression)
-        known = {clip: held[clip] for clip, said in answers.items() if said is not None}
-        of_time = _marked_films(
-            films_with_marks, marked, sizes * lengths, {**answers, **known}, None
-        )
     shares = []
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
-        share = _group_share(group, films, slopes, in_group, has_scores)
-        shares.append({**share, **_share_of_time(of_time, in_group)})
+        shares.append(_group_share(group, films, slopes, in_group, has_scores))
     differences = _differences_of(groups, films, slopes)
     whole = shares[0]
-    warnings = () if projected is None else projected.warnings
     answer = (
         f"In films such as these {whole['n_films']}, {of} holds for"
-        f" {_with_interval(whole)} of the clips"
+        f" {_with_interval(whole)} of the clips."
     )
-    if of_time is not None:
-        answer += f", and for {_with_interval(whole, 'time_')} of the time"
-    answer += "."
     # What is missing, and is said: by its name in JSON.
     missing: dict[str, Any] = {
         "n_drawn": sum(film.n_drawn for film in plan.values()),
         "n_withdrawn": len(drawn) - len(kept),
-        "n_disputed": len(marked) - len(decided),
+        "n_disputed": len(kept) - len(decided),
         "films_without_marks": [
             film for film in drawn.films if film not in films_with_marks
         ],
@@ -183,11 +135,7 @@ def audit_share(
         "n_without_score": 0 if scores is None else scores.n_missing,
     }
     headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-    cells: tuple[str, ...] = CELLS
-    if of_time is not None:
-        headers += ["share of time", "low of time", "high of time"]
-        cells += TIME_CELLS
-    rows = [record_cells(share, cells) for share in shares]
+    rows = [record_cells(share, CELLS) for share in shares]
     if scores is not None:
         headers += ["width", "width without predictions"]
         rows = [
@@ -205,7 +153,7 @@ def audit_share(
         rows=rows,
         answers=[answer, *_sentences(differences)],
         limits=[
-            *_limits_of_interval(whole, explained, has_marks=projected is not None),
+            *_limits_of_interval(whole, explained),
             *_limits_of_marks(whole["n_marked"], **missing),
         ],
         values={
@@ -216,12 +164,10 @@ def audit_share(
             "differences": differences,
             "explained": explained,
             **missing,
-            "warnings": warnings,
         },
         figure=Plot(
             f"{of} in {drawn.name}", points, "share of the clips, with 95 % over films"
         ),
-        warnings=warnings,
     )
 
 
@@ -245,9 +191,7 @@ def _sentences(differences: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _limits_of_interval(
-    whole: Record, explained: float | None, *, has_marks: bool
-) -> Iterator[str]:
+def _limits_of_interval(whole: Record, explained: float | None) -> Iterator[str]:
     """Yield what the interval is about, and what made it."""
     of_draw = ""
     if whole["n_marked"] < whole["n_clips"]:
@@ -269,11 +213,6 @@ def _limits_of_interval(
             "The predictions explain nothing within films and are not used: the interval"
             f" is {width} wide."
         )
-    if has_marks:
-        yield (
-            "Where several annotators marked a clip, the highest level counts; where their words in"
-            " another column differ, the clip is left out."
-        )
     if not whole["share"]:
         yield "No marked clip has it: that does not show that no clip has it."
 
@@ -292,12 +231,12 @@ def _limits_of_marks(
     n_missing = n_drawn - n_withdrawn - n_disputed - n_marked
     if n_missing:
         yield (
-            f"{n_missing} of {n_drawn} drawn clips have no mark: the share is right if"
+            f"{n_missing} of {n_drawn} drawn clips have no label: the share is right if"
             " they were not left out for what they show."
         )
     if films_without_marks:
         yield (
-            f"No mark in {count(len(films_without_marks), 'film')}"
+            f"No label in {count(len(films_without_marks), 'film')}"
             f" ({few(films_without_marks, 5)}): the share is that of the others."
         )
     if n_disputed:
@@ -316,148 +255,32 @@ def _limits_of_marks(
         )
 
 
-def _with_labels(drawn: Manifest, projected: ProjectedMarks) -> Manifest:
-    """Return the clips with the labels of marks alone."""
-    labels = labels_of(projected, HIGHEST)
-    made = {COVERED, *projected.projection.columns}
-    clips = []
+def _expression(of: str, drawn: Manifest) -> Expression:
+    """Return what is asked, which is not known of a clip without a label."""
+    concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
-        label = labels.by_id.get(clip.clip_id)
-        # The marks take the place of what annotators said before.
-        extra = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
-        extra |= dict.fromkeys(made & {*labels.columns}, "")
-        level = label.level if label else ""
-        concepts = label.concepts if label else ()
-        if label is not None:
-            extra |= {
-                name: label.extra[name] for name in labels.columns if name in made
-            }
-            extra |= {DIFFERS: label.extra.get(DIFFERS, "")}
-        clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
-    columns = with_columns_of(clips, drawn.columns)
-    return replace(drawn.with_clips(clips), columns=columns)
-
-
-def _seconds(
-    films: Sequence[str],
-    marked: Manifest,
-    projected: ProjectedMarks,
-    expression: Expression,
-) -> tuple[NDArray[np.float64], dict[str, float]]:
-    """Return how long a drawn clip of each film is on average, and in which part of it it holds.
-
-    The part is of this length, so that longer clips count for more.
-    """
-    timed = marks_by_film(mark for mark in projected.marks if mark.column != WATCHED)
-    lengths: dict[str, list[float]] = {}
-    held = {}
-    # The projection is on all drawn clips, also on those that were withdrawn since.
-    for span in projected.spans:
-        if span.clip_id not in marked:
-            continue
-        marks_of_film = timed.get(span.movie_id, ())
-        clip = marked[span.clip_id]
-        held[span.clip_id] = held_s(clip, span, marks_of_film, expression.holds)
-        lengths.setdefault(span.movie_id, []).append(span.length_s)
-    means = {film: fmean(of_film) for film, of_film in lengths.items()}
-    shares = {clip: part / means[marked[clip].movie_id] for clip, part in held.items()}
-    return np.array([means[film] for film in films]), shares
-
-
-def held_s(
-    clip: Clip,
-    span: ClipSpan,
-    marks: Sequence[Mark],
-    holds: Callable[[Callable[[str], Sequence[str]]], bool | None],
-) -> float:
-    """Return for how many seconds of a clip something holds.
-
-    Args:
-        clip: The clip, for its other columns.
-        span: When it begins and ends in its film.
-        marks: The marks of the film, without what was only watched.
-        holds: Whether it holds for the cells of a clip.
-    """
-    inside = [
-        mark
-        for mark in marks
-        if mark.start_s < span.end_s and mark.end_s > span.start_s
-    ]
-    ends = {span.start_s, span.end_s}
-    for mark in inside:
-        ends |= {max(mark.start_s, span.start_s), min(mark.end_s, span.end_s)}
-    # The clip has its own labels, which are not those of each of its moments.
-    own = {
-        mark.column: NOTHING
-        for mark in marks
-        if mark.column not in (LEVEL, CONCEPTS_COLUMN)
-    }
-    clip = replace(clip, extra={**clip.extra, **own})
-    total_s = 0.0
-    for start_s, end_s in pairwise(sorted(ends)):
-        there = [one for one in inside if one.start_s <= start_s and one.end_s >= end_s]
-        if holds(_at_moment(clip, there).values):
-            total_s += end_s - start_s
-    return total_s
-
-
-def _at_moment(clip: Clip, marks: Sequence[Mark]) -> Clip:
-    """Return a clip with what is marked at one moment of it.
-
-    The highest level counts, with the concepts of its marks; where nothing is marked, the moment is
-    an easy negative, and `none` in other columns.
-    """
-    levels = [mark.value for mark in marks if mark.column == LEVEL]
-    level = max(levels, key=[UNKNOWN, *LEVELS].index, default=LEVELS[0])
-    highest = [mark for mark in marks if mark.column == LEVEL and mark.value == level]
-    people = {mark.annotator for mark in highest}
-    of_highest = {_place(mark) for mark in highest}
-    of_levels = {_place(mark) for mark in marks if mark.column == LEVEL}
-    concepts: dict[str, None] = {}
-    words: dict[str, dict[str, None]] = {}
-    for mark in marks:
-        if mark.column == CONCEPTS_COLUMN:
-            # With the span of no level, it belongs to all levels of its person at this moment.
-            is_alone = _place(mark) not in of_levels and mark.annotator in people
-            if is_alone or _place(mark) in of_highest or not levels:
-                concepts[mark.value] = None
-        elif mark.column != LEVEL and mark.value not in (NOTHING, UNKNOWN):
-            words.setdefault(mark.column, {})[mark.value] = None
-    cells = {name: "|".join(of_column) for name, of_column in words.items()}
-    extra = {**clip.extra, **cells}
-    return replace(clip, level=level, concepts=tuple(concepts), extra=extra)
-
-
-def _place(mark: Mark) -> tuple[str, float, float]:
-    return mark.annotator, mark.start_s, mark.end_s
-
-
-def _expression(
-    of: str, marked: Manifest, projected: ProjectedMarks | None
-) -> Expression:
-    """Return what is asked, which is not known of a clip without a mark."""
-    concepts = dict.fromkeys(marked.header.concepts)
-    if projected is None:
-        for clip in marked:
-            concepts.update(dict.fromkeys(clip.concepts))
-    elif not projected.clips.header.concepts.keys() <= concepts.keys():
-        # The clips have other concepts, such as groups of them, which nobody marked.
-        concepts = dict.fromkeys(projected.clips.header.concepts)
+        concepts.update(dict.fromkeys(clip.concepts))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
     expression = parse(
-        of, columns=marked.columns, vocabulary=concepts, where=of, of_empty=None
+        of, columns=drawn.columns, vocabulary=concepts, where=of, of_empty=None
     )
-    has_levels = projected is None or LEVEL in projected.projection.columns
-    if expression.concepts and not has_levels:
+    # Without levels, a clip without the concept looks like one that nobody judged.
+    if expression.concepts and not any(is_labelled("level", c.values) for c in drawn):
         raise FixInput(
-            "concepts are counted where marks have levels, and these have none",
+            "concepts are counted where clips have levels, and these have none",
             where=of,
             hint="mark levels, or put the concepts into a column of your own",
         )
     for column in expression.compared:
-        require_column(marked, column)
-    require_numbers(expression, marked.clips, marked.name)
+        require_column(drawn, column)
+    require_numbers(expression, drawn.clips, drawn.name)
+    unknown = drawn.unknown_values(expression)
+    if unknown:
+        hint = (
+            "a word of the labels in --of; one on which annotators agree in some clip"
+        )
+        raise FixInput("; ".join(unknown), where=of, hint=hint)
     return expression
 
 
@@ -536,45 +359,32 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
 
 def _marked_films(
     names: Sequence[str],
-    marked: Manifest,
-    sizes: NDArray[np.float64],
-    said: Mapping[str, float | None],
+    plan: Mapping[str, DrawnFilm],
+    answers: Mapping[str, Sequence[tuple[str, bool]]],
     scores: Scores | None,
 ) -> MarkedFilms:
-    """Return what the marked clips of each film say.
+    """Return what the labelled clips of each film say.
 
     Args:
         names: The films.
-        marked: The drawn clips.
-        sizes: How much each film counts: its clips, or their seconds.
-        said: Whether it holds for each clip, or for which part of its time; None where not marked.
+        plan: Of how many clips those of each film were drawn.
+        answers: The labelled clips of each film, and whether it holds for them.
         scores: The scores of a model.
     """
-    clips_of_film: dict[str, list[Clip]] = {name: [] for name in names}
-    for clip in marked:
-        if said[clip.clip_id] is not None:
-            clips_of_film[clip.movie_id].append(clip)
-    shape = (len(names), max(map(len, clips_of_film.values())))
+    shape = (len(names), max(len(answers[name]) for name in names))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
     score_of_all = np.zeros(len(names))
-    for row, (film, clips) in enumerate(clips_of_film.items()):
-        marks[row, : len(clips)] = [said[clip.clip_id] for clip in clips]
+    for row, film in enumerate(names):
+        clips = answers[film]
+        marks[row, : len(clips)] = [holds for _, holds in clips]
         if scores is not None:
             mean = scores.mean_of_film[film]
             score_of_all[row] = mean
-            of_clips = [scores.of_clip.get(clip.clip_id, mean) for clip in clips]
+            of_clips = [scores.of_clip.get(clip_id, mean) for clip_id, _ in clips]
             scores_of_clips[row, : len(clips)] = of_clips
+    sizes = np.array([plan[name].n_clips for name in names], np.float64)
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
-
-
-def _share_of_time(films: MarkedFilms | None, in_group: NDArray[np.intp]) -> Record:
-    """Return the share of the time of a group of films; None where nobody knows the times."""
-    if films is None:
-        return dict.fromkeys(TIME_CELLS)
-    share = share_of(films.some(in_group))
-    ends = {"time_low": _known(share.low), "time_high": _known(share.high)}
-    return {"time_share": float(share.value), **ends}
 
 
 def _groups(
@@ -673,9 +483,9 @@ def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(record: Record, of: str = "") -> str:
-    """Return a share of a record with its interval; its names begin with `of`."""
-    share, low, high = (record[f"{of}{name}"] for name in ("share", "low", "high"))
+def _with_interval(record: Record) -> str:
+    """Return the share of a record with its interval."""
+    share, low, high = (record[name] for name in ("share", "low", "high"))
     if low is None:
         return f"{share:.3f} (no interval of one film)"
     return f"{share:.3f} [{low:.3f}, {high:.3f}]"

@@ -119,12 +119,11 @@ def sample_clips(
 
     Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
     alone, and how probable each draw was. It is for `obygaze view NAME --annotate`, which shows no
-    scores and no labels of drawn clips, and for `audit share`. The same command with a larger -n
-    adds clips to it: what was marked stays.
+    scores and no labels of drawn clips, and for `audit share`.
 
     Args:
         manifest: The clips or windows of films, which are not changed.
-        n_clips: How many clips are drawn, together with those of an earlier draw of this name.
+        n_clips: How many clips are drawn.
         name: Name of the manifest of the drawn clips.
         by: A column of films: each of its groups gets the same number of clips.
         seed: The seed of the draw.

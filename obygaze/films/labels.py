@@ -83,7 +83,10 @@ class ProjectedMarks:
 
     @property
     def marked(self) -> Manifest:
-        """The clips of films with marks, with what each person says, and no labels."""
+        """The clips of films with marks, with what each person says, and no labels.
+
+        Of a draw, all clips stay: those that nobody judged are to be counted.
+        """
         answered = {answer.clip_id for answer in self.projection.answers}
         own = [
             column
@@ -103,7 +106,9 @@ class ProjectedMarks:
                         cells,
                     )
                 )
-        clips = tuple(clip for clip in self.clips if clip.clip_id in answered)
+        clips = self.clips.clips
+        if not is_drawn(self.clips):
+            clips = tuple(clip for clip in clips if clip.clip_id in answered)
         return replace(self.clips, clips=clips, annotations=tuple(annotations))
 
 
@@ -268,7 +273,7 @@ def labels_of(
     for clip in made:
         shares = [
             covered
-            for person, level, covered in answers_of[clip.clip_id]
+            for person, level, covered in answers_of.get(clip.clip_id, ())
             if covered is not None
             and level == clip.level
             and (rule == f"{BY}{person}" or not rule.startswith(BY))
@@ -329,7 +334,8 @@ def project_tables(
         )
     modality = known.header.concepts
     unknown = [name for name, kind in modality.items() if kind == "unknown"]
-    warnings += _warnings(projection, unknown_concepts(unknown, paths), without)
+    rest = "without a label" if is_drawn(known) else "left out"
+    warnings += _warnings(projection, unknown_concepts(unknown, paths), without, rest)
     others = films - {span.movie_id for span in spans}
     if others:
         named = named_films(others, known.films)
@@ -523,9 +529,9 @@ def named_films(films: Collection[str], others: Collection[str]) -> str:
 
 
 def _warnings(
-    projection: Projection, unknown: Sequence[str], without: Sequence[str]
+    projection: Projection, unknown: Sequence[str], without: Sequence[str], rest: str
 ) -> list[str]:
-    """Return what is odd about a projection."""
+    """Return what is odd about a projection; `rest` says what becomes of clips not projected."""
     warnings = []
     if unknown:
         warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
@@ -549,11 +555,11 @@ def _warnings(
     if projection.unseen:
         n_clips = count(len(projection.unseen), "clip")
         warnings.append(
-            f"{n_clips} in films without marks, left out: {few(projection.unseen, 5)}"
+            f"{n_clips} in films without marks, {rest}: {few(projection.unseen, 5)}"
         )
     if without:
         n_clips = count(len(without), "clip")
         warnings.append(
-            f"{n_clips} without a place in the film, left out: {few(without, 5)}"
+            f"{n_clips} without a place in the film, {rest}: {few(without, 5)}"
         )
     return warnings

@@ -1,8 +1,8 @@
 """`obygaze manifest sample`: draw clips within films, which are marked to know how much there is.
 
 Each clip has a permanent random number, a hash of the seed and its id. Of each film, the clips with
-the smallest numbers are drawn: a random sample of the clips of the film, without replacement. So a
-larger draw with the same seed contains a smaller one. Films get their clips in turns.
+the smallest numbers are drawn: a random sample of the clips of the film, without replacement.
+Films get their clips in turns.
 
 The manifest of a draw has two more columns: `draw_probability`, that the clip was drawn from its
 film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that says whether a
@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
@@ -28,7 +28,6 @@ from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import (
     facts_of_saved,
     read_manifest,
-    update_manifest,
     write_manifest,
 )
 from obygaze_features.manifest.model import (
@@ -60,14 +59,13 @@ class DrawnFilm:
 class DrawnClips:
     """The manifest of the clips that were drawn.
 
-    `n_clips` is how many there were to draw from, `n_new` how many an earlier draw of this name did
-    not have, and `n_withdrawn` how many were left out, as stores list them as withdrawn.
+    `n_clips` is how many there were to draw from, and `n_withdrawn` how many were left out, as
+    stores list them as withdrawn.
     """
 
     manifest: Manifest
     path: Path
     n_clips: int
-    n_new: int
     n_withdrawn: int
 
     def to_json(self) -> dict[str, Any]:
@@ -76,7 +74,6 @@ class DrawnClips:
             **facts_of_saved(self.manifest, self.path),
             "drawn": len(self.manifest),
             "clips": self.n_clips,
-            "new": self.n_new,
             "withdrawn": self.n_withdrawn,
             "films": {
                 film: {"drawn": drawn.n_drawn, "clips": drawn.n_clips}
@@ -90,13 +87,8 @@ class DrawnClips:
 
     @property
     def notes(self) -> list[str]:
-        """What an earlier draw had, what was left out, and how to go on."""
+        """What was left out, and how to go on."""
         notes = []
-        n_before = len(self.manifest) - self.n_new
-        if n_before:
-            notes.append(
-                f"{count(n_before, 'clip')} of the earlier draw, {self.n_new} new"
-            )
         if self.n_withdrawn:
             notes.append(
                 f"left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}"
@@ -124,7 +116,7 @@ def sample_clips(
         raise FixInput(
             "these clips are a sample themselves",
             where=source.name,
-            hint="the manifest that they were drawn from, with the same -o, and a larger -n",
+            hint="the manifest that they were drawn from",
         )
     clips_of_film, n_withdrawn = _clips_to_draw_from(source, here)
     n_of_film = _allocated(n_clips, clips_of_film, by, seed, source)
@@ -146,16 +138,9 @@ def sample_clips(
     made = replace(
         source.with_clips(drawn), name=path.stem, header=header, columns=columns
     )
-    before = None
-    if path.is_file() and not force:
-        before = read_manifest(path)
-        made = _added_to(before, made, here)
-        update_manifest(before, made, path)
-    else:
-        write_manifest(made, path, force=force)
-    n_new = sum(before is None or clip.clip_id not in before for clip in made)
+    write_manifest(made, path, force=force)
     n_all = sum(map(len, clips_of_film.values()))
-    return DrawnClips(made, path, n_all, n_new, n_withdrawn)
+    return DrawnClips(made, path, n_all, n_withdrawn)
 
 
 def is_drawn(manifest: Manifest) -> bool:
@@ -233,7 +218,7 @@ def _allocated(
     if by is not None:
         values = values_of_films(source, by)
         group_of_film = {film: "|".join(values[film]) for film in clips_of_film}
-    # A clip of each film first. Whose turn it is does not depend on how many are drawn in all.
+    # A clip of each film first.
     n_of_film = Counter(dict.fromkeys(clips_of_film, 1))
     n_of_group = Counter(group_of_film.values())
     in_turns = sorted(clips_of_film, key=lambda film: _random_number(seed, film))
@@ -294,62 +279,3 @@ def require_times(drawn: Sequence[Clip], source: Manifest) -> None:
             hint="for whole films, obygaze manifest windows; for clips, film_start_s and film_end_s"
             " in their table",
         )
-
-
-def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:
-    """Return a draw whose clips have what was added to them since an earlier draw of the name."""
-    # NumPy is not loaded for the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
-
-    if not is_drawn(before):
-        raise AlreadyThere(
-            "this manifest is no sample",
-            where=before.name,
-            hint="another name with -o",
-        )
-    drawn_before = not_withdrawn(before.clips, workspace)
-    lost = [clip.clip_id for clip in drawn_before if clip.clip_id not in made]
-    hint = (
-        "the same manifest and seed and a larger -n, which adds clips; or another name"
-        " with -o"
-    )
-    if lost:
-        raise AlreadyThere(
-            f"an earlier draw of this name has clips that this one would lose: {few(lost)}",
-            where=before.name,
-            hint=hint,
-        )
-    require_same(
-        ClipFacts.of_clips(drawn_before),
-        ClipFacts.of_clips([made[clip.clip_id] for clip in drawn_before]),
-        ("the earlier draw", "this draw"),
-        where=before.name,
-        hint=hint,
-    )
-    folder = made.header.video_root
-    added = [clip for clip in made if clip.clip_id not in before]
-    is_elsewhere = before.header.video_root != folder
-    if is_elsewhere and any(clip.video for clip in added):
-        raise AlreadyThere(
-            f"the clips of the earlier draw are linked to"
-            f" {before.header.video_root or 'no folder'}, and those that this one adds to"
-            f" {folder or 'none'}: their videos would not be found",
-            where=before.name,
-            hint="obygaze manifest link, for the drawn clips and for those that they are drawn"
-            " from, with one folder; then the same command again",
-        )
-    clips = []
-    for clip in made:
-        earlier = before.by_id.get(clip.clip_id)
-        plan = {column: clip.extra[column] for column in DRAW_COLUMNS}
-        if earlier is not None:
-            clip = replace(earlier, extra={**earlier.extra, **plan})
-        clips.append(clip)
-    columns = tuple(dict.fromkeys((*before.columns, *made.columns)))
-    said = [one for one in made.annotations if one.clip_id not in before]
-    return replace(
-        before,
-        clips=tuple(clips),
-        columns=columns,
-        annotations=(*before.annotations, *said),
-    )

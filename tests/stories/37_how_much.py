@@ -69,8 +69,9 @@ def mark(
     ws.write_table("marks.csv", [*watched, *marks])
 
 
-def audit(ws: Workspace, words: str = "--marks marks.csv --by decade") -> Any:
-    return ws(f"audit share drawn {words} --json").json()
+def audit(ws: Workspace, words: str = "--by decade") -> Any:
+    ws("manifest project marks.csv --clips drawn -o judged --force")
+    return ws(f"audit share judged {words} --json").json()
 
 
 def test_the_share_and_the_planted_difference_of_two_decades(ws: Workspace) -> None:
@@ -89,7 +90,7 @@ def test_the_share_and_the_planted_difference_of_two_decades(ws: Workspace) -> N
     (pair,) = document["differences"]
     assert pair["groups"] == ["1980s", "2010s"]
     assert pair["p"] < 0.05
-    text = ws("audit share drawn --marks marks.csv --by decade --report how.html").text
+    text = ws("audit share judged --by decade --report how.html").text
     assert "1980s and 2010s differ: -0." in text
     page = ws.read("how.html")
     for words in (document["answer"], "1980s", "<svg"):
@@ -103,7 +104,8 @@ def test_counting_predictions_is_refused_with_the_reason(ws: Workspace) -> None:
     assert "manifest sample films -n 120 -o drawn" in text
     ws("manifest sample films -n 120 -o drawn")
     text = ws("audit share drawn", code=1).text
-    assert "got marks in 0 films" in text
+    assert "got labels in 0 films" in text
+    assert "manifest project MARKS --clips DRAWN" in text
 
 
 def test_predictions_make_the_interval_narrower_and_are_never_counted(
@@ -124,21 +126,19 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
             rows.append({**ids, "basis": "unseen", "score:S": score})
         ws.write_table(f"{scores}.csv", rows)
     alone = audit(ws)["shares"][0]
-    good = audit(ws, "--marks marks.csv --predictions good.csv")
+    good = audit(ws, "--predictions good.csv")
     assert good["explained"] > 0.4
     (share,) = good["shares"]
     assert share["width_of_marks"] == pytest.approx(alone["high"] - alone["low"])
     assert share["high"] - share["low"] < share["width_of_marks"]
     assert share["low"] < len(in_s) / (N_FILMS * PER_FILM) < share["high"]
-    useless = audit(ws, "--marks marks.csv --predictions useless.csv")
+    useless = audit(ws, "--predictions useless.csv")
     assert useless["shares"][0]["share"] == pytest.approx(alone["share"], abs=0.02)
     # Scores of other clips say nothing of these.
     others = [{**row, "movie_id": "film01"} for row in rows]
     ws.write_table("other.csv", others)
-    text = ws(
-        "audit share drawn --marks marks.csv --predictions other.csv", code=5
-    ).text
-    assert "are not what the manifest drawn has under the same ids" in text
+    text = ws("audit share judged --predictions other.csv", code=5).text
+    assert "are not what the manifest judged has under the same ids" in text
 
 
 def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
@@ -149,10 +149,10 @@ def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
     of_last_film = [clip for clip in drawn if clip.startswith("film23-")]
     left_out = {drawn[0], drawn[7], *of_last_film}
     mark(ws, world({"1980s": 0.3, "2010s": 0.3}, seed=2), left_out=left_out)
-    text = ws("audit share drawn --marks marks.csv --by decade").text
-    assert "7 of 120 drawn clips have no mark" in text
-    assert "No mark in 1 film (film23): the share is that of the others" in text
     document = audit(ws)
+    text = ws("audit share judged --by decade").text
+    assert "7 of 120 drawn clips have no label" in text
+    assert "No label in 1 film (film23): the share is that of the others" in text
     assert document["shares"][0]["n_films"] == N_FILMS - 1
     assert document["shares"][0]["n_marked"] == 113
 
@@ -225,6 +225,11 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     ):
         found[row["movie_id"]].append(row["level"])
     assert found == WRITTEN
+    document = ws("audit share labels --json").json()
+    # Two of six clips: one of two, one of two, and none of two.
+    assert document["shares"][0]["share"] == pytest.approx(1 / 3)
+    assert (document["n_drawn"], document["shares"][0]["n_marked"]) == (9, 6)
+    assert "3 of 9 drawn clips have no label" in ws("audit share labels").text
 
 
 def test_a_table_with_what_was_watched_says_which_clips_are_negatives(

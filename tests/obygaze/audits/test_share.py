@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
 from support.cli import call_obygaze
-from support.seeds import amount
 from support.stores import made_store
 
 from obygaze.audits import audit_share
 from obygaze.audits.result import Audit
+from obygaze.films.labels import project_marks
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 
 SIZE = 20  # of each film, of which four clips are drawn
@@ -99,11 +96,7 @@ def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) 
     # By hand: the mean of 2 of 3, 2 of 3, 4 of 4 and 1 of 4.
     assert found["shares"][0]["share"] == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
     assert "Left out, because annotators differ: 2 clips." in limits(found)
-    assert "have no mark" not in limits(found)
-    # What marks say takes the place of what annotators said before.
-    marks = write_marks(tmp_path / "marks.csv", "ada", ["f0-0", "f1-0"])
-    marked = audit(tmp_path, disputed, of="Look not in concept", marks=marks)
-    assert "annotators differ" not in limits(marked)
+    assert "have no label" not in limits(found)
 
 
 def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
@@ -116,87 +109,7 @@ def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
     found = audit(tmp_path, manifest)
     assert found["shares"][0]["share"] == pytest.approx((0 + 0.5 + 0) / 3)
     assert "Left out, because they were withdrawn: 1 clip." in limits(found)
-    assert "have no mark" not in limits(found)
-    tables = []
-    for who in ("ada", "ben"):
-        tables.append(write_marks(tmp_path / f"{who}.csv", who, ["f0-0", "f1-0"]))
-    marked = audit(tmp_path, manifest, marks=tables)
-    # Of 3 films with 4 clips each.
-    assert marked["shares"][0]["n_marked"] == 11
-
-
-def write_marks(path: Path, who: str, in_s: list[str]) -> Path:
-    """Mark clips of two seconds as S, of which all were seen."""
-    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-    rows = [columns]
-    for film in range(3):
-        rows.append(f"f{film},{who},0,199,watched,,25\n")
-    for clip_id in in_s:
-        film, clip = clip_id.split("-")
-        first = 50 * int(clip)
-        rows.append(f"{film},{who},{first},{first + 49},S,Look,25\n")
-    path.write_text("".join(rows), encoding="utf-8")
-    return path
-
-
-HOLDS: dict[str, Callable[[str, set[str]], bool]] = {
-    "level == S": lambda level, _: level == "S",
-    "level in {NS, S}": lambda level, _: level in ("NS", "S"),
-    "level != S": lambda level, _: level != "S",
-    "Look in concept": lambda _, concepts: "Look" in concepts,
-}
-
-
-@pytest.mark.parametrize("seed", range(amount(8, 60)))
-def test_the_share_of_time_is_that_of_each_picture(tmp_path: Path, seed: int) -> None:
-    """Films of drawn lengths, and marks of two people: each picture is looked at alone."""
-    draws = np.random.default_rng([90, seed])
-    of, holds = list(HOLDS.items())[seed % len(HOLDS)]
-    clips = []
-    rows = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
-    seconds_with = seconds = 0.0
-    for film in [f"f{number}" for number in range(draws.integers(2, 5))]:
-        marks = []
-        for person in ("ada", "ben"):
-            rows.append(f"{film},{person},0,999,watched,,25")
-            for _ in range(draws.integers(0, 6)):
-                first, last = sorted(draws.integers(0, 400, 2).tolist())
-                level = str(draws.choice(["HN", "NS", "S"]))
-                concepts = [name for name in ("Body", "Look") if draws.random() < 0.5]
-                marks.append((first, last, level, concepts))
-                cells = (film, person, first, last, level, "|".join(concepts), 25)
-                rows.append(",".join(map(str, cells)))
-        size = int(draws.integers(8, 40))
-        ends = np.sort(draws.choice(np.arange(1, 400), 7, replace=False)).tolist()
-        of_film = list(pairwise([0, *ends]))
-        draw = {"draw_probability": repr(7 / size), "draw_clips": str(size)}
-        n_pictures = 0
-        for number, (start, end) in enumerate(of_film):
-            times = {"start_s": start / 25, "end_s": end / 25}
-            clips.append(Clip(f"{film}-{number}", film, **times, extra=draw))
-            for picture in range(start, end):
-                level, names = "EN", set[str]()
-                for first, last, given, concepts in marks:
-                    if not first <= picture <= last:
-                        continue
-                    if LEVELS.index(given) > LEVELS.index(level):
-                        level, names = given, set()
-                    if given == level:
-                        names |= set(concepts)
-                n_pictures += holds(level, names)
-        seconds_with += size * n_pictures / 25 / 7
-        seconds += size * ends[-1] / 25 / 7
-    table = tmp_path / "marks.csv"
-    table.write_text("\n".join(rows), encoding="utf-8")
-    header = Header("films", {"Look": "visual", "Body": "visual"})
-    manifest = Manifest("drawn", header, tuple(clips), tuple(draw))
-    found = audit(tmp_path, manifest, marks=table, of=of)
-    whole = found["shares"][0]
-    assert whole["time_share"] == pytest.approx(seconds_with / seconds, abs=1e-12)
-    assert whole["time_low"] <= whole["time_share"] <= whole["time_high"]
-    shown = f"and for {whole['time_share']:.3f} ["
-    assert shown in found["answer"]
-    assert shown in str(found)
+    assert "have no label" not in limits(found)
 
 
 # ---- predictions ---------------------------------------------------------------------------------
@@ -274,7 +187,7 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     tmp_path: Path,
 ) -> None:
     manifest = drawn_films(["SSEE", "...."])
-    with pytest.raises(FixInput, match="got marks in 1 film"):
+    with pytest.raises(FixInput, match="got labels in 1 film"):
         audit(tmp_path, manifest)
     chosen = replace(
         manifest, columns=(), clips=[replace(c, extra={}) for c in manifest]
@@ -284,10 +197,10 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     assert "manifest sample drawn -n 8 -o drawn" in (caught.value.hint or "")
 
 
-def concept_marks(path: Path, levels: str) -> Path:
+def concept_marks(path: Path, levels: str, n_films: int = 3) -> Path:
     """Look is marked in half of each first clip; levels are marked in whole clips."""
     rows = ["movie_id,start_s,end_s,column,value,annotator"]
-    for film in range(3):
+    for film in range(n_films):
         rows.append(f"f{film},0,8,watched,watched,ada")
         rows.append(f"f{film},0.5,1.5,concepts,Look,ada")
         rows += [
@@ -297,14 +210,33 @@ def concept_marks(path: Path, levels: str) -> Path:
     return path
 
 
-def test_a_concept_is_counted_where_its_mark_is_within_that_of_a_level(
+def audit_of_marks(folder: Path, manifest: Manifest, table: Path, of: str) -> Audit:
+    """Make labels of marks, then estimate the share."""
+    path = Workspace(folder).new_manifest("drawn")
+    path.parent.mkdir(exist_ok=True)
+    write_manifest(manifest, path, force=True)
+    project_marks(table, clips="drawn", name="judged", force=True, workspace=folder)
+    return audit_share("judged", of=of, workspace=folder)
+
+
+def test_labels_of_marks_keep_the_plan_and_the_clips_that_nobody_judged(
     tmp_path: Path,
 ) -> None:
-    manifest = drawn_films(["....", "....", "...."])
-    table = concept_marks(tmp_path / "marks.csv", "SS")
-    found = audit(tmp_path, manifest, marks=table, of="Look in concept")["shares"][0]
-    assert found["share"] == pytest.approx(1 / 4)
-    assert found["time_share"] == pytest.approx(1 / 8)
+    manifest = drawn_films(["....", "....", "....", "...."])
+    table = concept_marks(tmp_path / "marks.csv", "SS", n_films=3)
+    found = audit_of_marks(tmp_path, manifest, table, "Look in concept")
+    labels = project_marks(table, clips="drawn", workspace=tmp_path)
+    assert any(
+        "4 clips in films without marks, without a label" in warning
+        for warning in labels.warnings
+    )
+    # Of each film with marks: two clips S, of which one has Look, and two that were watched.
+    (share,) = found["shares"]
+    assert share["share"] == pytest.approx(1 / 4)
+    assert (share["n_clips"], share["n_marked"]) == (60, 12)
+    assert (found["n_drawn"], found["films_without_marks"]) == (16, ["f3"])
+    assert "4 of 16 drawn clips have no label" in limits(found)
+    assert "No label in 1 film (f3)" in limits(found)
 
 
 def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(
@@ -312,15 +244,8 @@ def test_concepts_without_levels_and_concepts_that_nobody_marked_are_refused(
 ) -> None:
     manifest = drawn_films(["....", "....", "...."])
     table = concept_marks(tmp_path / "alone.csv", "")
-    with pytest.raises(FixInput, match="concepts are counted where marks have levels"):
-        audit(tmp_path, manifest, marks=table, of="Look in concept")
+    with pytest.raises(FixInput, match="concepts are counted where clips have levels"):
+        audit_of_marks(tmp_path, manifest, table, "Look in concept")
     table = concept_marks(tmp_path / "marks.csv", "SS")
-    groups = {"male gaze": "visual"}
-    header = structs.replace(manifest.header, concepts=groups)
     with pytest.raises(FixInput, match="unknown concept 'male gaze'; known: Look"):
-        audit(
-            tmp_path,
-            replace(manifest, header=header),
-            marks=table,
-            of="'male gaze' in concept",
-        )
+        audit_of_marks(tmp_path, manifest, table, "'male gaze' in concept")
