@@ -12,13 +12,11 @@ expected depends on the model of chance (the null):
 The distances of levels are those of points on a line: EN 0, HN .3, NS .7, S 1. Words of a column
 with an order have equal steps between them; of any other column, two words are the same or not.
 
-Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
-each pair of levels occurs. So chance is simulated by random tables of these counts, not of labels:
-the distribution is the same, and the cost does not grow with the number of clips.
+Distances are whole tenths, so that sums are exact.
 """
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -62,7 +60,6 @@ NULLS = ("uniform", "own", "pooled")
 TENTHS: Ints = np.array(
     [[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64
 )
-SEED = 0  # of the draws
 WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
 
 
@@ -115,15 +112,6 @@ class AnnotatorPair:
             return self
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
         return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
-
-    def simulated(self, null: str, times: int) -> Ints:
-        """Return the sum of distances, in tenths, of each of `times` draws under the null."""
-        # A stream of its own for each film, pair, null and set of levels.
-        n_levels = len(self.counts)
-        name = "\n".join((self.movie_id, *self.annotators, null, str(n_levels)))
-        generator = np.random.default_rng([SEED, *name.encode()])
-        tables = shuffled_tables(self.counts, null, times, generator)
-        return np.asarray(np.einsum("tij,ij->t", tables, self.tenths))
 
     def _chances(self, null: str) -> tuple[Ints, Ints]:
         """Return how often each level is drawn for the first and for the second annotator."""
@@ -227,60 +215,28 @@ def mean_of_groups(
     return sum(means) / len(means)
 
 
-def p_value(
-    pairs: Sequence[AnnotatorPair], null: str, permutations: int = 9999
-) -> float | None:
-    """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance.
-
-    It is None without draws, and where no pair has a gamma.
-    """
-    usable: list[tuple[AnnotatorPair, float]] = []
-    for pair in pairs:
-        expected = pair.expected(null)
-        if expected:
-            usable.append((pair, expected))
-    films = [pair.movie_id for pair, _ in usable]
-    real = mean_of_groups(films, [pair.gamma(null) for pair, _ in usable])
-    if real is None or not permutations:
-        return None
-    in_film = Counter(films)
-    gammas = np.zeros(permutations)
-    for pair, expected in usable:
-        sums = pair.simulated(null, permutations)
-        disorder = sums / (10 * pair.n * expected)
-        gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
-    # Means that are equal as fractions may differ in their last bits.
-    as_good = int((gammas >= real - 1e-12).sum())
-    return (as_good + 1) / (permutations + 1)
-
-
-def agreement(
-    pairs: Sequence[AnnotatorPair], permutations: int = 9999
-) -> dict[str, Any]:
+def agreement(pairs: Sequence[AnnotatorPair]) -> dict[str, Any]:
     """Return all measures of agreement of these pairs, as one JSON document.
 
-    `gamma` and `alpha` are means over films (of the means over a film's pairs), which the p-values
-    belong to; `gamma_over_pairs` and `alpha_over_pairs` are means over all pairs, as in the paper.
-    A pair has no gamma where chance alone always agrees: it is null in `pairs`, and left out of
-    means and p-values.
+    `gamma` and `alpha` are means over films (of the means over a film's pairs); `gamma_over_pairs`
+    and `alpha_over_pairs` are means over all pairs, as in the paper. A pair has no gamma where
+    chance alone always agrees: it is null in `pairs`, and left out of means.
     """
     pairs_without_ns = [pair.without_ns() for pair in pairs]
-    measures = _measures(pairs, permutations)
-    for name, value in _measures(pairs_without_ns, permutations).items():
+    measures = _measures(pairs)
+    for name, value in _measures(pairs_without_ns).items():
         measures[f"{name}_without_ns"] = value
     records = []
     for pair, without_ns in zip(pairs, pairs_without_ns, strict=True):
         record = {
             "movie_id": pair.movie_id,
             "annotators": list(pair.annotators),
-            **_record(pair, permutations),
-            "without_ns": _record(without_ns, permutations),
+            **_record(pair),
+            "without_ns": _record(without_ns),
         }
         records.append(record)
     return {
         **measures,
-        "permutations": permutations,
-        "seed": SEED,
         "films": len({pair.movie_id for pair in pairs}),
         "pairs": records,
     }
@@ -347,7 +303,6 @@ def measure_agreement(
     threshold: str | float | Fraction = "0.2",
     column: str = LEVEL,
     orders: OrderWords = None,
-    permutations: int = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators."""
@@ -358,12 +313,12 @@ def measure_agreement(
         _require_column(manifest, column)
         check_orders(words, manifest)
         pairs = pairs_of(manifest, column, words)
-        return _agreement(manifest, pairs, column, permutations)
+        return _agreement(manifest, pairs, column)
     projected = project_tables(marks, clips, every, share, words, workspace)
     marked = _one_of_each(projected.marked, projected.spans)
     _require_column(marked, column)
     pairs = pairs_of(marked, column, with_nothing(words))
-    agreed = _agreement(marked, pairs, column, permutations)
+    agreed = _agreement(marked, pairs, column)
     warnings = (*projected.warnings, *agreed.warnings)
     return replace(agreed, threshold=share, warnings=warnings)
 
@@ -409,7 +364,7 @@ def _require_column(manifest: Manifest, column: str) -> None:
 
 
 def _agreement(
-    manifest: Manifest, pairs: Sequence[AnnotatorPair], column: str, permutations: int
+    manifest: Manifest, pairs: Sequence[AnnotatorPair], column: str
 ) -> Agreement:
     """Return the agreement of pairs of the people of a manifest."""
     _require_pairs(pairs, manifest)
@@ -419,8 +374,7 @@ def _agreement(
         if word_in(one, column)
     }
     warnings = _films_of_one_annotator(annotated, pairs)
-    measures = agreement(pairs, permutations)
-    return Agreement(column, None, measures, tuple(warnings))
+    return Agreement(column, None, agreement(pairs), tuple(warnings))
 
 
 def _require_pairs(pairs: Sequence[AnnotatorPair], manifest: Manifest) -> None:
@@ -447,13 +401,8 @@ def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for name, means in sorted(measures.items()):
         if isinstance(means, Mapping) and tuple(means) == NULLS:
-            values = means.values()
-            # A p-value is never 0, and must not be shown as 0.
-            cells = [
-                f"{value:.6g}" if value and "p_value" in name else value
-                for value in values
-            ]
-            rows.append((name.replace("_", " ").replace("ns", "NS"), *cells))
+            title = name.replace("_", " ").replace("ns", "NS")
+            rows.append((title, *means.values()))
     return rows
 
 
@@ -525,8 +474,8 @@ def _pair_row(pair: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _measures(pairs: Sequence[AnnotatorPair], permutations: int) -> dict[str, Any]:
-    """Return gamma and alpha as means over films and over pairs, and the p-values."""
+def _measures(pairs: Sequence[AnnotatorPair]) -> dict[str, Any]:
+    """Return gamma and alpha as means over films and over pairs."""
     films = [pair.movie_id for pair in pairs]
     # A group for each pair: the mean over groups is the mean over pairs.
     numbers = range(len(pairs))
@@ -542,63 +491,21 @@ def _measures(pairs: Sequence[AnnotatorPair], permutations: int) -> dict[str, An
         "gamma_over_pairs": gamma_over_pairs,
         "alpha": mean_of_groups(films, alphas),
         "alpha_over_pairs": mean_of_groups(numbers, alphas),
-        "p_value": {null: p_value(pairs, null, permutations) for null in NULLS},
     }
 
 
-def _record(pair: AnnotatorPair, permutations: int) -> dict[str, Any]:
-    """Return the measures of one pair, of which there are no means."""
-    measures = _measures([pair], permutations)
-    for name in ("gamma_over_pairs", "alpha_over_pairs"):
-        del measures[name]
-    expected = {null: pair.expected(null) for null in NULLS}
-    return {"n": pair.n, "observed": pair.observed, "expected": expected, **measures}
+def _record(pair: AnnotatorPair) -> dict[str, Any]:
+    """Return the measures of one pair."""
+    return {
+        "n": pair.n,
+        "observed": pair.observed,
+        "expected": {null: pair.expected(null) for null in NULLS},
+        "gamma": {null: pair.gamma(null) for null in NULLS},
+        "alpha": pair.alpha,
+    }
 
 
 def _gamma(observed: float | None, expected: float | None) -> float | None:
     if observed is None or not expected:
         return None
     return 1.0 - observed / expected
-
-
-def shuffled_tables(
-    counts: Ints, null: str, times: int, generator: np.random.Generator
-) -> Ints:
-    """Return random tables with as many clips as `counts`, for a permutation test of a null.
-
-    `uniform` draws levels at random, `own` shuffles one annotator's labels over the clips,
-    `pooled` shuffles all labels of both between the two.
-    """
-    n_clips = int(counts.sum())
-    if null == "uniform":
-        chances = np.full(counts.size, 1 / counts.size)
-        tables = generator.multinomial(n_clips, chances, times)
-        return tables.reshape(times, *counts.shape)
-    first = counts.sum(axis=1)
-    second = counts.sum(axis=0)
-    if null == "own":
-        shape = (times, len(counts))
-        rows = np.broadcast_to(first, shape)
-        columns = np.broadcast_to(second, shape)
-        return _with_margins(rows, columns, generator)
-    pooled = first + second
-    rows = generator.multivariate_hypergeometric(pooled, n_clips, times)
-    return _with_margins(rows, pooled - rows, generator)
-
-
-def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:
-    """Return a table for each pair of margins, as shuffling one of the labelings makes it."""
-    times, n_levels = rows.shape
-    tables = np.zeros((times, n_levels, n_levels), dtype=np.int64)
-    left = columns.copy()
-    for i in range(n_levels - 1):
-        unassigned = rows[:, i].copy()
-        others = left.sum(axis=1)
-        for j in range(n_levels - 1):
-            others -= left[:, j]
-            tables[:, i, j] = generator.hypergeometric(left[:, j], others, unassigned)
-            unassigned -= tables[:, i, j]
-        tables[:, i, -1] = unassigned
-        left -= tables[:, i]
-    tables[:, -1] = left
-    return tables

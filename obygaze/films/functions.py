@@ -70,7 +70,6 @@ def measure_agreement(
     threshold: str | float | Fraction = "0.2",
     column: Annotated[str, Option(metavar="COLUMN")] = "level",
     orders: OrderWords = None,
-    permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
     """Measure the agreement of the annotators.
@@ -93,13 +92,12 @@ def measure_agreement(
         threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
         column: The column in which the people are compared.
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
-        permutations: Number of draws for each p-value; 0 for no p-values.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest agree coded --clips films
         obygaze manifest agree coded --clips films --column Gewalt
-        obygaze manifest agree mobygaze --every 30 --json --permutations 99999
+        obygaze manifest agree mobygaze --every 30 --json
         obygaze manifest agree films
     """
 

@@ -75,7 +75,6 @@ _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 class ProjectedMarks:
     """Marks on clips: the clips without labels, what each person says of them, and warnings."""
 
-    marks: Marks
     clips: Manifest
     spans: tuple[ClipSpan, ...]
     projection: Projection
@@ -340,7 +339,7 @@ def project_tables(
     if others:
         named = named_films(others, known.films)
         warnings.append(f"no clips of films with marks: {named}")
-    return ProjectedMarks(marks, known, tuple(spans), projection, tuple(warnings))
+    return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
 
 
 def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:

@@ -194,7 +194,7 @@ def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) ->
     assert of_ada == ["S", "EN", None]
     of_ben = [row["level"] for row in found["projections"]["ben"]]
     assert of_ben == ["EN", "HN", "EN"]
-    line = "manifest agree ada.csv ben.csv --clips clips.csv --permutations 0 --json"
+    line = "manifest agree ada.csv ben.csv --clips clips.csv --json"
     agreement = ws(line).json()
     # S against EN, and EN against HN: the third clip was not watched by ada.
     (pair,) = agreement["pairs"]
@@ -231,7 +231,7 @@ def test_agreement_is_that_of_the_closed_forms(ws: Workspace) -> None:
     ada = [draw.choice(LEVELS) for _ in range(40)]
     ben = [level if draw.random() < 0.6 else draw.choice(LEVELS) for level in ada]
     write_levels(ws, {"ada": ada, "ben": ben})
-    line = "manifest agree segments.csv --clips clips.csv --permutations 0 --json"
+    line = "manifest agree segments.csv --clips clips.csv --json"
     found = ws(line).json()
     distances = []
     for first, second in zip(ada, ben, strict=True):
@@ -256,7 +256,7 @@ def test_agreement_is_that_of_the_closed_forms(ws: Workspace) -> None:
     assert found["gamma_without_ns"]["uniform"] == pytest.approx(
         1 - np.mean(kept) / (4 / 9)
     )
-    text = ws("manifest agree segments.csv --clips clips.csv --permutations 0").text
+    text = ws("manifest agree segments.csv --clips clips.csv").text
     assert "ada" in text
     assert f"{1 - observed / 0.425:.3f}" in text
 

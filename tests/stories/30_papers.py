@@ -1157,7 +1157,7 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
             marks.append(mark | frames_of_film(start, end))
     write_segments_and_clips(ws, marks, spans)
     words = "manifest agree segments.csv --clips clips.csv"
-    document = ws(f"{words} --permutations 0 --json").json()
+    document = ws(f"{words} --json").json()
     expected = case["expect"]
     for null, of_null in expected["all"].items():
         assert document["gamma"][null] == pytest.approx(of_null["gamma"], abs=1e-9)
@@ -1169,7 +1169,7 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
 
 def check_agreement_of_mobygaze(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    text = ws("manifest agree mobygaze --every 30 --permutations 0").text
+    text = ws("manifest agree mobygaze --every 30").text
     gammas = []
     gammas_without_ns = []
     positions = np.array([0.0, 0.3, 0.7, 1.0])
@@ -1189,7 +1189,7 @@ def check_agreement_of_mobygaze(ws: TypingWorkspace, row: Row) -> None:
 @checks_row("Agreement, random sequences")
 def check_random_sequences(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    document = ws("manifest agree mobygaze --every 30 --permutations 0 --json").json()
+    document = ws("manifest agree mobygaze --every 30 --json").json()
     by_hand = {}
     for film, (first, _) in projected(Fraction(1, 5)).items():
         by_hand[film] = len(first)
@@ -1230,7 +1230,7 @@ def check_distances(ws: TypingWorkspace, row: Row) -> None:
             )
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
-    words = "manifest agree segments.csv --clips clips.csv --permutations 0"
+    words = "manifest agree segments.csv --clips clips.csv"
     pairs = ws(f"{words} --json").json()["pairs"]
     distances = []
     for pair in pairs:
@@ -1259,7 +1259,7 @@ def check_pairs(ws: TypingWorkspace, row: Row) -> None:
             marks.append(film | {"annotator": name, "level": "S", "concepts": "Look"})
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
-    words = "manifest agree segments.csv --clips clips.csv --permutations 0"
+    words = "manifest agree segments.csv --clips clips.csv"
     pairs = ws(f"{words} --json").json()["pairs"]
     written = list(map(int, numbers(row.here)))
     assert written == [len(pairs), math.comb(n_annotators, 2), n_common, 4, 1, n_others]
