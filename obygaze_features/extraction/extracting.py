@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from obygaze_features.core import system
 from obygaze_features.core.console import (
     ProgressBars,
     progress_bars,
@@ -19,7 +18,6 @@ from obygaze_features.core.console import (
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
-    FixUsage,
     Mismatch,
     ObygazeError,
 )
@@ -108,13 +106,6 @@ def extract(
     workspace: PathLike | None = None,
 ) -> Extraction:
     """Extract what is missing; the same command resumes."""
-    if timeout_s != TIMEOUT_S and not system.HAS_DECODE_WORKERS:
-        raise FixUsage(
-            "on this system films are decoded without a time limit: the command is one process,"
-            " which cannot end itself and go on",
-            where="--timeout",
-            hint="the same command without --timeout",
-        )
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
         targets = chosen_backbones(

@@ -8,6 +8,7 @@ from pathlib import Path
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core import system
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
@@ -223,6 +224,11 @@ def plan_stores(
     Weights that are missing are an error unless `download` fetches them. Where another machine
     computes (`is_elsewhere`), it alone knows whether it may add rows to what is there.
     """
+    if not system.HAS_DECODE_WORKERS:
+        raise FixUsage(
+            "features are extracted on Linux and macOS, not on Windows itself",
+            hint="the same command under WSL, which `wsl --install` installs",
+        )
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:

@@ -35,7 +35,6 @@ PATH = [
     ["manifest", "import", r"tables\clips.csv", "-o", "films"],
     ["manifest", "show", "films"],
     ["manifest", "link", "films", r"tables\videos"],
-    ["extract", "run", "films", "-b", "descriptors", "--workers", "2"],
     ["manifest", "windows", r"tables\videos", "-o", "w", "--window", "8"],
     ["manifest", "folds", "films", "--kind", "grouped", "-k", "3"],
     [*IMPORT, "-o", "useful"],
@@ -54,9 +53,10 @@ PATH = [
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
 ]
-# Only a process can be ended that hangs, and on Windows the command is the only one.
-TIMED = ["extract", "run", "films", "-b", "descriptors", "--timeout", "20"]
-TIMED += ["--store", "descriptors=timed"]
+# Of Windows, nothing but a sentence.
+EXTRACTED = [
+    ["extract", word, "films", "-b", "descriptors"] for word in ("run", "plan")
+]
 # Runs one command after another, and prints the exit code of each as the last line of its output.
 WALK = """
 import json, sys
@@ -135,17 +135,18 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same commands on both systems; all succeed, but for a time limit on Windows."""
+    """The same commands on both systems; all succeed, but for an extraction on Windows."""
     folders = {}
     for system in ("windows", "posix"):
         folder = tmp_path_factory.mktemp("laptop") / "work"
         tables(folder / "tables")
-        commands = [*PATH, TIMED] if system == "windows" else PATH
+        commands = [*PATH, *EXTRACTED] if system == "windows" else PATH
         printed = walk(system, folder, commands)
         if system == "windows":
-            text, code = printed.pop()
-            assert code == 2 and "decoded without a time limit" in text
-            assert not (folder / "stores" / "timed").exists()
+            for _ in EXTRACTED:
+                text, code = printed.pop()
+                assert code == 2 and "wsl --install" in text
+            assert not (folder / "stores" / "films.descriptors").exists()
         for words, (text, code) in zip(PATH, printed, strict=True):
             assert code == 0, f"{system}: {' '.join(words)}\n{text}"
         folders[system] = folder

@@ -31,8 +31,7 @@ NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EIN
 # With this right, a server would get the port of a running one as well.
 TAKES_ENDED_PORTS: bool = False
 HANGUP_SIGNALS: tuple[str, ...] = ()
-# SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
-STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
+STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT")
 
 Result = TypeVar("Result")
 
