@@ -11,6 +11,8 @@ import shutil
 import stat
 import time
 import unicodedata
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
@@ -18,7 +20,13 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.leftovers import (
     OLD_FILE,
     hidden_name,
@@ -32,7 +40,9 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 STILL_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 VIDEO_SUFFIXES = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
-    *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
+    *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx", ".mts", ".m2t", ".mxf", ".asf"),
+    *(".gif", ".qt", ".mpe", ".m1v", ".m2v", ".3g2", ".f4v", ".ogm", ".rm", ".rmvb"),
+    *(".dv", ".mjpeg", ".mjpg", ".h264", ".hevc", ".ivf", ".obu", ".nut"),
 )
 # Of files that have features and nothing else; `store/formats.py` says how they are read.
 FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
@@ -40,6 +50,29 @@ QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 # The last is that of `ulimit -f`, and of disks without files of more than 4 GB.
 _NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
+    """Warn of the files of a folder that are not read, by their endings; hidden files apart.
+
+    Args:
+        folder: The folder.
+        names: Its files that are not read, relative to it.
+        content: What other files of the folder are read as: `videos`.
+    """
+    kinds: Counter[str] = Counter()
+    for name in names:
+        path = folder / name
+        if not path.exists():
+            kinds["broken link"] += 1
+        elif not path.name.startswith("."):
+            kinds[path.suffix.lower() or "without an ending"] += 1
+    if kinds:
+        numbers = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+        warnings.warn(
+            ObygazeWarning(f"files in {folder} not read as {content}: {numbers}"),
+            stacklevel=3,
+        )
 
 
 def canonical_json(value: Any) -> bytes:

@@ -20,7 +20,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     write_manifest,
 )
-from obygaze_features.manifest.link import find_videos
+from obygaze_features.manifest.link import require_videos
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows, ascii_id
 from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
@@ -236,7 +236,7 @@ def _videos_of(
     if path.is_dir():
         header = Header(ascii_id(path.resolve().name) or "films")
         folder = path
-        pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
+        pairs = [(ascii_id(Path(video).stem), video) for video in require_videos(path)]
     else:
         manifest = read_manifest(workspace.existing_manifest(str(films)))
         header = structs.replace(manifest.header, concepts={})

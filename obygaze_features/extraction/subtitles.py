@@ -13,7 +13,11 @@ from typing import NamedTuple
 from obygaze_features.core.console import count, few
 from obygaze_features.core.cues import READERS, Cue, read_cues, spoken
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
-from obygaze_features.core.files import file_facts
+from obygaze_features.core.files import (
+    VIDEO_SUFFIXES,
+    file_facts,
+    warn_of_unread,
+)
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     CsvTable,
@@ -153,9 +157,16 @@ def _files_of_films(
     """Return the file of each film, and the names of those of other films."""
     files: dict[str, Path] = {}
     unused = []
-    found = [
-        path for path in sorted(folder.iterdir()) if path.suffix.lower() in READERS
-    ]
+    found = []
+    unread = []
+    for path in sorted(folder.iterdir()):
+        ending = path.suffix.lower()
+        if ending in READERS:
+            found.append(path)
+        # The subtitles may be beside their films.
+        elif ending not in VIDEO_SUFFIXES and not path.is_dir():
+            unread.append(path.name)
+    warn_of_unread(folder, unread, "subtitles")
     for path in found:
         film = as_id(path.stem)
         ending = Path(path.stem).suffix

@@ -17,13 +17,20 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
+from obygaze_features.core.cues import READERS as SUBTITLE_READERS
+from obygaze_features.core.errors import (
+    FixInput,
+    NotFound,
+    ObygazeError,
+    near,
+)
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     STILL_SUFFIXES,
     VIDEO_SUFFIXES,
     is_printable_name,
     leads_out,
+    warn_of_unread,
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
@@ -132,13 +139,46 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     It is an error if a file has a name that a manifest cannot have: control characters, bytes that
     are not UTF-8, or what Windows takes for a drive (`C:x.mp4`).
     """
+    return _videos_and_others(folder)[0]
+
+
+def require_videos(folder: Path) -> tuple[str, ...]:
+    """Return the videos of `find_videos`, of which there must be one.
+
+    Warns of the files that are not read as videos: their endings, and links to files that are not
+    there. Subtitles belong to films, and are not named.
+    """
+    videos, others = _videos_and_others(folder)
+    warn_of_unread(folder, others, "videos")
+    if not videos:
+        raise FixInput(
+            "no video in this folder",
+            where=str(folder),
+            hint="files with the ending of a video, such as .mp4, .mkv, .mov or .avi",
+        )
+    return videos
+
+
+def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the videos under a folder, and the files that are not read as videos."""
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder))
-    names = sorted(_walk(folder))
-    videos = [name for name in names if not name.lower().endswith(STILL_SUFFIXES)]
-    chosen = tuple(videos or names)
+    videos = []
+    stills = []
+    others = []
+    for name in sorted(_walk(folder)):
+        path = folder / name
+        ending = path.suffix.lower()
+        is_picture = ending in (*VIDEO_SUFFIXES, *STILL_SUFFIXES)
+        if path.name.startswith("._"):
+            continue
+        if is_picture and path.is_file():
+            (stills if ending in STILL_SUFFIXES else videos).append(name)
+        elif ending not in SUBTITLE_READERS:
+            others.append(name)
+    chosen = tuple(videos or stills)
     unusable = [
         name for name in chosen if leads_out(name) or not is_printable_name(name)
     ]
@@ -149,10 +189,11 @@ def find_videos(folder: Path) -> tuple[str, ...]:
         where=folder,
         hint="rename these files",
     )
-    return chosen
+    return chosen, tuple(others + stills if videos else others)
 
 
 def _walk(folder: Path) -> Iterator[str]:
+    """Yield all files under a folder, relative to it."""
     entered: set[tuple[int, int]] = set()
 
     def enter(path: Path) -> bool:
@@ -170,10 +211,7 @@ def _walk(folder: Path) -> Iterator[str]:
         # Sorted, so that of two names for one folder it is always the same that is used.
         folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
         for name in names:
-            path = Path(parent, name)
-            is_video = path.suffix.lower() in (*VIDEO_SUFFIXES, *STILL_SUFFIXES)
-            if is_video and not name.startswith("._") and path.is_file():
-                yield path.relative_to(folder).as_posix()
+            yield Path(parent, name).relative_to(folder).as_posix()
 
 
 def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
@@ -200,7 +238,7 @@ def link(
         table: A table with columns movie_id and video: the files of films.
     """
     originals = [original(clip) for clip in manifest]
-    videos = find_videos(folder)
+    videos = require_videos(folder)
     file_of_film = {}
     if table is not None:
         file_of_film = _read_films(Path(table), manifest.films, videos)

@@ -15,7 +15,11 @@ from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of_table, ids_of_names
-from obygaze_features.manifest.link import find_videos, manifests_with_videos
+from obygaze_features.manifest.link import (
+    find_videos,
+    manifests_with_videos,
+    require_videos,
+)
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 
@@ -35,17 +39,11 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
     """
     folder = Path(folder)
     # Parts of a film that have no scene numbers follow each other in this order.
-    files = [
-        PurePosixPath(file) for file in sorted(find_videos(folder), key=_by_number)
-    ]
-    if not files:
-        known = ", ".join(VIDEO_SUFFIXES)
-        raise FixInput(
-            "no video in this folder", where=str(folder), hint=f"files named {known}"
-        )
+    names = sorted(require_videos(folder), key=_by_number)
+    files = [PurePosixPath(file) for file in names]
     stems = Counter(ascii_id(file.stem).casefold() for file in files)
-    names = [_film_and_scene(file)[0] for file in files]
-    id_of_film = ids_of_names(names, "film", str(folder))
+    films = [_film_and_scene(file)[0] for file in files]
+    id_of_film = ids_of_names(films, "film", str(folder))
     violations = Violations(folder)
     file_of = dict[str, PurePosixPath]()
     rows = []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
+from support.generated_videos import CONTAINERS
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cut_films import make_windows
+from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.folder import (
     is_folder_of_videos,
     manifest_of_folder,
@@ -17,6 +21,7 @@ from obygaze_features.manifest.adapters.folder import (
 )
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.times import film_times
+from obygaze_features.manifest.windows import Grid
 
 
 def videos(folder: Path, *names: str) -> Path:
@@ -93,6 +98,42 @@ def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> No
     assert [clip.video for clip in of_lake] == names
     times = film_times(of_lake, length_of=lambda _: 10.0)
     assert times.spans["part10"] == (30.0, 40.0)
+
+
+def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
+    """Files of .mts, .mxf, .asf and .gif were left out without a word, though they can be read."""
+    endings = {ending for kinds in CONTAINERS.values() for ending in kinds}
+    names = [f"{ending}.{ending}" for ending in endings | {"mts", "gif", "wmv"}]
+    folder = videos(tmp_path / "films", *names, "a.xyz", "b.XYZ", "c", "d.png", "e.srt")
+    (folder / "away.mp4").symlink_to(tmp_path / "none.mp4")
+    (folder / ".hidden").touch()
+    said = r"not read as videos: 2 \.xyz, 1 broken link, 1 without an ending, 1 \.png$"
+    with pytest.warns(ObygazeWarning, match=said):
+        manifest = read(folder).manifest
+    assert sorted(clip.video for clip in manifest) == sorted(names)
+    with pytest.warns(ObygazeWarning, match=said):
+        link(manifest, folder)
+
+    texts = videos(tmp_path / "texts", "ts.srt", "ts.sub", "ts.mts")
+    (texts / "ts.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHush.\n")
+    said = r"texts not read as subtitles: 1 \.sub$"
+    with (
+        pytest.warns(ObygazeWarning, match=said),
+        pytest.raises(FixInput, match="place of the clip in its film is not known"),
+    ):
+        words_of_clips(manifest, str(texts))
+    others = videos(tmp_path / "others", "a.xyz")
+    workspace = Workspace(tmp_path / "w")
+    for reading in (
+        partial(read, others),
+        partial(link, manifest, others),
+        partial(make_windows, others, Grid(window=1), workspace=workspace, name="w"),
+    ):
+        with (
+            pytest.warns(ObygazeWarning, match=r"not read as videos: 1 \.xyz$"),
+            pytest.raises(FixInput, match="no video in this folder"),
+        ):
+            reading()
 
 
 def test_the_manifest_of_a_folder_is_made_once(tmp_path: Path) -> None:
