@@ -154,7 +154,8 @@ def require_videos(folder: Path) -> tuple[str, ...]:
         raise FixInput(
             "no video in this folder",
             where=str(folder),
-            hint="files with the ending of a video, such as .mp4, .mkv, .mov or .avi",
+            hint="give the folder of the videos: files that end in .mp4, .mkv, .mov, .avi or in"
+            " another ending of videos",
         )
     return videos
 
@@ -165,8 +166,8 @@ def _videos_and_others(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder))
-    videos = []
-    stills = []
+    videos: list[str] = []
+    stills: list[str] = []
     others = []
     for name in sorted(_walk(folder)):
         path = folder / name

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import need
 
@@ -56,7 +57,22 @@ _COMMENTARY = re.compile(
     "[ck]omm?ent[aá]|comment[is]|commento|kommentti|(?<!тифло)комм?ентар|コメンタリ",
     re.IGNORECASE,
 )
-_DESCRIPTION = re.compile("descri|deskr[iy]|hörfilm|тифлокомм?ентар", re.IGNORECASE)
+# For people who hear or see less; "Signs" may also be the name of a film.
+_FOR_SOME = re.compile(
+    r"descri|deskr[iy]|hörfilm|тифлокомм?ентар|\b(?:SDH|CC|HoH|deaf|signs)\b"
+    r"|closed.caption|hearing.impaired|hard.of.hearing|hörgeschäd|gehörlos|malentendant"
+    r"|\b(?:sourds|sordos|sordi|non udenti|surdos|doven)\b|slechthorend|hörselskad"
+    r"|hørehæmmed|hørselshemm|kuulovamm|słyszących|neslyšíc|глухих|слабослыш",
+    re.IGNORECASE,
+)
+# A translation of what is said in other languages, or is to be read in the pictures.
+_FORCED = re.compile(
+    r"(?<!non.)(?<!not )\bforced\b|\bsigns?\W+(?:and\W+)?songs?\b|\bsongs?\W+(?:and\W+)?signs?\b"
+    r"|\bsigns only\b|\bforeign (?:parts|dialog)|erzwungen|\bforcés?\b|\bfor[zç]ad[oa]s?\b"
+    r"|\bforzat[oi]\b|gedwongen|tvungne?\b|tvungen|tvingad|wymuszon|pakotet|vynucen"
+    r"|форсирован|強制",
+    re.IGNORECASE,
+)
 
 # Reasons that are mistakes of the person who asks, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
@@ -305,15 +321,18 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
     """Choose the sound or the words of a film: the default ones, then the first.
 
     They are never a commentary. Those for people who hear or see less, or with other words than
-    those that are said, are taken if there are no others of their language.
+    those that are said, are taken if there are no others of their language. A flag of a track says
+    so, or its title.
     """
     kinds = av().stream.Disposition
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
-    for_some |= kinds.lyrics | kinds.karaoke | kinds.clean_effects | kinds.dependent
+    for_some |= kinds.captions | kinds.lyrics | kinds.karaoke
+    for_some |= kinds.clean_effects | kinds.dependent
     of_film = [
         stream
         for stream in streams
-        if not stream.disposition & kinds.comment and not _says(_COMMENTARY, stream)
+        if not stream.disposition & kinds.comment
+        and not _COMMENTARY.search(_title(stream))
     ]
     of_film.sort(
         key=lambda stream: (not stream.disposition & kinds.default, stream.index)
@@ -323,15 +342,21 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
         for stream in of_film
         if stream.language == of_film[0].language
         and not stream.disposition & for_some
-        and not _says(_DESCRIPTION, stream)
+        and not _FOR_SOME.search(_title(stream))
     ]
     return next(iter(for_all or of_film), None)
 
 
-def _says(what: re.Pattern[str], stream: Any) -> bool:
-    """Return whether the title of a track says something; MP4 has it as a name."""
-    titles = (stream.metadata.get(key, "") for key in ("title", "name", "handler_name"))
-    return any(what.search(title) for title in titles)
+def is_forced(stream: Any) -> bool:
+    """Return whether subtitles translate foreign words only, by their flag or their title."""
+    flag = stream.disposition & av().stream.Disposition.forced
+    return bool(flag) or _FORCED.search(_title(stream)) is not None
+
+
+def _title(stream: Any) -> str:
+    """Return the title of a track; MP4 has it as a name."""
+    names = [stream.metadata.get(key, "") for key in ("title", "name", "handler_name")]
+    return composed("\n".join(names))
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:

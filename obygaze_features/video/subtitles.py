@@ -12,6 +12,7 @@ from obygaze_features.video.container import (
     clock_zero,
     demux,
     errors_at_opening,
+    is_forced,
     logged_errors,
     open_video,
     streams_of_film,
@@ -107,10 +108,7 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
         raise _no_words(f"its subtitles are pictures ({names}), not text", path)
-    forced = av().stream.Disposition.forced
-    stream = track_of_film(
-        [stream for stream in of_text if not stream.disposition & forced]
-    )
+    stream = track_of_film([stream for stream in of_text if not is_forced(stream)])
     if stream is None:
         problem = "its only subtitles are a commentary, or translate foreign words only"
         raise _no_words(problem, path)

@@ -34,12 +34,14 @@ def write_subtitled(
     *,
     seconds: int = 15,
     kinds: Sequence[str] = (),
+    titles: Sequence[str] = (),
     options: dict[str, str] | None = None,
 ) -> Path:
     """Write a video of two pictures a second, with the same subtitles in some codecs.
 
     A codec of pictures gets packets of no meaning. `kinds` are what the file says of the first
-    streams, such as "forced", or "". `options` are those of the container.
+    streams, such as "forced", or "", and `titles` are their titles. `options` are those of the
+    container.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(path, "w", options=options or {}) as container:
@@ -57,6 +59,8 @@ def write_subtitled(
         for stream, kind in zip(container.streams.subtitles, kinds, strict=False):
             if kind:
                 stream.disposition = getattr(av.stream.Disposition, kind)
+        for stream, title in zip(container.streams.subtitles, titles, strict=False):
+            stream.metadata["title"] = title
         packets.sort(key=lambda packet: packet.dts * packet.time_base)
         for packet in packets:
             container.mux(packet)

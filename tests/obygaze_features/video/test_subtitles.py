@@ -141,6 +141,47 @@ def test_what_is_no_speech_of_the_film_is_never_read(kind: str, tmp_path: Path) 
     assert heard(second) == HEARD
 
 
+FORCED = [
+    *(
+        "English (Forced)",
+        "forced",
+        "Signs & Songs",
+        "Songs/Signs",
+        "Foreign parts only",
+    ),
+    *("Deutsch (erzwungen)", "Français forcés", "Español - forzados", "Forzati"),
+]
+FOR_SOME = [
+    *("SDH", "English [CC]", "English for the hard-of-hearing", "Hearing Impaired"),
+    *("Für Hörgeschädigte", "Sourds et malentendants", "Signs"),
+]
+FULL = [
+    "",
+    "English",
+    "Full (non-forced)",
+    "Unforced",
+    "English without SDHC",
+    "Accents",
+]
+
+
+@pytest.mark.parametrize("title", FORCED + FOR_SOME)
+def test_a_title_says_of_a_track_what_a_flag_says(title: str, tmp_path: Path) -> None:
+    """A track called "English (Forced)" was read although a full one stood beside it."""
+    for number, full in enumerate(FULL):
+        path = tmp_path / f"{number}.mkv"
+        kinds = ["default", ""]
+        titles = [title, full]
+        write_subtitled(path, ["ass", "ass"], SAID, kinds=kinds, titles=titles)
+        assert read_embedded(path).stream == "subtitles 2 of 2"
+    alone = write_subtitled(tmp_path / "a.mkv", ["ass"], SAID, titles=[title])
+    if title in FOR_SOME:
+        assert heard(alone) == HEARD
+    else:
+        with pytest.raises(BadVideo, match="translate foreign words only"):
+            read_embedded(alone)
+
+
 def test_subtitles_without_a_cue_do_not_say_that_a_film_is_silent(
     tmp_path: Path,
 ) -> None:
