@@ -38,7 +38,6 @@ from obygaze_models.evaluation.grouped_stats import (
 )
 from obygaze_models.evaluation.metrics import (
     AUC,
-    BRIER,
     MARGIN_METRICS,
     METRICS,
     PREVALENCE,
@@ -64,7 +63,6 @@ from obygaze_models.evaluation.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 NO_INTERVAL = Interval(math.nan, math.nan)
 
 T = TypeVar("T")
@@ -293,11 +291,11 @@ class Cell:
     @cached_property
     def predictions(self) -> list[Predictions]:
         """Classes, scores and decisions of each fit."""
-        return self._predictions(self.rows["decision"].to_numpy())
-
-    def _predictions(self, decision: FloatArray) -> list[Predictions]:
-        y = self.rows["y"].to_numpy(dtype=np.bool_)
-        whole = Predictions(y, self.rows["score"].to_numpy(), decision)
+        whole = Predictions(
+            self.rows["y"].to_numpy(dtype=np.bool_),
+            self.rows["score"].to_numpy(),
+            self.rows["decision"].to_numpy(),
+        )
         return [whole.take(rows) for _, _, rows in self.fits]
 
     @property
@@ -364,35 +362,26 @@ class Cell:
         metrics = tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
         return (*metrics, *self.own_metrics)
 
-    def statistics(
-        self,
-        units: NDArray[Any],
-        metrics: Sequence[str],
-        predictions: Sequence[Predictions] | None = None,
-    ) -> Statistics:
+    def statistics(self, units: NDArray[Any], metrics: Sequence[str]) -> Statistics:
         """Return the value of metrics as a function of the weights of units, in bounded memory.
 
         Args:
             units: The unit, such as the film, of each of `clips`; weights have a column for each
                 distinct name, in order.
             metrics: The metrics.
-            predictions: Other decisions of the same fits.
         """
         codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
-        folds = self._grouped(codes, predictions)
+        folds = self._grouped(codes)
         if self.is_averaged:
             whole = partial(_means, folds, metrics)
         else:
             whole = partial(_pooled, self._by_seed(folds), metrics)
         return _in_blocks(whole, len(self.clips))
 
-    def _grouped(
-        self, codes: IntArray, predictions: Sequence[Predictions] | None = None
-    ) -> list[GroupedStats]:
-        of_fits = predictions or self.predictions
+    def _grouped(self, codes: IntArray) -> list[GroupedStats]:
         return [
             GroupedStats(of_fit, codes[self._at[rows]])
-            for of_fit, (_, _, rows) in zip(of_fits, self.fits, strict=True)
+            for of_fit, (_, _, rows) in zip(self.predictions, self.fits, strict=True)
         ]
 
     def _by_seed(
@@ -412,20 +401,13 @@ class Cell:
     @cached_property
     def values(self) -> dict[str, float]:
         """The value of every metric on all test clips."""
-        return self._values(self.metrics)
+        one_unit = np.zeros(len(self.clips))
+        of_one = self.statistics(one_unit, self.metrics)(np.ones((1, 1)))
+        return {name: float(drawn[0]) for name, drawn in of_one.items()}
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
         return self.values.get(metric, self.given.get(metric, math.nan))
-
-    def _values(
-        self,
-        metrics: Sequence[str],
-        predictions: Sequence[Predictions] | None = None,
-    ) -> dict[str, float]:
-        one_unit = np.zeros(len(self.clips))
-        of_one = self.statistics(one_unit, metrics, predictions)(np.ones((1, 1)))
-        return {name: float(drawn[0]) for name, drawn in of_one.items()}
 
     def is_ranked(self, metric: str) -> bool:
         """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
@@ -439,28 +421,6 @@ class Cell:
     def has_interval(self, metric: str) -> bool:
         """Return whether a metric has an interval."""
         return math.isfinite(sum(self.ends(metric)))
-
-    def tuned(self) -> dict[str, float]:
-        """Return the metrics of decisions at thresholds that training clips chose."""
-        tuned = self.rows["tuned"].to_numpy()
-        if np.isnan(tuned).all():
-            return {}
-        # Fits whose training clips chose none decide as before.
-        decision = np.where(np.isnan(tuned), self.rows["decision"], tuned)
-        return self._values(TUNED, self._predictions(decision))
-
-    def recalibrated(self) -> dict[str, float]:
-        """Return the errors of probabilities that training clips recalibrated.
-
-        They are of all folds of a seed together, or means over runs, as those of the probabilities.
-        """
-        recalibrated = self.rows["recalibrated"].to_numpy()
-        if np.isnan(recalibrated).any():
-            return {}
-        y = self.rows["y"].to_numpy(dtype=np.bool_)
-        whole = Predictions(y, recalibrated, recalibrated)
-        of_fits = [whole.take(rows) for _, _, rows in self.fits]
-        return self._values([BRIER.name], of_fits)
 
     @cached_property
     def values_of_fits(self) -> list[dict[str, float]]:

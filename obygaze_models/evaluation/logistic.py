@@ -47,16 +47,16 @@ def fit_logistic(
     y: ArrayLike,
     *,
     clusters: ArrayLike | None = None,
-    method: str = "auto",
     intercept: bool = True,
 ) -> LogisticFit:
     """Return the logistic regression of `y` on the columns of X and an intercept.
+
+    Where the likelihood has no maximum, it is that of Firth's method.
 
     Args:
         X: One row of factors for each clip.
         y: The outcome, 0 or 1.
         clusters: The film of each clip, for standard errors over films.
-        method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
         intercept: Whether there is an intercept; not where columns of X sum to one.
     """
     truth = as_truth(y)
@@ -65,15 +65,7 @@ def fit_logistic(
         raise FixInput(
             "the factors are linearly dependent",
         )
-    if method not in ("auto", "ml", "firth"):
-        raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
-    separated = method != "firth" and is_separated(design, truth)
-    if separated and method == "ml":
-        raise FixInput(
-            "the factors separate the two classes, so the likelihood has no maximum",
-            hint='method "firth" or "auto"',
-        )
-    firth = separated or method == "firth"
+    firth = is_separated(design, truth)
     # The best coefficients are found for orthogonal columns of equal length.
     base, mix = np.linalg.qr(design)
     size = np.sqrt(len(design))

@@ -74,7 +74,6 @@ class Metric:
         ranking: What is known of a metric of the order of clips; None for other metrics.
         needs_probabilities: Whether margins have no value.
         needs_positives: Whether a film without positive clips has no value.
-        is_tuned: Whether a run has its value at thresholds that training clips chose.
         is_on_card: Whether the card of a kept model has its value.
     """
 
@@ -85,7 +84,6 @@ class Metric:
     ranking: Ranking | None = None
     needs_probabilities: bool = False
     needs_positives: bool = False
-    is_tuned: bool = False
     is_on_card: bool = False
 
     def over_folds(self, joined: DrawnSums, folds: Sequence[DrawnSums]) -> FloatArray:
@@ -192,13 +190,10 @@ F1 = _of_decisions(
     f1_binary,
     title="F1 binary",
     needs_positives=True,
-    is_tuned=True,
     is_on_card=True,
 )
-F1_WEIGHTED = _of_decisions(
-    f1_weighted, title="F1 weighted", is_tuned=True, is_on_card=True
-)
-F1_MACRO = _of_decisions(f1_macro, title="F1 macro", is_tuned=True)
+F1_WEIGHTED = _of_decisions(f1_weighted, title="F1 weighted", is_on_card=True)
+F1_MACRO = _of_decisions(f1_macro, title="F1 macro")
 PRECISION = _of_decisions(precision)
 RECALL = _of_decisions(recall, needs_positives=True)
 ACCURACY = _of_decisions(accuracy)

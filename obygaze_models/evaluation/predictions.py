@@ -1,4 +1,4 @@
-"""The input of every metric: labels, scores and decisions of clips; a threshold for decisions."""
+"""The input of every metric: labels, scores and decisions of clips."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Predictions:
         cls,
         y: ArrayLike,
         score: ArrayLike,
-        threshold: ArrayLike = 0.5,
+        threshold: float = 0.5,
     ) -> Self:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
@@ -48,11 +48,11 @@ class Predictions:
         Args:
             y: The labels, 0 or 1.
             score: The score of each clip.
-            threshold: One threshold, or one for each clip.
+            threshold: The threshold.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
-        decision = scores > np.asarray(threshold, dtype=np.float64)
+        decision = scores > threshold
         return cls(truth, scores, decision)
 
     @classmethod
@@ -114,33 +114,3 @@ def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
         )
     unique, codes = np.unique(names, return_inverse=True)
     return unique, codes.astype(np.intp)
-
-
-def tune_threshold(y: ArrayLike, score: ArrayLike) -> float | None:
-    """Return the threshold with the largest F1 on validation clips; None if they have one class.
-
-    All thresholds between two neighbouring scores are equivalent: the middle is taken, and of
-    equally good middles the one nearest to 0.5. Scores that differ by the rounding of their sums
-    alone are one score: which of them is larger is another one on another machine.
-
-    Args:
-        y: The labels; 1 is positive.
-        score: The scores.
-    """
-    truth = np.asarray(y) == 1
-    if truth.all() or not truth.any():
-        return None
-    scores = as_scores(score, truth.size)
-    distinct = np.unique(scores)
-    are_apart = np.diff(distinct) > ROUNDING * np.abs(distinct).max()
-    middle = ((distinct[:-1] + distinct[1:]) / 2)[are_apart]
-    below = np.nextafter(distinct[0], -np.inf)
-    thresholds = np.unique(np.concatenate([[below], middle, [distinct[-1], 0.5]]))
-    # The clips below each threshold, from one sort.
-    order = np.argsort(scores, kind="stable")
-    n_below = np.searchsorted(scores[order], thresholds, side="right")
-    n_missed = np.concatenate([[0], np.cumsum(truth[order])])[n_below]
-    n_found = truth.sum() - n_missed
-    f1 = 2 * n_found / (truth.sum() + truth.size - n_below)
-    best = thresholds[f1 >= f1.max() - 1e-12]
-    return float(best[np.argmin(np.abs(best - 0.5))])

@@ -60,8 +60,6 @@ BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 LEAST_CLIPS = 5  # of each class, for an interval
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
 GUESSES = "guesses"  # the family of differences of a model and a guess without video
-TUNED = "_tuned"
-RECALIBRATED = "_recalibrated"
 
 AskedQuestion = Mapping[str, str]
 # What computes jobs, here or in several processes.
@@ -177,11 +175,6 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
         rows.append(
             {**of_cell, **of_metric, "low": interval.low, "high": interval.high}
         )
-    for name, value in cell.tuned().items():
-        rows.append({**of_cell, "metric": name + TUNED, "value": value})
-    if cell.is_model and cell.n_films > 2:
-        for name, value in cell.recalibrated().items():
-            rows.append({**of_cell, "metric": name + RECALIBRATED, "value": value})
     for row in rows:
         row["film"] = ""
     if cell.n_films:

@@ -43,8 +43,6 @@ TESTS: dict[str, type] = {
     "is_model": bool,
     "is_trained": bool,
     "is_probability": bool,
-    "tuned": float,
-    "recalibrated": float,
     "inner_ap": float,
     "train_films": float,
 }
@@ -134,7 +132,7 @@ RUN_TABLES = {
 }
 # Numbers that are whole where they are not missing; a decision by chance is one half.
 MOSTLY_WHOLE = (
-    *("decision", "tuned", "train_films", "fits", "clips", "films", "leaked"),
+    *("decision", "train_films", "fits", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
 # What a cell is called: a model on a store, trained for one task and tested on one.
@@ -165,8 +163,6 @@ class Test(NamedTuple):
     decision: BoolArray | FloatArray
     seen: NDArray[Any]
     leaked: BoolArray
-    tuned: BoolArray | None = None
-    recalibrated: FloatArray | None = None
 
 
 def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
@@ -177,11 +173,7 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, kind in TESTS.items():
         if name in Test._fields:
-            parts: list[Any] = []
-            for test, length in zip(tests, lengths, strict=True):
-                values = getattr(test, name)
-                parts.append(np.full(length, np.nan) if values is None else values)
-            columns[name] = np.concatenate(parts)
+            columns[name] = np.concatenate([getattr(test, name) for test in tests])
         else:
             facts = [test.facts.get(name, _nothing(kind)) for test in tests]
             columns[name] = np.repeat(np.array(facts, dtype=_dtype(kind)), lengths)

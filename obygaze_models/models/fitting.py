@@ -1,20 +1,14 @@
-"""A fit is one call; choices, scores and recalibration around it are the same for all kinds."""
+"""A fit is one call; choices and scores around it are the same for all kinds."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
-from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.lessons import InnerScores, Lessons, check_classes
-
-NEXT_TO_ZERO = 1e-6
 
 
 def fit(estimator: Any, lessons: Lessons) -> Any:
@@ -106,7 +100,7 @@ def scores_of_rows(fitted: Any, lessons: Lessons, rows: Ints) -> Floats:
 
 
 def inner_scores(unfitted: Any, fitted: Any, lessons: Lessons) -> InnerScores:
-    """Return scores of rows that did not train, which choose a threshold and a store.
+    """Return scores of rows that did not train, which choose a store.
 
     They are the validation rows, or the training rows by fits without them.
     """
@@ -126,24 +120,3 @@ def inner_scores(unfitted: Any, fitted: Any, lessons: Lessons) -> InnerScores:
         return scores_of(inside, lessons.rows.X[rows])
 
     return lessons.inner_scores(score_inside)
-
-
-def recalibrated(inner: InnerScores, probabilities: Floats) -> Floats | None:
-    """Return probabilities by Platt's method, fitted on inner scores; None without those.
-
-    Where the regression does not exist (a perfect order), there are none.
-    """
-    y: NDArray[np.bool_] = inner.y == 1
-    if y.all() or not y.any():
-        return None
-    try:
-        found = fit_logistic(_log_odds(inner.scores)[:, None], y, method="ml")
-    except FixInput:
-        return None
-    odds = found.beta[0] + found.beta[1] * _log_odds(probabilities)
-    return np.asarray(special.expit(odds), dtype=np.float64)
-
-
-def _log_odds(scores: Floats) -> Floats:
-    inside = np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)
-    return np.asarray(special.logit(inside), dtype=np.float64)

@@ -170,7 +170,7 @@ class Lessons:
         rows: The features of every clip that has some.
         y: The class of each row; -1 for a row of no class.
         train: The numbers of the rows that train; each has a class.
-        validation: Those that choose: when to stop, a setting, a threshold.
+        validation: Those that choose: when to stop, a setting, a store.
         films: The film of each row, "" where films are not known.
         units: The number of what is held out as a whole: the film of each row, or the row.
         is_by_film: Whether whole films are held out.

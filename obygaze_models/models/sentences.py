@@ -27,7 +27,7 @@ def bank_of(sentences: Sentences) -> ConceptBank:
 
 @dataclass(eq=False, repr=False)
 class ZeroShot(Classifier):
-    """Tells two classes apart by two attributes of sentences; training rows choose a threshold."""
+    """Tells two classes apart by two attributes of sentences; nothing is trained."""
 
     texts: str = ""
     positive: str = ""

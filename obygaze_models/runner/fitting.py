@@ -16,7 +16,6 @@ from obygaze_models.models.fitting import (
     fit_best,
     gives_probabilities,
     inner_scores,
-    recalibrated,
     scores_of_rows,
     threshold_of,
 )
@@ -81,12 +80,6 @@ class Fitted:
     def scores(self, rows: IntArray) -> FloatArray:
         """Return the scores of some rows of features; equal rows have the same one."""
         return scores_of_rows(self.estimator, self.lessons, rows)
-
-    def recalibrated(self, scores: FloatArray) -> FloatArray | None:
-        """Return probabilities that inner scores recalibrate; None where there are none."""
-        if not self.gives_probabilities:
-            return None
-        return recalibrated(self.inner, scores)
 
 
 def fit_model(

@@ -1,7 +1,7 @@
 """What is held out in each fold: the clips that train, validate and are tested, and all others.
 
 Everything that learns takes its rows from a `HeldOut`: scaling, erasing, concept vectors, choices
-of settings and stores, recalibration, and the fits themselves. Two rules say what nothing may learn
+of settings and stores, and the fits themselves. Two rules say what nothing may learn
 from:
 
 - In splits by film: every clip of a tested film, in every task, with or without concepts, also a
@@ -43,7 +43,7 @@ class HeldOut:
             groups, the group.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
-        validation: The rows that choose: when to stop, a setting, a threshold.
+        validation: The rows that choose: when to stop, a setting, a store.
         test: The rows that are tested.
         hidden: The numbers of the films, or of the clips, that nothing may learn from.
         excluded: Further rows that nothing may learn from.

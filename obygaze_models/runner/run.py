@@ -29,7 +29,6 @@ from obygaze_models.evaluation.predictions import (
     BoolArray,
     FloatArray,
     as_scores,
-    tune_threshold,
 )
 from obygaze_models.evaluation.results import Jobs, chosen, chosen_stores, results
 from obygaze_models.evaluation.tables import (
@@ -591,7 +590,6 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     if not kind.is_trained:
         learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
     starts_at_random = has_epochs(run.models[name].kind)
-    limit = tune_threshold(fitted.inner.y, fitted.inner.scores)
     facts: RunRow = {
         "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
         "is_model": True,
@@ -608,9 +606,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
         scores,
         scores > fitted.threshold,
         run.leak(pair, learned_from, fitted.found_on),
-        tuned=None if limit is None else scores > limit,
-        recalibrated=fitted.recalibrated(scores),
-        about={"threshold": limit, "chosen": dict(fitted.chosen)},
+        chosen=fitted.chosen,
     )
 
 
@@ -621,12 +617,19 @@ def _tested(
     scores: FloatArray,
     decision: BoolArray | FloatArray,
     leak: Leak,
-    *,
-    tuned: BoolArray | None = None,
-    recalibrated: FloatArray | None = None,
-    about: Mapping[str, Any],
+    chosen: Mapping[str, Any],
 ) -> OneTest:
-    """Return the rows of the clips that a fold tests."""
+    """Return the rows of the clips that a fold tests.
+
+    Args:
+        run: The store.
+        place: The name of the model, its tasks and the number of the fold.
+        facts: Columns that are the same for all clips.
+        scores: The score of each clip.
+        decision: Its decision.
+        leak: What the fit had seen.
+        chosen: What run.json says of the fit: settings that were chosen, and facts.
+    """
     name, pair, number = place
     held = run.folds[pair][number]
     table = run.table
@@ -651,16 +654,15 @@ def _tested(
         decision=decision,
         seen=np.where(is_seen, CLIP_WAS_SEEN, run.seen(pair, number)),
         leaked=leak.is_leaked,
-        tuned=tuned,
-        recalibrated=recalibrated,
     )
     of_fit = {
         "fold": held.name,
         "seed": of_all["seed"],
         "n_train": len(held.train),
         "n_validation": len(held.validation),
+        "chosen": dict(chosen),
     }
-    return OneTest(test, {**of_fit, **about}, leak)
+    return OneTest(test, of_fit, leak)
 
 
 def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
@@ -731,9 +733,8 @@ def _test_baseline(
         "is_probability": not kind.is_drawn,
     }
     leak = run.leak(pair, held, NO_ROWS, with_copies=False)
-    about: RunRow = {"threshold": None, "chosen": {}}
     place = (name, pair, number)
-    return _tested(run, place, facts, scores, decision, leak, about=about)
+    return _tested(run, place, facts, scores, decision, leak, chosen={})
 
 
 def _cells(

@@ -357,5 +357,5 @@ def _about_test(test: Test) -> dict[str, Any]:
         **{name: facts[name] for name in ("train", "test", "store", "model")},
         "skipped": {},
         "skipped_films": {},
-        "folds": [{**fold, "threshold": None, "chosen": {}}],
+        "folds": [{**fold, "chosen": {}}],
     }

@@ -34,8 +34,8 @@ SETTINGS = {
     "PYTHONUTF8": "1",
 }
 # On other processors: of the patterns that a table fits, the first. Where the code of AVX-512 was
-# chosen instead, perceptrons were up to 3e-6 apart, probes of frames 5e-4, and their values at a
-# threshold that training clips chose .023; everything else 2e-12.
+# chosen instead, perceptrons were up to 3e-6 apart, probes of frames 5e-4; everything else
+# 2e-12.
 ELSEWHERE = (
     ("refused/*", EXACT),
     ("labels/*", EXACT),

@@ -440,7 +440,7 @@ def run_of_cells(folder: Path, made: Sequence[Made]) -> Run:
         folds = []
         for name in dict.fromkeys(row["fold"] for row in cell.rows):
             fold = {"fold": name, "seed": 0, "n_train": 30, "n_validation": 0}
-            folds.append({**fold, "threshold": None, "chosen": {}})
+            folds.append({**fold, "chosen": {}})
         facts = {"skipped": cell.skipped, "skipped_films": {}, "folds": folds}
         fits.append({**dict(zip(CELL, cell.name, strict=True)), **facts})
     tables = {"predictions.csv": rows_of(tests), "results.csv": rows_of(values)}

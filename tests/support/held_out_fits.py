@@ -246,18 +246,16 @@ def fit_of(run: StoreRun, model: str, task: str, lessons: Lessons) -> Fitted:
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
-    """What a fit answers when it is asked for features: scores, choices, recalibration."""
+    """What a fit answers when it is asked for features: scores and choices."""
     if isinstance(fitted, str):
         return {"problem": fitted}
     with fitting():
         scores = models_fitting.scores_of(fitted.estimator, X)
         inner = fitted.inner
-        recalibrated = fitted.recalibrated(scores)
     return {
         "scores": scores.tobytes(),
         "chosen": repr(dict(fitted.chosen)),
         "inner": inner.scores.tobytes() + inner.y.tobytes() + inner.folds.tobytes(),
-        "recalibrated": b"" if recalibrated is None else recalibrated.tobytes(),
         "found_on": fitted.found_on.tobytes(),
     }
 

@@ -95,21 +95,16 @@ def _labels(
 def _decisions(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Decisions are those of the scores, at one half or zero, and at the tuned thresholds."""
+    """Decisions are those of the scores, at one half or zero."""
     border = 0.5 if "brier" in cell["values"] else 0.0
-    thresholds = {}
-    for fold in cell["folds"]:
-        thresholds[fold["fold"], fold["seed"]] = fold["threshold"]
+    recorded = {(fold["fold"], fold["seed"]) for fold in cell["folds"]}
     found = {(row["fold"], row["seed"]) for row in rows}
-    if found != thresholds.keys():
-        yield f"folds {sorted(found)}, recorded {sorted(thresholds)}"
+    if found != recorded:
+        yield f"folds {sorted(found)}, recorded {sorted(recorded)}"
         return
     for row in rows:
         if row["decision"] != (row["score"] > border):
             yield f"decision {row['decision']} at the score {row['score']}"
-        at = thresholds[row["fold"], row["seed"]]
-        if at is not None and row["tuned"] != (row["score"] > at):
-            yield f"decision {row['tuned']} at the score {row['score']}, tuned to {at}"
 
 
 def _spread(
@@ -117,8 +112,6 @@ def _spread(
 ) -> Iterator[str]:
     """The standard deviation of a value over folds, of each the mean over its seeds."""
     for metric, value in cell["values"].items():
-        if metric.endswith(("_tuned", "_recalibrated")):
-            continue
         of_folds: dict[str, list[float]] = {}
         for (fold, _), own in rows_by_fold(rows).items():
             of_folds.setdefault(fold, []).append(recompute.of_rows(metric, own))

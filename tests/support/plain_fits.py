@@ -10,7 +10,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -359,19 +358,6 @@ def _linear_differs(
         T = (matrix(tested) - mean) / spread
         expected = refit(model, X, y, T, strength)
         yield from _scores_differ(name, tests, expected)
-        scored: tuple[list[int], list[float]] = ([], [])
-        if not is_joined:
-            if validation:
-                V = (matrix(validation) - mean) / spread
-                scores = refit(model, X, y, V, strength)
-                scored = classes(validation).tolist(), scores.tolist()
-        elif model["kind"] == "ridge":
-            scored = y.tolist(), _left_out(model, X, y, groups, strength).tolist()
-        else:
-            for A, a, B, b in parts:
-                scored[0].extend(b.tolist())
-                scored[1].extend(refit(model, A, a, B, strength).tolist())
-        yield from _threshold_differs(name, *scored, record["threshold"])
 
 
 def _scale_of(one: Experiment, X: Floats) -> tuple[Floats, Floats]:
@@ -500,42 +486,3 @@ def _choice_differs(
     best = max(precisions.values())
     if precisions[chosen] < best - 1e-6:
         yield f"{name}: C {chosen} is not the best: {precisions}"
-
-
-def _f1_at(y: Sequence[int], scores: Sequence[float], threshold: float) -> float:
-    pairs = list(zip(y, scores, strict=True))
-    right = sum(label == 1 and score > threshold for label, score in pairs)
-    called = sum(score > threshold for score in scores)
-    return 2 * right / (sum(y) + called)
-
-
-def plain_threshold(y: Sequence[int], scores: Sequence[float]) -> float | None:
-    """The threshold with the largest F1, of equally good ones the nearest to one half."""
-    if set(y) != {0, 1}:
-        return None
-    distinct = sorted(set(scores))
-    middles = [(a + b) / 2 for a, b in pairwise(distinct)]
-    able = [math.nextafter(distinct[0], -math.inf), *middles, distinct[-1], 0.5]
-    best = max(_f1_at(y, scores, threshold) for threshold in able)
-    good = [t for t in able if _f1_at(y, scores, t) >= best - 1e-12]
-    return min(good, key=lambda threshold: (abs(threshold - 0.5), threshold))
-
-
-def _threshold_differs(
-    name: str, y: Sequence[int], scores: Sequence[float], got: float | None
-) -> Iterator[str]:
-    expected = plain_threshold(y, scores)
-    if expected is None or got is None:
-        if expected != got:
-            yield f"{name}: the threshold is {got}, expected {expected}"
-        return
-    scale = max(1.0, max(map(abs, scores)))
-    if abs(got - expected) <= 1e-3 * scale:
-        return
-    # Scores that differ in their last digits may make another one the nearest.
-    is_as_good = _f1_at(y, scores, got) >= _f1_at(y, scores, expected) - 1e-9
-    is_as_near = abs(abs(got - 0.5) - abs(expected - 0.5)) <= 1e-3 * scale
-    # Equal clips may have scores that differ in the last digit, and a threshold between them.
-    is_as_near |= min(abs(got - score) for score in scores) <= 1e-9 * scale
-    if not (is_as_good and is_as_near):
-        yield f"{name}: the threshold is {got}, expected {expected}"

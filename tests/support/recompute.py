@@ -19,7 +19,7 @@ from typing import Any
 Row = dict[str, Any]
 Fit = tuple[list[Row], float]  # its rows, and how much it counts in a mean over fits
 NAME = ("train", "test", "store", "model", "train_films")
-NUMBERS = ("y", "score", "decision", "tuned", "recalibrated")
+NUMBERS = ("y", "score", "decision")
 ONLY_WITH_POSITIVES = ("f1_binary", "recall")
 LARGEST = 1e-9
 
@@ -155,16 +155,6 @@ def value_of(metric: str, rows: list[Row], is_averaged: bool, film: str = "") ->
     return sum(of_seeds) / len(of_seeds)
 
 
-def with_tuned_decisions(rows: list[Row]) -> list[Row]:
-    """The rows with decisions at thresholds that training clips chose, where they chose one."""
-    tuned = []
-    for row in rows:
-        is_chosen = not math.isnan(row["tuned"])
-        decision = row["tuned"] if is_chosen else row["decision"]
-        tuned.append({**row, "decision": decision})
-    return tuned
-
-
 def on_shared_clips(cells: list[list[Row]]) -> list[list[Row]]:
     """The rows of each cell of the clips that all cells tested with one class."""
     classes = [{row["clip_id"]: row["y"] for row in rows} for rows in cells]
@@ -221,12 +211,7 @@ class Tests:
             value = value_of(metric, rows, is_averaged)
             leaked = [row for row in rows if row["seen"] == "clip"]
         else:
-            if metric.endswith("_tuned"):
-                rows = with_tuned_decisions(rows)
-            if metric.endswith("_recalibrated"):
-                rows = [{**row, "score": row["recalibrated"]} for row in rows]
-            plain = metric.removesuffix("_tuned").removesuffix("_recalibrated")
-            value = value_of(plain, rows, is_averaged, film)
+            value = value_of(metric, rows, is_averaged, film)
             leaked = [row for row in rows if row["seen"] == "clip"]
         if film:
             rows = [row for row in rows if row["group"] == film]

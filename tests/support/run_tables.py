@@ -139,7 +139,7 @@ class MadeCell:
         folds = []
         for film in self.films:
             fold = {"fold": film, "seed": 0, "n_train": 70, "n_validation": 0}
-            folds.append({**fold, "threshold": None, "chosen": {}})
+            folds.append({**fold, "chosen": {}})
         return {
             "train": self.train,
             "test": self.test,

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.recompute import value_of, with_tuned_decisions
+from support.recompute import value_of
 from support.run_tables import table_of
 from support.seeds import amount
 from support.tables import RunRow, a_table, rows_of
@@ -92,15 +92,12 @@ def cell_rows(
         "is_probability": not is_random and names["train"] == "T",
     }
     may_leak = rng.random() < 0.3
-    has_tuned, has_recalibrated = rng.random(2) < 0.5
     word = str(rng.choice(["unseen", "film"]))
     folds = sorted({clip["fold"] for clip in clips})
     kept = [fold for fold in folds if rng.random() < 0.8] or folds
     rows = []
     for fold in kept:
         for seed in range(2 if names["model"] == "mlp" else 1):
-            is_tuned = has_tuned and rng.random() < 0.8
-            is_recalibrated = has_recalibrated and rng.random() < 0.95
             for clip in clips:
                 if clip["fold"] != fold and not (is_averaged and rng.random() < 0.7):
                     continue
@@ -110,10 +107,6 @@ def cell_rows(
                 row["seen"] = word if clip["movie_id"] else "unknown"
                 if may_leak and rng.random() < 0.1:
                     row |= {"seen": "clip", "leaked": bool(rng.integers(0, 2))}
-                if is_tuned:
-                    row["tuned"] = float(rng.integers(0, 2))
-                if is_recalibrated:
-                    row["recalibrated"] = float(rng.random())
                 rows.append(row)
     return rows
 
@@ -179,29 +172,6 @@ def test_values_of_all_clips_and_of_films(seed: int) -> None:
                 assert of_film["clips"] == len(inside)
         in_film = {key[2] for key in row_of if key[0] == name} - {""}
         assert in_film == groups
-
-
-@pytest.mark.parametrize("seed", WORLDS)
-def test_values_at_chosen_thresholds_and_of_recalibrated_probabilities(
-    seed: int,
-) -> None:
-    world = drawn(seed)
-    averaged = world.is_averaged
-    rows_of_cells = rows_by_cell(world)
-    for cell in cells_of(world.tests, world.settings.averaged):
-        rows = rows_of_cells[cell.name, cell.train_films]
-        tuned = [row for row in rows if math.isfinite(row["tuned"])]
-        changed = with_tuned_decisions(rows)
-        expected = {}
-        for metric in ("f1_binary", "f1_weighted") if tuned else ():
-            expected[metric] = value_of(metric, changed, averaged)
-        found = {name: value for name, value in cell.tuned().items() if name in METRICS}
-        assert found == pytest.approx(expected)
-        again = [{**row, "score": row["recalibrated"]} for row in rows]
-        error = {}
-        if all(math.isfinite(row["score"]) for row in again):
-            error["brier"] = value_of("brier", again, averaged)
-        assert cell.recalibrated() == pytest.approx(error)
 
 
 @pytest.mark.parametrize("seed", WORLDS)

@@ -292,7 +292,7 @@ def test_fits_inside_learn_nothing_from_the_clips_that_choose(
 def test_every_fit_that_chooses_is_inside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: str
 ) -> None:
-    """Settings, thresholds and recalibration come from fits without the clips that they score."""
+    """Settings and stores are chosen by fits without the clips that they score."""
     way = case(tmp_path, splits, "chosen settings")
     whole = folds_to_try(way)[0].joined()
     taught: list[lessons.Lessons] = []
