@@ -40,8 +40,7 @@ class Data:
     Without `array`, each store is read by its default array, which the card of its backbone names.
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
     of the `rule`, reduced to one. `scale`
-    "standard" takes mean and standard deviation of the training clips of each fold. `erase` names
-    concepts that LEACE removes from features, fitted on the training clips of each fold.
+    "standard" takes mean and standard deviation of the training clips of each fold.
     """
 
     manifest: str = ""
@@ -52,7 +51,6 @@ class Data:
     array: tuple[Name, ...] = ()
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
-    erase: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

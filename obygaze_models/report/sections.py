@@ -573,12 +573,6 @@ def section_of_concepts(run: Run) -> Section:
     """Return how well concept vectors rank clips, the weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
     concepts = run.table("concepts.csv")
-    erased = run.protocol["data"]["erase"]
-    if erased:
-        section.sentences.append(
-            f"Each fold erases {few(erased)} from the features, so that there is no table of the"
-            " concepts that these show."
-        )
     if concepts.empty:
         return section
     tested = f"are tested on {run.units} that they were not found on"

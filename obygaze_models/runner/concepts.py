@@ -51,8 +51,7 @@ def concept_tables(
     protocol = run.protocol
     concepts: list[RunRow] = []
     trees: list[RunRow] = []
-    # The tables are about the features of the store, of which nothing is erased.
-    if protocol.data.erase or not run.table.concept_names:
+    if not run.table.concept_names:
         return concepts, trees
     qualities: dict[bytes, dict[str, RunRow]] = {}
     for name, model in run.models.items():

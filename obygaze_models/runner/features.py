@@ -258,7 +258,7 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     n_dimensions = len(store.array(array).shape)
     has_frames = n_dimensions > 1
     # Windows of a segment are reduced to one vector, which frames are not.
-    is_changed = data.scale != "none" or bool(data.erase) or bool(data.segments)
+    is_changed = data.scale != "none" or bool(data.segments)
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
     wanted = "unscaled frames" if of_frames else "one vector"

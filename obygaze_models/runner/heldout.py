@@ -1,6 +1,6 @@
 """What is held out in each fold: the clips that train, validate and are tested, and all others.
 
-Everything that learns takes its rows from a `HeldOut`: scaling, erasing, concept vectors, choices
+Everything that learns takes its rows from a `HeldOut`: scaling, concept vectors, choices
 of settings and stores, and the fits themselves. Two rules say what nothing may learn
 from:
 

@@ -156,7 +156,6 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     protocol, left_out = _without_models_of_concepts(protocol, table)
-    _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     if protocol.splits.follow_scheme and table.has_video.any():
@@ -309,16 +308,11 @@ def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         if not parts:
             continue
         joined = f"{name} is joined ({' + '.join(part_names(parts))})"
-        changes = {
-            "data.scale": protocol.data.scale != NONE,
-            "data.erase": protocol.data.erase,
-        }
-        for key, is_set in changes.items():
-            if is_set:
-                raise FixUsage(
-                    f"{joined}: each part is scaled as a whole, so {key} has no meaning",
-                    hint=f"leave out {key}, or the store {name}",
-                )
+        if protocol.data.scale != NONE:
+            raise FixUsage(
+                f"{joined}: each part is scaled as a whole, so data.scale has no meaning",
+                hint=f"leave out data.scale, or the store {name}",
+            )
         for model in protocol.model_names:
             if TEXTS in protocol.models[model].settings:
                 raise FixUsage(
@@ -413,10 +407,10 @@ def _texts_of_models(
         model = protocol.models[name]
         if TEXTS not in model.settings:
             continue
-        if protocol.data.scale == "standard" or protocol.data.erase:
+        if protocol.data.scale == "standard":
             raise FixUsage(
-                f"{name} compares the features with texts, so they must not be scaled or erased",
-                hint="leave out data.scale and data.erase",
+                f"{name} compares the features with texts, so they must not be scaled",
+                hint="leave out data.scale",
             )
         if protocol.data.segments and protocol.data.reduce == "max":
             raise FixUsage(
@@ -456,15 +450,6 @@ def _text_file(
     for of_store in features:
         check_spaces(stores[of_store.name], str(of_store.origin["array"]), table)
     return TextFile(sha256_file(Path(path)), Sentences.of(table))
-
-
-def _check_erased(protocol: Protocol, table: ClipTable) -> None:
-    for name in protocol.data.erase:
-        if name not in table.concept_names:
-            raise FixInput(
-                f"data.erase names the unknown concept {name!r}{near(name, table.concept_names)}",
-                hint=f"one of {', '.join(table.concept_names)}",
-            )
 
 
 def _labels_of_tasks(

@@ -122,12 +122,10 @@ class StoreRun:
 
     def reading(self, estimator: Any) -> Any:
         """Return an estimator that reads the features as the protocol changes them in each fold."""
-        data = self.protocol.data
         return reading_changed(
             estimator,
             parts=self.of_store.parts,
-            scaled=data.scale == "standard",
-            erased=data.erase,
+            scaled=self.protocol.data.scale == "standard",
         )
 
     def leak(

@@ -133,7 +133,6 @@ def training_protocol(
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     not_saved = {
         "data.scale": honest.data.scale != NONE,
-        "data.erase": honest.data.erase,
         "fit.choose_store": honest.fit.choose_store,
     }
     for key, is_set in not_saved.items():

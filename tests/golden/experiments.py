@@ -187,9 +187,9 @@ ABILITIES: dict[str, tuple[str, ...]] = {
         *(*ONE_CELL, *PLAIN, "models.svm.kind=svm", "models.svm.C.grid=[0.01, 1.0]"),
         *("models.hybrid.kind=pcbm-h", 'grid.models=["svm", "hybrid"]'),
     ),
-    "scaled-erased-selected": (
+    "scaled-selected": (
         *(*ONE_CELL, *OF_RIDGE, "data.view=raw", "data.scale=standard"),
-        *('data.erase=["Look"]', 'data.where=mood != ""'),
+        'data.where=mood != ""',
     ),
 }
 

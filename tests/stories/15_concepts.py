@@ -21,7 +21,6 @@ from stories.films import (
     import_features,
     labelled_clips,
 )
-from stories.results import scores_of, the_result
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=200 --jobs 1"
@@ -150,45 +149,6 @@ def contributions(row: dict[str, str]) -> dict[str, float]:
         if kind == "contribution":
             found[concept] = float(value)
     return found
-
-
-def erased(ws: Workspace, run: str, manifest: str, concepts: str) -> None:
-    """Learn two concepts from features, of which some concepts are removed before."""
-    ws(
-        f"run honest --manifest {manifest} --store planted -o {run} {QUICK}"
-        """ --set 'tasks.Look.positive="Look in concept"'"""
-        """ --set 'tasks.Body.positive="Body in concept"'"""
-        """ --set 'grid.train=["Look", "Body"]' --set 'grid.test=["Look", "Body"]'"""
-        """ --set grid.pairs=same --set 'grid.models=["ridge"]'"""
-        """ --set report.contrast=[] --set report.concepts=false"""
-        f" --set 'data.erase=[{concepts}]'"
-    )
-
-
-def test_an_erased_concept_is_gone_and_the_others_stay(ws: Workspace) -> None:
-    rows = labelled_clips(n_films=8, per_film=15)
-    import_features(ws, rows, features_of(rows, concepts=1.5, width=8), "planted")
-    erased(ws, "before", "films", "")
-    erased(ws, "after", "films", '"Look"')
-    before = the_result(ws, "before", model="ridge", test="Look")
-    after = the_result(ws, "after", model="ridge", test="Look")
-    assert before["auc_low"] > 0.5
-    assert after["auc_low"] < 0.5 < after["auc_high"]
-    assert after["auc_high"] < before["auc"]
-    other = the_result(ws, "after", model="ridge", test="Body")
-    assert other["auc_low"] > 0.5
-
-    # Erasing learns nothing from the film that is tested: its own looks change no score of it.
-    for row in rows:
-        if row["movie_id"] == "film08" and row["level"] != "EN":
-            row["concepts"] = "Body" if "Look" in row["concepts"] else "Body|Look"
-    ws.write_table("other.csv", rows)
-    ws("manifest import other.csv -o other")
-    erased(ws, "other", "other", '"Look"')
-    of_film = scores_of(ws, "after", model="ridge", test="Look", movie_id="film08")
-    assert of_film == scores_of(
-        ws, "other", model="ridge", test="Look", movie_id="film08"
-    )
 
 
 @pytest.mark.check("a network of torch, and films that are decoded")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.experiments import (
-    VISUAL,
     films,
     planted,
     quick,
@@ -179,7 +178,6 @@ def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> N
     joined = r"joined is joined \(heard \+ seen\)"
     refused(f"{joined}.* data.scale has no meaning", "data.scale=standard")
     refused(f"{joined}.* data.scale has no meaning", "data.scale=unit")
-    refused(f"{joined}.* data.erase has no meaning", f'data.erase=["{VISUAL[0]}"]')
     refused("joined has the part heard, which is not among", without="heard")
 
 

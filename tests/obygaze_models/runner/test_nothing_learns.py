@@ -91,7 +91,6 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
 LEARNING: dict[str, tuple[str, ...]] = {
     "plain": (),
     "scaled": ("data.scale=standard",),
-    "erased": ('data.erase=["Body"]',),
     # Factors of the parts of joined features.
     "joined": (),
     "chosen settings": (

@@ -151,11 +151,10 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
             gather(protocol, manifest, "made-up", {"x": store})
 
     refused(NotFound, "no attribute 'suer'", "models.said.positive=suer")
-    refused(FixUsage, "must not be scaled or erased", "data.scale=standard")
+    refused(FixUsage, "must not be scaled", "data.scale=standard")
     bottleneck = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]')
     scaled = (*bottleneck, "data.scale=standard")
     refused(FixUsage, "pcbm-lr compares the features with texts", *scaled)
-    refused(FixUsage, "must not be scaled or erased", "data.erase=['Body']")
     refused(NotFound, "no-such", f"models.said.texts={tmp_path / 'no-such.npz'}")
     other = write_sentences(
         tmp_path / "o.npz", {"sure": X[0], "plain": X[1]}, "cd" * 32

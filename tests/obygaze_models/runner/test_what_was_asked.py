@@ -51,8 +51,6 @@ def test_the_table_of_concepts_is_of_the_settings_that_folds_chose(
     assert most == 0.000001
     alone = found("models.pcbm-lr.C=0.000001")
     assert concepts_of(chosen) == pytest.approx(concepts_of(alone))
-    erased = found('data.erase=["Look"]')
-    assert erased.table("concepts.csv").empty
 
 
 def test_a_clip_without_a_concept_is_not_one_of_another() -> None:
