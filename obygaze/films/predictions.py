@@ -107,18 +107,17 @@ def score_column(columns: Sequence[str], path: Path) -> str:
 
 
 def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows of models: of a run neither baselines nor points of learning curves.
+    """Return the rows of models: of a run no baselines.
 
     A person who reads `oracle` in a player takes it for a model. Where there are only baselines,
     they stay.
     """
-    whole = [row for row in rows if not row.cells.get("train_films")]
     baselines = dict.fromkeys(
-        row["model"] for row in whole if row.cells.get("is_model") == "0"
+        row["model"] for row in rows if row.cells.get("is_model") == "0"
     )
-    of_models = [row for row in whole if row.cells.get("model") not in baselines]
+    of_models = [row for row in rows if row.cells.get("model") not in baselines]
     if not baselines or not of_models:
-        return whole
+        return rows
     warnings.warn(
         f"left out, because they are guesses (baselines of the run) and no models:"
         f" {', '.join(baselines)}",

@@ -157,12 +157,6 @@ class Cell:
         """The score above which a clip is positive."""
         return 0.5 if self.gives_probabilities else 0.0
 
-    @property
-    def train_films(self) -> int | None:
-        """How many films trained, in a point of a learning curve; else None."""
-        number = self._first["train_films"]
-        return None if math.isnan(number) else int(number)
-
     # ---- its clips ----
 
     @cached_property
@@ -534,8 +528,7 @@ def cells_of(
     numbered = tests.assign(clip=numbers)
     pairs = set(averaged)
     cells = []
-    by_cell = numbered.groupby([*CELL, "train_films"], sort=False, dropna=False)
-    for _, rows in by_cell:
+    for _, rows in numbered.groupby([*CELL], sort=False):
         first = rows.iloc[0]
         is_averaged = (first["train"], first["test"]) in pairs
         cells.append(Cell(rows, ids, is_averaged, own_metrics))

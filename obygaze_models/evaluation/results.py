@@ -113,7 +113,7 @@ class RunSettings:
 def results(
     tests: pd.DataFrame, settings: RunSettings, each: Callable[[Jobs], Any] = one_by_one
 ) -> pd.DataFrame:
-    """Return all values of a table of tests: of cells, differences, contrasts and curves.
+    """Return all values of a table of tests: of cells, differences and contrasts.
 
     Args:
         tests: The table.
@@ -121,27 +121,24 @@ def results(
         each: Returns what jobs return, in their order.
     """
     cells = cells_of(tests, settings.averaged, settings.own_metrics)
-    whole = [cell for cell in cells if cell.train_films is None]
     # Families of p join differences of several tasks: all are of the films of the whole table.
     draws = Draws(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
     if settings.compares:
-        of_tasks = [*grouped_by(whole, lambda cell: cell.pair).values()]
+        of_tasks = [*grouped_by(cells, lambda cell: cell.pair).values()]
     jobs: list[Callable[[], Any]] = [
-        *(partial(_rows_of_cell, cell, settings) for cell in whole),
-        *(partial(_differences_of, cells, draws) for cells in of_tasks),
+        *(partial(_rows_of_cell, cell, settings) for cell in cells),
+        *(partial(_differences_of, of_task, draws) for of_task in of_tasks),
         *(
             partial(_contrast_rows, *both, settings)
-            for both in _contrasts(whole, settings)
+            for both in _contrasts(cells, settings)
         ),
     ]
     made = iter(each(jobs))
-    of_cells = [next(made) for _ in whole]
+    of_cells = [next(made) for _ in cells]
     differences = list(chain(*(next(made) for _ in of_tasks)))
     rows = add_p_of_all(differences, settings.questions)
     rows += chain(*made)
-    points = [cell for cell in cells if cell.train_films is not None]
-    rows += _learning_rows(points, settings)
     return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
 
 
@@ -531,7 +528,7 @@ def _has_sides(question: AskedQuestion, row: RunRow) -> bool:
     return all(question[key] in ("", name) for key, name in sides.items())
 
 
-# ---- contrasts, learning curves, chosen stores ----
+# ---- contrasts, chosen stores ----
 
 
 def _contrasts(
@@ -573,29 +570,6 @@ def _contrast_rows(first: Cell, second: Cell, settings: RunSettings) -> list[Run
     if primary == settings.metric or not has_primary:
         return [row]
     return [row_of_difference(first, second, primary), row]
-
-
-def _learning_rows(points: Sequence[Cell], settings: RunSettings) -> Iterator[RunRow]:
-    """Yield the primary metric of learning curves, each on the clips that all its points tested.
-
-    Where these are too few, the points have no value.
-    """
-    metric = settings.primary
-    curves: dict[tuple[str, ...], list[Cell]] = {}
-    for point in points:
-        curves.setdefault(point.name, []).append(point)
-    for curve in curves.values():
-        shared = on_shared_clips(curve)
-        for number, cell in enumerate(curve):
-            if metric not in cell.metrics:
-                continue
-            if shared.problem:
-                row = {**facts_of_cell(cell), "clips": shared.n_clips, "films": 0}
-                row["value"] = math.nan
-            else:
-                row = facts_of_cell(shared.cells[number])
-                row["value"] = shared.cells[number].values[metric]
-            yield {**row, "metric": metric, "train_films": cell.train_films}
 
 
 Fit = tuple[str, str, str, str, int]  # training and test task, model, fold, seed

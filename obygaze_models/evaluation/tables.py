@@ -2,7 +2,7 @@
 
 A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
 computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Baselines,
-the stores that training films choose, and the points of a learning curve are rows like all others.
+and the stores that training films choose, are rows like all others.
 `docs/files.md` says what each column is.
 """
 
@@ -44,7 +44,6 @@ TESTS: dict[str, type] = {
     "is_trained": bool,
     "is_probability": bool,
     "inner_ap": float,
-    "train_films": float,
 }
 RESULTS: dict[str, type] = {
     "task": str,
@@ -69,7 +68,6 @@ RESULTS: dict[str, type] = {
     "against_train": str,
     "against_store": str,
     "against_model": str,
-    "train_films": float,
     "paper": float,
     "paper_sd": float,
 }
@@ -132,7 +130,7 @@ RUN_TABLES = {
 }
 # Numbers that are whole where they are not missing; a decision by chance is one half.
 MOSTLY_WHOLE = (
-    *("decision", "train_films", "fits", "clips", "films", "leaked"),
+    *("decision", "fits", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
 # What a cell is called: a model on a store, trained for one task and tested on one.

@@ -289,7 +289,6 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
         "grid.stores": grid.stores,
         "report.metrics": report.metrics,
         "report.contrast": report.contrast,
-        "report.learning_films": report.learning_films,
     }
     for key, values in lists.items():
         if len(set(values)) < len(values):

@@ -169,7 +169,6 @@ class ReportSettings:
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task.
-    `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
     """
 
     title: str = ""
@@ -181,7 +180,6 @@ class ReportSettings:
     error_analysis: bool = False
     concepts: bool = False
     contrast: tuple[Name, ...] = ()
-    learning_films: tuple[Annotated[int, Meta(ge=1)], ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -121,7 +121,6 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
         section_of_results(run, titles),
         section_of_questions(run),
         section_of_paper(run, titles),
-        section_of_learning(run),
         section_of_concepts(run),
         section_of_success(run),
         section_of_errors(run, labels),
@@ -536,37 +535,6 @@ def _table_of_paper_films(
 
 
 # ---- further analyses that a protocol asks for ----
-
-
-def section_of_learning(run: Run) -> Section:
-    """Return the primary metric by the number of training films."""
-    section = Section("learning", f"More training {run.units}")
-    points = rows_as_dicts(run.results[run.results["train_films"].notna()])
-    if not points:
-        return section
-    numbers = sorted({row["train_films"] for row in points})
-    rows: list[RunRow | str] = []
-    by_cell = grouped_by(points, _name_of)
-    for (train, test, store, model), of_cell in by_cell.items():
-        heading = pair_name(train, test)
-        if heading not in rows:
-            rows.append(heading)
-        values = {row["train_films"]: row["value"] for row in of_cell}
-        curve: RunRow = {"model": label_on(run, model, store)}
-        for number in numbers:
-            value = values.get(number, math.nan)
-            curve[count(number, run.unit)] = NumberCell(value)
-        rows.append({**curve, "clips": of_cell[0]["clips"]})
-    title = f"{metric_name(run.settings.primary)} by the number of training {run.units}"
-    note = (
-        "The last column counts what all fits of a row were tested on, with each number of training"
-        f" {run.units}, which are drawn once in each fold, by splits.seed: another draw gives other"
-        " values. A dash: the fits of a row were tested on too few common clips."
-    )
-    is_folded = len(rows) > MOST_OPEN_ROWS
-    table = result_table("learning", title, rows, note, folded=is_folded)
-    section.tables.append(table)
-    return section
 
 
 def section_of_concepts(run: Run) -> Section:

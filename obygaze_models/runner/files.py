@@ -206,13 +206,12 @@ class Run:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Its models, then its baselines, with their intervals; no points of learning curves.
+        """Its models, then its baselines, with their intervals.
 
         Metrics of own code have the values of results.csv: nothing that a run names is run.
         """
         rows = self.results
         of_cells = (rows["film"] == "") & (rows["against_model"] == "")
-        of_cells &= rows["train_films"].isna()
         own_metrics = self.settings.own_metrics
         intervals: dict[CellName, dict[str, Interval]] = {}
         given: dict[CellName, dict[str, float]] = {}
@@ -223,9 +222,8 @@ class Run:
                 intervals.setdefault(name, {})[row["metric"]] = interval
             if row["metric"] in own_metrics:
                 given.setdefault(name, {})[row["metric"]] = row["value"]
-        tests = self.predictions[self.predictions["train_films"].isna()]
         cells = []
-        for cell in cells_of(tests, self.settings.averaged):
+        for cell in cells_of(self.predictions, self.settings.averaged):
             of_cell = intervals.get(cell.name, {})
             own = given.get(cell.name, {})
             cells.append(replace(cell, intervals=of_cell, given=own))

@@ -11,7 +11,7 @@ from:
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -88,13 +88,6 @@ class HeldOut:
         """Return the fold in which validation clips choose, and nothing else learns from them."""
         hidden = np.union1d(self.hidden, self.units[self.validation])
         return replace(self, hidden=hidden)
-
-    def of_films(self, names: NDArray[np.str_]) -> "HeldOut":
-        """Return the fold in which only these films train."""
-        stays = np.isin(self.films, names)
-        train = self.train[stays[self.train]]
-        excluded = np.union1d(self.excluded, np.flatnonzero(~stays))
-        return replace(self, train=train, excluded=excluded)
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""
@@ -254,35 +247,3 @@ def seen_of(held: HeldOut, groups: IntArray) -> NDArray[np.str_]:
     is_learned[groups[learn]] = True
     seen = np.where(is_learned[groups[held.test]], FILM_WAS_SEEN, NOTHING_SEEN)
     return np.where(held.films[held.test] == "", NOT_KNOWN, seen)
-
-
-def with_few_films(
-    folds: Mapping[Pair, Sequence[HeldOut]],
-    n_films: int,
-    seed: int,
-    as_fitted: Callable[[HeldOut], HeldOut],
-) -> dict[Pair, Sequence[HeldOut]]:
-    """Return the folds in which a fit sees at most `n_films` films, drawn by seed.
-
-    Films that validate only stay, and are among the number. The films of a smaller number are among
-    those of a larger one.
-
-    Args:
-        folds: The folds of each pair of tasks.
-        n_films: The number of films.
-        seed: The seed of the draw.
-        as_fitted: Returns a fold as a model takes it: its validation clips train, or they choose.
-    """
-
-    def thinned(of_pair: Sequence[HeldOut], number: int) -> HeldOut:
-        held = as_fitted(of_pair[number])
-        names = np.unique(held.films[held.train])
-        validating = np.setdiff1d(held.films[held.validation], names)
-        n_training = max(n_films - len(validating), 0)
-        rng = np.random.default_rng([seed, number])
-        return held.of_films(rng.permutation(names)[:n_training])
-
-    return {
-        pair: MadeWhenAsked(len(of_pair), partial(thinned, of_pair))
-        for pair, of_pair in folds.items()
-    }

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet, plural
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.model import disputed
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
@@ -54,7 +54,6 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     WITHOUT_FEATURES,
-    unit_of,
 )
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.about import about_run
@@ -73,7 +72,7 @@ from obygaze_models.runner.fitting import (
     fit_model,
     seed_of,
 )
-from obygaze_models.runner.heldout import HeldOut, with_few_films
+from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
 from obygaze_models.runner.processes import fitting, mapped
@@ -124,18 +123,13 @@ class CellTests:
     skipped: Mapping[str, str] = field(default_factory=dict)
     skipped_films: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def with_facts(self, **facts: Any) -> "CellTests":
-        """Return the same tests with further columns, or other values of some."""
-        tests = []
-        for one in self.tests:
-            test = one.test._replace(facts={**one.test.facts, **facts})
-            tests.append(replace(one, test=test))
-        return replace(self, tests=tests)
-
     def on_store(self, store: str) -> "CellTests":
         """Return the same tests under the name of a store."""
-        cell = self.with_facts(store=store)
-        return replace(cell, name={**self.name, "store": store})
+        tests = []
+        for one in self.tests:
+            test = one.test._replace(facts={**one.test.facts, "store": store})
+            tests.append(replace(one, test=test))
+        return replace(self, name={**self.name, "store": store}, tests=tests)
 
     def to_json(self) -> dict[str, Any]:
         """Return what run.json says of the fits."""
@@ -172,7 +166,6 @@ def run_protocol(
     protocol = inputs.protocol
     with fitting():
         stores = store_runs(inputs)
-        _check_learning_films(stores)
         _warn_of_many_fits(stores)
         of_models: list[CellTests] = []
         for store in stores:
@@ -189,8 +182,6 @@ def run_protocol(
         baselines = _baselines(stores)
         fits += [cell.to_json() for cell in baselines]
         tables.append(_table(baselines))
-        for store in stores:
-            tables.append(_table(_learning(store, n_jobs)))
         tests = _joined(tables)
         about = about_run(inputs, folder, stores, fits)
         settings = settings_of(about)
@@ -210,7 +201,7 @@ def run_protocol(
         )
         files["trees.csv"] = table_of_columns([columns_of_rows(trees, TREES)], TREES)
     if protocol.report.error_analysis:
-        cells = cells_of(tests[tests["is_model"] & tests["train_films"].isna()])
+        cells = cells_of(tests[tests["is_model"]])
         rows = [*_success(cells, inputs.table)]
         files["success.csv"] = table_of_columns(
             [columns_of_rows(rows, SUCCESS)], SUCCESS
@@ -314,29 +305,6 @@ def _baselines(stores: Sequence[StoreRun]) -> list[CellTests]:
     return cells
 
 
-def _check_learning_films(stores: Sequence[StoreRun]) -> None:
-    """Raise an error for a number of training films that no fold has."""
-    for store in stores:
-        wanted = max(store.protocol.report.learning_films, default=0)
-        if not wanted:
-            continue
-        n_of_folds = [
-            number_of_groups(held.films[held.joined().train])
-            for _, _, held in store.every_fold
-            if len(held.test)
-        ]
-        most = min(n_of_folds, default=0)
-        if wanted > most:
-            splits = store.protocol.splits
-            units = plural(unit_of(splits.kind, splits.column))
-            hint = f"numbers of training {units} up to {most}"
-            raise FixUsage(
-                f"report.learning_films counts {units} here: a fold trains on {most}, got {wanted}",
-                where=store.name or None,
-                hint=hint if most else "leave out report.learning_films",
-            )
-
-
 def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
     """Warn where each of many films is left out, before the fits begin that take so long."""
     n_folds = 0
@@ -346,29 +314,6 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
     limit = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
     if limit is not None:
         warnings.warn(limit.text, ObygazeWarning, stacklevel=3)
-
-
-def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:
-    """Yield the tests of each model that was trained on few films: the points of learning curves.
-
-    Films are drawn from those that a fit sees: with validation films, where these train too.
-    """
-    protocol = store.protocol
-    if store.features is None:
-        return
-    for name, model in store.models.items():
-        if not find_kind(model.kind).is_trained:
-            continue
-        for n_films in protocol.report.learning_films:
-            as_fitted = partial(store.for_model, model)
-            thinned = with_few_films(
-                store.folds, n_films, protocol.splits.seed, as_fitted
-            )
-            grid = replace(protocol.grid, models=(name,))
-            alone = replace(protocol, grid=grid)
-            fewer = replace(store, protocol=alone, folds=thinned)
-            for cell in tests_of_models(fewer, n_jobs, Quiet(), may_fail=True):
-                yield cell.with_facts(train_films=n_films)
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
@@ -459,9 +404,7 @@ class PlannedFit:
     tests: list[tuple[TestKey, RowsKey]] = field(default_factory=list)
 
 
-def tests_of_models(
-    run: StoreRun, n_jobs: int, progress: Progress, *, may_fail: bool = False
-) -> list[CellTests]:
+def tests_of_models(run: StoreRun, n_jobs: int, progress: Progress) -> list[CellTests]:
     """Return the tests of all models on one store.
 
     Fits of one fold are made in one process, because they share concept vectors.
@@ -470,7 +413,6 @@ def tests_of_models(
         run: The store.
         n_jobs: Processes that fit; 0 for one a core.
         progress: What is told of each test.
-        may_fail: Whether a cell without any fit is left out; else it is an error.
     """
     parts = list(_fits_by_fold(run).values())
     if parts:
@@ -487,7 +429,7 @@ def tests_of_models(
         for of_fold in made:
             outcomes |= of_fold
             progress.advance(len(of_fold))
-    cells = _cells(run, run.protocol.model_names, outcomes, may_fail=may_fail)
+    cells = _cells(run, run.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now.
     tests_of_cells = chain.from_iterable(cell.tests for cell in cells)
     run.check_leaks([one.leak for one in tests_of_cells])
@@ -737,13 +679,7 @@ def _test_baseline(
     return _tested(run, place, facts, scores, decision, leak, chosen={})
 
 
-def _cells(
-    run: StoreRun,
-    names: Sequence[str],
-    outcomes: Outcomes,
-    *,
-    may_fail: bool = False,
-) -> list[CellTests]:
+def _cells(run: StoreRun, names: Sequence[str], outcomes: Outcomes) -> list[CellTests]:
     """Return the tests of each cell; an error for a model without any."""
     cells = []
     for pair, name in product(run.protocol.pairs, names):
@@ -759,8 +695,6 @@ def _cells(
                 elif outcome is not None:
                     tested.append(outcome)
         if not tested:
-            if may_fail:
-                continue
             raise _without_fit(run, pair, name, list(skipped.values()))
         of_cell = {"train": pair[0], "test": pair[1], "store": run.name, "model": name}
         cells.append(CellTests(of_cell, tested, skipped, skipped_films))

@@ -174,7 +174,6 @@ OF_RIDGE = (ONLY_RIDGE, *PLAIN)
 ABILITIES: dict[str, tuple[str, ...]] = {
     "groups": (*ONE_CELL, *OF_RIDGE, "splits.column=director"),
     "seeds": (*ONE_CELL, *PLAIN, 'grid.models=["mlp"]', "fit.seeds=3"),
-    "curve": (*ONE_CELL, *OF_RIDGE, "report.learning_films=[2, 4]"),
     "contrasts": (
         *(*TWO_CELLS, *PLAIN, "models.logistic.kind=logistic"),
         'grid.models=["ridge", "logistic"]',

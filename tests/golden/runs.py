@@ -23,25 +23,14 @@ def read_run(place: Place, run: str) -> dict[str, list[Row]]:
     results = place.read_rows(f"runs/{run}/results.csv")
     tests = place.read_rows(f"runs/{run}/predictions.csv")
     tables = {
-        "scores": scores(row for row in tests if not is_of_curve(row)),
-        "values": values([row for row in results if is_value(row)]),
+        "scores": scores(tests),
+        "values": values([row for row in results if not is_difference(row)]),
         "differences": in_order(map(difference, filter(is_difference, results)), 8),
-        "curve": in_order(map(learning_point, filter(is_of_curve, results)), 6),
     }
     for name in FURTHER:
         if (place.folder / f"runs/{run}/{name}.csv").exists():
             tables[name] = other_table(place.read_rows(f"runs/{run}/{name}.csv"))
     return {name: rows for name, rows in tables.items() if rows}
-
-
-def is_value(row: Row) -> bool:
-    """Return whether a row of the results is a value of a cell."""
-    return not is_difference(row) and not is_of_curve(row)
-
-
-def is_of_curve(row: Row) -> bool:
-    """Return whether a row, of either table, is of a point of a learning curve."""
-    return bool(row["train_films"])
 
 
 def in_order(rows: Iterable[Row], n_keys: int) -> list[Row]:
@@ -127,15 +116,6 @@ def difference(row: Row) -> Row:
         cells[part] = number(row[part])
     counts = {"clips": row["clips"], "films": row["films"]}
     return {**cells, **counts, "basis": row["basis"]}
-
-
-def learning_point(row: Row) -> Row:
-    """Return a point of a learning curve."""
-    keys = ("task", "train", "store", "model", "metric", "train_films")
-    cells: dict[str, Any] = {key: row[key] for key in keys}
-    for part in ("value", *SPREAD):
-        cells[part] = number(row[part])
-    return {**cells, "clips": row["clips"], "films": row["films"]}
 
 
 def comparison(rows: Iterable[Row]) -> list[Row]:

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from support.experiments import films, planted, quick, run_on, run_one_pair, store_of
 from support.run_tables import STORE, made_run
 from support.seeds import amount
-from support.tables import RunRow, a_table, curve, models, rows_of
+from support.tables import RunRow, a_table, models, rows_of
 from support.ties import ap_by_places
 
 from obygaze.films.decisions import models_to_show, scores_of
@@ -72,8 +72,7 @@ Folds = dict[str, dict[str, tuple[str, bool, float]]]
 def folds_of(run: Run) -> dict[Name, Folds]:
     """The predictions of each cell."""
     cells: dict[Name, Folds] = defaultdict(lambda: defaultdict(dict))
-    tests = run.predictions
-    for row in rows_of(tests[tests["train_films"].isna()]):
+    for row in rows_of(run.predictions):
         name = (row["train"], row["test"], row["store"], row["model"])
         of_clip = (row["movie_id"], bool(row["y"]), row["score"])
         cells[name][row["fold"]][row["clip_id"]] = of_clip
@@ -570,36 +569,6 @@ def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> 
     check_random_comparisons(data)
 
 
-# ---- learning curves ----
-
-
-@settings(max_examples=amount(8, 40), deadline=None)
-@given(st.data())
-def test_points_of_a_learning_curve_are_of_the_same_clips(data: st.DataObject) -> None:
-    world = data.draw(worlds())
-    folds = data.draw(splits(world, by_film=True))
-    points = {}
-    for n_films in (1, 2, 4):
-        points[n_films] = data.draw(cells(world, folds, NAME, is_model=True))
-    tests = []
-    plain: list[Folds] = []
-    for n_films, cell in points.items():
-        of_cell: Folds = defaultdict(dict)
-        for row in cell.rows:
-            tests.append({**row, "train_films": n_films})
-            of_clip = (row["movie_id"], bool(row["y"]), row["score"])
-            of_cell[row["fold"]][row["clip_id"]] = of_clip
-        plain.append(of_cell)
-    rows = rows_of(results(a_table(tests), RunSettings()))
-    shared = shared_of(plain)
-    assert [row["train_films"] for row in rows] == [1, 2, 4]
-    for row, of_cell in zip(rows, plain, strict=True):
-        expected = ap_of(of_cell, shared) if shared else math.nan
-        assert same(row["value"], expected)
-        if shared:
-            assert row["clips"] == len(shared)
-
-
 # ---- real runs ----
 
 FEW_FILMS = (
@@ -624,13 +593,8 @@ def test_a_real_run_with_skipped_folds_and_stores_that_lack_clips(
     stores = {}
     for name, failed in failed_of.items():
         stores[name] = store_of(tmp_path / name, manifest, X, failed=failed)
-    changes = (*FEW_FILMS, "report.learning_films=[1, 3]")
-    run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
+    run = run_on(tmp_path, quick("honest", *FEW_FILMS), manifest, stores)
     check_run(run)
-    curves: dict[Any, set[int]] = defaultdict(set)
-    for row in curve(run):
-        curves[row["train"], row["store"], row["model"]].add(row["clips"])
-    assert curves and all(len(n_clips) == 1 for n_clips in curves.values())
     for cell in models(run):
         guess = best_guess(run, cell, "ap")
         assert guess is not None and guess.store == cell.store

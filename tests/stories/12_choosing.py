@@ -37,27 +37,6 @@ class OneNumber(ClassifierMixin, BaseEstimator):
 """
 
 # It ranks the clips rightly if it has learnt from exactly so many, else wrongly.
-COUNTS = """
-import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-
-
-class Counts(ClassifierMixin, BaseEstimator):
-    def __init__(self, clips=20):
-        self.clips = clips
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        self.sign_ = 1.0 if len(X) == self.clips else -1.0
-        return self
-
-    def decision_function(self, X):
-        return self.sign_ * (np.asarray(X)[:, 0] - 0.5)
-
-    def predict(self, X):
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
-"""
-
 OWN_PARTS = '''
 import numpy as np
 
@@ -155,35 +134,6 @@ def test_training_films_choose_the_settings(ws: Workspace) -> None:
     assert len(predicted) == len(rows)
     for number, row in enumerate(predicted):
         assert float(row["score:positive"]) == pytest.approx(planted[number] - 0.5)
-
-
-def test_a_learning_curve_counts_all_films_that_train(ws: Workspace) -> None:
-    """The model needs the 30 clips of 3 films."""
-    rows = []
-    for film in range(1, 8):
-        for scene in range(1, 11):
-            row = {
-                "clip_id": f"film{film:02d}-{scene:03d}",
-                "movie_id": f"film{film:02d}",
-                "level": "S" if scene % 2 else "EN",
-                "concepts": "",
-            }
-            rows.append(row)
-    known = np.array([[float(row["level"] == "S")] for row in rows], dtype=np.float32)
-    import_features(ws, rows, known, "known")
-    ws.write("counts.py", COUNTS)
-    ws(
-        "run honest --manifest films --store known -o curve --set data.view=raw"
-        " --set models.counts.kind=counts.py:Counts --set models.counts.clips=30"
-        f""" --set 'grid.models=["counts"]' --set report.primary=auc {QUICK}"""
-        " --set 'report.learning_films=[2, 3, 4, 5]' --set report.compare=false"
-    )
-    curve = {}
-    for row in ws.read_table("runs/curve/results.csv"):
-        if row["train_films"]:
-            assert row["metric"] == "auc"
-            curve[int(row["train_films"])] = float(row["value"])
-    assert curve == {2: 0, 3: 1, 4: 0, 5: 0}
 
 
 def test_parts_of_my_own(ws: Workspace) -> None:

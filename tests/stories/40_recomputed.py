@@ -26,8 +26,7 @@ QUICK = "--set report.concepts=false --set report.replicates=20 --jobs 1"
 TOLERANCES = " ".join(
     f"--set models.{kind}.tolerance=0.1" for kind in ("pcbm-lr", "pcbm-dt")
 )
-FEW_FILMS = "--set 'report.learning_films=[2, 4]'"
-RUN = f"run honest {QUICK} {TOLERANCES} {TWO_TASKS} {FEW_FILMS}"
+RUN = f"run honest {QUICK} {TOLERANCES} {TWO_TASKS}"
 
 
 def recomputed(ws: Workspace, run: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ def results_of(ws: Workspace, run: str) -> list[Row]:
     """
     table = og.read_run(run, workspace=ws.folder).results
     is_value = (table["film"] == "") & (table["against_model"] == "")
-    is_value &= table["train_films"].isna()
     found: dict[tuple[str, ...], Row] = {}
     for row in table[is_value].to_dict("records"):
         cell = {name: row[name] for name in ("train", "test", "store", "model")}

@@ -46,9 +46,7 @@ def differences(one: Experiment, run: Run) -> list[str]:
 def as_record(run: Run, cell: Cell) -> dict[str, Any]:
     """The names of a cell, what run.json says of its fits, and its rows of results.csv."""
     facts = fit_of(run, cell)
-    rows = rows_of(run.results, **names_of(cell), against_model="")
-    # Points of a learning curve have the same names.
-    of_cell = [row for row in rows if math.isnan(row["train_films"])]
+    of_cell = rows_of(run.results, **names_of(cell), against_model="")
     return {
         "kind": "cell" if cell.is_model else "baseline",
         **names_of(cell),

@@ -442,8 +442,6 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
     }
     if len(tasks) > 1 and chance(random, 0.3):
         report["contrast"] = tasks[:2]
-    if chance(random, 0.15):
-        report["learning_films"] = [int(n) for n in random.integers(1, 6, 2)]
     return report
 
 

@@ -3,7 +3,7 @@
     python tests/support/recompute.py runs/NAME
 
 Nothing of obygaze is imported, and no package. It compares every value of results.csv: those of all
-films, those of each film, differences, learning curves, and the counts of clips, films, fits and
+films, those of each film, differences, and the counts of clips, films, fits and
 leaked clips. Intervals and p are not recomputed.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 Row = dict[str, Any]
 Fit = tuple[list[Row], float]  # its rows, and how much it counts in a mean over fits
-NAME = ("train", "test", "store", "model", "train_films")
+NAME = ("train", "test", "store", "model")
 NUMBERS = ("y", "score", "decision")
 ONLY_WITH_POSITIVES = ("f1_binary", "recall")
 LARGEST = 1e-9
@@ -186,15 +186,15 @@ class Tests:
 
     def expected(self, result: Row) -> dict[str, float]:
         """What a row of results.csv should say."""
-        train, test, store, model, points = (result[column] for column in NAME)
-        rows = self.cells[train, test, store, model, points]
+        train, test, store, model = (result[column] for column in NAME)
+        rows = self.cells[train, test, store, model]
         is_averaged = (train, test) in self.averaged
         metric = result["metric"]
         film = result["film"]
         if result["against_model"]:
             against = (
                 *(result["against_train"], test),
-                *(result["against_store"], result["against_model"], ""),
+                *(result["against_store"], result["against_model"]),
             )
             both = [rows, self.cells[against]]
             of_pairs = [is_averaged, (result["against_train"], test) in self.averaged]
@@ -202,14 +202,6 @@ class Tests:
             first = value_of(metric, rows, of_pairs[0])
             value = first - value_of(metric, others, of_pairs[1])
             leaked = [row for row in rows + others if row["seen"] == "clip"]
-        elif points:
-            name = (train, test, store, model)
-            curve = [cell for key, cell in self.cells.items() if key[:4] == name]
-            of_points = [cell for cell in curve if cell[0]["train_films"]]
-            shared = on_shared_clips(of_points)
-            rows = shared[of_points.index(rows)]
-            value = value_of(metric, rows, is_averaged)
-            leaked = [row for row in rows if row["seen"] == "clip"]
         else:
             value = value_of(metric, rows, is_averaged, film)
             leaked = [row for row in rows if row["seen"] == "clip"]

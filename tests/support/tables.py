@@ -87,9 +87,7 @@ def fit_of(run: Run, cell: Cell) -> RunRow:
 def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> RunRow:
     """The row of results.csv with a value of a cell."""
     names = {**names_of(cell), "metric": metric, "film": film, "against_model": ""}
-    (row,) = (
-        row for row in rows_of(run.results, **names) if pd.isna(row["train_films"])
-    )
+    (row,) = rows_of(run.results, **names)
     return row
 
 
@@ -125,12 +123,6 @@ def contrasts(run: Run, **wanted: Any) -> list[RunRow]:
     ]
 
 
-def curve(run: Run) -> list[RunRow]:
-    """The rows of learning curves."""
-    return rows_of(run.results[run.results["train_films"].notna()])
-
-
 def predictions_of(run: Run, cell: Cell) -> list[RunRow]:
     """The predictions of a cell."""
-    tests = run.predictions
-    return rows_of(tests[tests["train_films"].isna()], **names_of(cell))
+    return rows_of(run.predictions, **names_of(cell))

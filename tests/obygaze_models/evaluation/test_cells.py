@@ -74,9 +74,6 @@ def drawn(seed: int) -> World:
     ):
         names = {"train": train, "store": store, "model": model}
         rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
-    for n_films in (1, 2, 4):
-        names = {"train": "T", "store": "x", "model": "ridge", "train_films": n_films}
-        rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
     return World(rows, is_averaged)
 
 
@@ -131,12 +128,10 @@ WORLDS = range(amount(4, 400))
 
 
 def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:
-    """The rows of each cell, and of each point of a learning curve."""
+    """The rows of each cell."""
     cells = defaultdict(list)
     for row in rows_of(world.tests):
-        n_films = row["train_films"]
-        name = tuple(row[key] for key in CELL)
-        cells[name, n_films if n_films == n_films else None].append(row)
+        cells[tuple(row[key] for key in CELL)].append(row)
     return cells
 
 
@@ -146,12 +141,9 @@ def test_values_of_all_clips_and_of_films(seed: int) -> None:
     found = rows_of(results(world.tests, world.settings), against_model="")
     row_of = {}
     for row in found:
-        if row["train_films"] != row["train_films"]:
-            name = tuple(row[key] for key in CELL)
-            row_of[name, row["metric"], row["film"]] = row
-    for (name, n_films), rows in rows_by_cell(world).items():
-        if n_films is not None:
-            continue
+        name = tuple(row[key] for key in CELL)
+        row_of[name, row["metric"], row["film"]] = row
+    for name, rows in rows_by_cell(world).items():
         groups = {row["group"] for row in rows} - {""}
         for metric in METRICS:
             if metric == "brier" and not rows[0]["is_probability"]:
@@ -179,7 +171,7 @@ def test_what_models_had_seen(seed: int) -> None:
     world = drawn(seed)
     rows_of_cells = rows_by_cell(world)
     for cell in cells_of(world.tests, world.settings.averaged):
-        rows = rows_of_cells[cell.name, cell.train_films]
+        rows = rows_of_cells[cell.name]
         seen = {row["clip_id"] for row in rows if row["seen"] == "clip"}
         by_name = {row["clip_id"] for row in rows if row["leaked"]}
         of_films = {row["clip_id"] for row in rows if row["seen"] == "film"}

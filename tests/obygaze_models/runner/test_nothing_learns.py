@@ -35,8 +35,7 @@ from obygaze_features.core.parts import trust
 from obygaze_models.models import fitting, lessons
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
-from obygaze_models.runner import heldout
-from obygaze_models.runner.heldout import HeldOut, with_few_films
+from obygaze_models.runner.heldout import HeldOut
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -346,16 +345,6 @@ def of_another_fold(way: Way) -> list[tuple[str, str]]:
                 others.append((name, held.name))
     assert n_fits == len(tried) * len(shared.models) > 9
     return others
-
-
-def test_films_that_a_learning_curve_leaves_out_teach_nothing(tmp_path: Path) -> None:
-    way = case(tmp_path, "nested")
-    held = with_few_films(way.run.folds, 2, 0, heldout.HeldOut.joined)[way.pair][0]
-    drawn = np.unique(held.films[held.train])
-    assert len(drawn) == 2
-    rows = ~np.isin(way.run.table.films, drawn)
-    for name in ("ridge", "mlp", "pcbm-lr"):
-        assert learns(way, name, held, rows) == [], name
 
 
 @pytest.mark.parametrize(
