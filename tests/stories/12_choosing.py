@@ -36,7 +36,6 @@ class OneNumber(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 """
 
-# It ranks the clips rightly if it has learnt from exactly so many, else wrongly.
 OWN_PARTS = '''
 import numpy as np
 
