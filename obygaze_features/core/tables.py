@@ -293,13 +293,18 @@ def read_table(
 
 def header_of(path: Path) -> tuple[str, ...]:
     """Return the columns of a table; of another text file, a line in pieces."""
+    return head_of(path).columns
+
+
+def head_of(path: Path) -> CsvTable:
+    """Return a table with its first rows alone; a spreadsheet is read whole."""
     head = None
     if not is_workbook(path) and not is_parquet(path):
         # Rows would take much more memory than the file: it may be a table of features.
         with open_file(path) as stream:
             head = b"".join(islice(_as_utf8(stream, path), MOST_TITLES + 2))
     violations = Violations(path)
-    return read_table(path, required=(), violations=violations, data=head).columns
+    return read_table(path, required=(), violations=violations, data=head)
 
 
 def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:

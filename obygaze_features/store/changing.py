@@ -595,10 +595,7 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     for store in stores[1:]:
         hint = "only stores of one recipe are merged"
         if first.recipe.is_unknown and store.recipe.is_unknown:
-            hint += (
-                "; imports that were made in the same way have one with the same --backbone and"
-                " --fact"
-            )
+            hint += "; imports that were made in the same way have one with the same --backbone"
         first.recipe.require(
             store.recipe,
             where=store.location,

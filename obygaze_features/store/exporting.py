@@ -52,7 +52,12 @@ from obygaze_features.store.card import (
     terms_lines,
 )
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.formats import Format, format_of_ending, format_of_output
+from obygaze_features.store.formats import (
+    TABLE,
+    Format,
+    format_of_ending,
+    format_of_output,
+)
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -78,8 +83,6 @@ PIECE_BYTES = 2**25
 NODE_BYTES = 2**10
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
-# The format that is a table, with labels as columns.
-TABLE = "parquet"
 SHOWN_CLIPS = 20
 EXPORTED_TABLE = "data/features.parquet"
 # Columns that say of a clip what it is, in their order, and what they mean.

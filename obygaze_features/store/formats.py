@@ -11,9 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
-    READ_SPREADSHEETS,
-    ZIP_MARK,
-    is_workbook,
     require_file,
 )
 
@@ -35,7 +32,6 @@ class Format(NamedTuple):
         is_folder: Whether a folder of such files has them.
         has_names: Whether arrays have names in it, and ids an array of their own.
         has_columns: Whether facts of clips are written as columns beside the arrays.
-        mark: The first bytes of a file.
     """
 
     name: str
@@ -47,7 +43,6 @@ class Format(NamedTuple):
     is_folder: bool = False
     has_names: bool = True
     has_columns: bool = True
-    mark: bytes = b""
 
     def function(self, name: str = "") -> Any:
         """Return the function that reads the format, or another one beside it."""
@@ -60,10 +55,6 @@ class Format(NamedTuple):
         resolve_name(f"{_STORE}.{self.writer}")(job, path)
 
 
-_TABLE = (
-    "a table with a row a clip: all columns of numbers are the array clip, and columns that"
-    " manifests have, such as level, are no features"
-)
 FORMATS = {
     format.name: format
     for format in (
@@ -75,7 +66,6 @@ FORMATS = {
             endings=(".npz",),
             reader="npz:open_npz",
             writer="exporting:write_npz",
-            mark=ZIP_MARK,
         ),
         Format(
             name="hdf5",
@@ -86,7 +76,6 @@ FORMATS = {
             reader="hdf5:open_hdf5",
             writer="exporting:write_hdf5",
             has_columns=False,
-            mark=b"\x89HDF\r\n\x1a\n",
         ),
         Format(
             name="parquet",
@@ -95,10 +84,7 @@ FORMATS = {
             reader="parquet:open_parquet",
             writer="exporting:write_parquet",
             is_folder=True,
-            mark=b"PAR1",
         ),
-        Format("csv", _TABLE, (".csv", ".tsv"), "tables:open_table"),
-        Format("xlsx", _TABLE, READ_SPREADSHEETS, "tables:open_table", mark=ZIP_MARK),
         Format(
             name="npy",
             about="a file a clip, in one folder or in one for each film",
@@ -121,6 +107,8 @@ FORMATS = {
     )
 }
 WRITTEN = [format for format in FORMATS.values() if format.writer]
+# The format that is a table, with labels as columns; as a folder, the hub reads it.
+TABLE = "parquet"
 EXPORT_ENDINGS = (*chain.from_iterable(format.endings for format in WRITTEN),)
 
 
@@ -136,54 +124,34 @@ def text_of_formats() -> str:
     )
 
 
-def format_named(name: str) -> Format:
-    """Return the format of a name."""
-    if name not in FORMATS:
-        raise FixUsage(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
-    return FORMATS[name]
-
-
 def format_of_ending(path: Path) -> Format | None:
     """Return the format that the ending of a name says; None if it says none."""
     for format in FORMATS.values():
         if path.suffix.lower() in format.endings:
             return format
-    # The reader of spreadsheets says how another kind becomes one that it reads.
-    return FORMATS["xlsx"] if is_workbook(path) else None
+    return None
 
 
-def format_of_source(source: Path, name: str | None = None) -> Format:
-    """Return the format of a file or a folder of features.
-
-    Args:
-        source: The file or folder.
-        name: The format, if it is stated; else the ending says it, or the files of the folder do.
-    """
-    if name is None and source.is_dir():
+def format_of_source(source: Path) -> Format:
+    """Return the format of a file or a folder of features, as its ending or its files say it."""
+    if source.is_dir():
         return _format_of_folder(source)
-    format = format_of_ending(source) if name is None else format_named(name)
-    if format is not None and format.is_folder and source.is_dir():
-        return format
     require_file(source)
-    if format is not None and not format.is_file:
+    format = format_of_ending(source)
+    if format is None:
+        endings = [format.endings for format in FORMATS.values() if format.is_file]
+        raise FixUsage(
+            "the ending of this name is that of no format",
+            where=str(source),
+            hint=f"a name that ends with {', '.join(chain(*endings))}",
+        )
+    if not format.is_file:
         raise FixInput(
             "expected a folder with one file a clip, got a file",
             where=str(source),
             hint="an npz in Python: np.savez('x.npz', clip_id=ids, clip=array)",
         )
-    begins_as = _formats_of_start(source)
-    if format in begins_as or (format and not begins_as):
-        return format
-    if format and not format.mark and len(begins_as) > 1:
-        # A text file that is a zip file: the reader of tables says which kind.
-        return format
-    problem = "the ending of this name is that of no format"
-    if begins_as:
-        problem = f"the name or --as says another format than {begins_as[0].name}, as which the"
-        problem += " file begins"
-    raise FixUsage(
-        problem, where=str(source), hint=f"--as FORMAT, one of {', '.join(FORMATS)}"
-    )
+    return format
 
 
 def _format_of_folder(folder: Path) -> Format:
@@ -192,7 +160,7 @@ def _format_of_folder(folder: Path) -> Format:
     for path in folder.rglob("*"):
         format = format_of_ending(path)
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if format and format.is_folder and not is_hidden:
+        if format and format.is_folder and not is_hidden and path.is_file():
             names.add(format.name)
     if len(names) == 1:
         return FORMATS[min(names)]
@@ -201,7 +169,7 @@ def _format_of_folder(folder: Path) -> Format:
         raise FixInput(
             f"files of several formats: {there}",
             where=str(folder),
-            hint="--as FORMAT reads those of one",
+            hint="a folder with the files of one",
         )
     in_folders = [one.endings for one in FORMATS.values() if one.is_folder]
     raise FixInput(
@@ -211,14 +179,6 @@ def _format_of_folder(folder: Path) -> Format:
     )
 
 
-def _formats_of_start(path: Path) -> list[Format]:
-    """Return the formats of which a file has the first bytes."""
-    with path.open("rb") as stream:
-        start = stream.read(8)
-    marked = [format for format in FORMATS.values() if format.mark]
-    return [format for format in marked if start.startswith(format.mark)]
-
-
 def format_of_output(path: Path, name: str | None = None) -> Format:
     """Return the format of an export.
 
@@ -226,20 +186,21 @@ def format_of_output(path: Path, name: str | None = None) -> Format:
         path: The new file or folder.
         name: The format of a new folder; else the ending of the name says it.
     """
-    of_ending = format_of_ending(path)
-    format = of_ending if name is None else format_named(name)
+    format = format_of_ending(path)
+    if name not in (None, TABLE):
+        raise FixUsage(f"{name} is not written as a folder", hint=f"--as {TABLE}")
+    if name is not None and format is None:
+        return FORMATS[name]
     if format is None or format not in WRITTEN:
-        what = f"the ending {path.suffix!r}" if name is None else f"the format {name}"
         raise FixUsage(
-            f"{what} is none that features are written in",
+            f"the ending {path.suffix!r} is none that features are written in",
             where=str(path),
-            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or --as parquet for a folder",
+            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or --as {TABLE} for a folder",
         )
-    if of_ending is not format and (of_ending or not format.is_folder):
+    if name not in (None, format.name):
         raise FixUsage(
-            f"the name of a file of the format {format.name} ends with"
-            f" {' or '.join(format.endings)}",
+            f"--as {name} writes a folder, and this is the name of a file of {format.name}",
             where=str(path),
-            hint=f"the name {path.stem}{format.endings[0]}",
+            hint=f"the name {path.stem}, or leave --as out",
         )
     return format

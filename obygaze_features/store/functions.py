@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec, TypeVar
 
 from obygaze_features.core.clip_ids import ClipIds
 from obygaze_features.core.console import Progress
@@ -219,9 +219,6 @@ def import_features(
     source: Annotated[str | Path, Option(exists="path")],
     path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     *,
-    format: Annotated[
-        str | None, Option("--as", metavar="FORMAT", group=CONTENT)
-    ] = None,
     arrays: Annotated[
         Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
     ] = None,
@@ -230,10 +227,6 @@ def import_features(
     pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
     keep_frames: Annotated[bool, Option(group=STORAGE)] = False,
     backbone: Annotated[str, Option(group=FACTS)] = "",
-    facts: Annotated[
-        Mapping[str, str] | None,
-        Option("--fact", metavar="KEY=VALUE", group=FACTS),
-    ] = None,
     licence: Annotated[str, Option(group=FACTS)] = "",
     citation: Annotated[str | None, Option(group=FACTS)] = None,
     progress: Annotated[Progress | None, Bar("import")] = None,
@@ -245,9 +238,9 @@ def import_features(
 
     FORMATS
 
-    The recipe of the new store is marked unknown and has only the facts that you give. Imports with
-    the same --backbone and --fact have the same recipe: they can be merged, and a model of one
-    takes the other. Without --backbone, no other file has the recipe. Clips without usable features
+    The recipe of the new store is marked unknown. Imports with the same --backbone and --pool have
+    the same recipe: they can be merged, and a model of one takes the other. Without --backbone, no
+    other file has the recipe. Clips without usable features
     are failed rows. The arrays of all clips have one shape, unless --pool makes one vector of each.
     Numbers become float32; several float16 vectors a clip stay float16. An array called mask says
     which frames are real, time_s and asked_s when they are: they come with the arrays of frames,
@@ -263,17 +256,14 @@ def import_features(
     Args:
         source: The file or folder.
         path: The new store: a name or a folder.
-        format: The format, where the name cannot say it: npz, hdf5 and so on.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: The array or column of clip ids, where arrays have names; of a table also a form of
-            several columns, '{film}-{scene}'. [default: clip_id]
+        id_key: The array or column of clip ids, where arrays have names. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep one vector of all that a clip has: their mean, their maximum, or the last one. It
             is the array 'pooled', unless --array names it. [default: max with --keep-frames, for
             tokens; else none]
         keep_frames: Keep the frames or tokens too, beside what --pool makes of them.
         backbone: The model that made them, in the same words for all imports that one model reads.
-        facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
         citation: What to cite for them. [default: the export's, or the manifest's]
         progress: Counts clips, twice: when they are checked and when they are written.
@@ -287,8 +277,6 @@ def import_features(
         obygaze store import all.h5 --id-key names --array clip=features -o all
         obygaze store import films.h5 --array clip='{film}/{id}' -o by-film
         obygaze store import xclip.parquet --manifest obygaze12 -o xclip
-        obygaze store import features --as npy --manifest obygaze12 -o mine
-        obygaze store import numbers.csv --manifest films --backbone "my numbers" -o mine
     """
 
 
@@ -298,7 +286,7 @@ def export_features(
     store: PathLike | Store,
     path: Annotated[str | Path, Option(metavar="OUTPUT")],
     *,
-    format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
+    format: Annotated[Literal["parquet"] | None, Option("--as")] = None,
     arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
     labels: Annotated[
         PathLike | Manifest | None,
@@ -323,7 +311,7 @@ def export_features(
     Args:
         store: The store.
         path: The new file, or the new folder.
-        format: The format of a folder: parquet.
+        format: The format of a new folder.
         arrays: Only this array, with the times and the mask of its frames.
         labels: Levels and concepts of this manifest become columns of a Parquet table.
         progress: Counts clips, once for each array.

@@ -15,7 +15,6 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.importing.features import COLUMNS_FACT
 from obygaze_features.store.joining import (
     JoinedPart,
     part_names,
@@ -179,7 +178,7 @@ def read_store(
     }
     told = {}
     for fact, value in store.recipe.facts.items():
-        if fact not in (ORIGIN, COLUMNS_FACT):
+        if fact != ORIGIN:
             told[fact] = str(value)
     if told:
         origin["told"] = told

@@ -21,7 +21,6 @@ from obygaze_features.manifest.adapters.folder import (
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.importing.arrays import POOLINGS
-from obygaze_features.store.importing.features import OWN_FACTS
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.matching import match
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 JOINED_TITLE = f"{JOINED}: "
 _SAME_IMPORT = (
-    "imports have the same recipe with the same --backbone and --fact: import both so, each under"
-    " a new name (-o), and train again"
+    "imports have the same recipe with the same --backbone: import both so, each under a new name"
+    " (-o), and train again"
 )
 
 
@@ -181,9 +180,6 @@ def _what_imports(model: SavedModel, manifest: str) -> str:
     if not title.endswith(IMPORTED):
         return _SAME_IMPORT
     words = ["--backbone", title.removesuffix(IMPORTED)]
-    for name, fact in model.info.features.told.items():
-        if name not in OWN_FACTS:
-            words += ["--fact", f"{name}={fact}"]
     pooling = model.info.features.told.get("pooling", "")
     for pool, word in POOLINGS.items():
         if pooling.startswith(f"{word} "):

@@ -163,16 +163,6 @@ def store_of(source: Source, path: Path, backbone: str = "toy") -> Store:
     return made_store(path, rows, values, recipe=recipe, manifest=mark)
 
 
-def table_of(source: Source, path: Path) -> Path:
-    lines = ["clip_id,movie_id,start_s,end_s,a,b,c,d"]
-    for clip_id, one in source.items():
-        start, end = ["" if t is None else repr(t) for t in (one.start_s, one.end_s)]
-        numbers = ",".join(map(repr, vector_of(clip_id).tolist()))
-        lines.append(f"{clip_id},{one.film},{start},{end},{numbers}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
 def columns_of(source: Source) -> dict[str, np.ndarray]:
     return {
         "clip_id": np.array([*source]),
@@ -246,7 +236,7 @@ def at_an_import(
 ) -> str:
     """Features are imported for the clips of a manifest."""
     done = import_features(
-        written(theirs, folder / "features.csv"),
+        written(theirs, folder / "features"),
         folder / "store",
         manifest=manifest_of(ours, "films"),
         workspace=folder,
@@ -283,7 +273,7 @@ def at_a_merger_of_manifests(ours: Source, theirs: Source, _: Path) -> str:
 
 
 # Whatever the format: each states films and times in its own way.
-FILES = (table_of, npz_of, hdf5_of, hdf5_of_clips, parquet_of)
+FILES = (npz_of, hdf5_of, hdf5_of_clips, parquet_of)
 IMPORTS = [partial(at_an_import, written) for written in FILES]
 DOORS = (
     at_the_function,

@@ -280,7 +280,7 @@ def npy(folder: Path, *names: str) -> object:
         np.save(folder / "sent" / name, np.ones(3, "f4"))
     source = folder / "sent"
     source.mkdir(exist_ok=True)
-    return import_features(source, folder / "new", format="npy", workspace=folder)
+    return import_features(source, folder / "new", workspace=folder)
 
 
 def of_backbone(**backbone: Any) -> Any:
@@ -375,7 +375,7 @@ REFUSED: dict[str, Case] = {
     "two clips have one id, made of film and clip": lambda f: npy(
         f, "a/b-c.npy", "a-b/c.npy", "z/c.npy"
     ),
-    "no .npy file in this folder": lambda f: npy(f),
+    "no file in this folder ends with .parquet, .npy, .pth": lambda f: npy(f),
     "leads out of its folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
     "this address cannot be read": lambda _: object_store("https://"),
     "not those that it lists": export_without_an_array,
@@ -574,9 +574,7 @@ def test_exports_of_two_stores_are_not_one_store(tmp_path: Path) -> None:
     for seed, name in enumerate("ab"):
         exported(tmp_path, name, seed=seed)
     with pytest.raises(FixInput, match="not exports of one store"):
-        import_features(
-            tmp_path / "sent", tmp_path / "new", format="parquet", workspace=tmp_path
-        )
+        import_features(tmp_path / "sent", tmp_path / "new", workspace=tmp_path)
 
 
 def test_a_table_without_rows_is_no_store(tmp_path: Path) -> None:

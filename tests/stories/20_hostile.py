@@ -316,7 +316,7 @@ def make_store(lab: Lab) -> Path:
     ids = [f"lake-{number:03d}" for number in range(N_CLIPS)]
     X = np.random.default_rng(20).normal(size=(N_CLIPS, WIDTH)).astype(np.float32)
     np.savez(maker.path("a.npz"), clip_id=ids, X=X)
-    maker("store import a.npz --array clip=X --fact camera=first -o a")
+    maker("store import a.npz --array clip=X -o a")
     return maker.path("stores/a")
 
 

@@ -25,9 +25,7 @@ def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
     ws.write_table("films.csv", rows)
     ws("manifest import films.csv -o films")
     np.savez(ws.path("seen.npz"), clip_id=[row["clip_id"] for row in rows], clip=X)
-    ws(
-        "store import seen.npz --manifest films --backbone sight --fact frames=8 -o seen"
-    )
+    ws("store import seen.npz --manifest films --backbone sight -o seen")
 
 
 def make_labs(folder: Path) -> None:

@@ -41,10 +41,6 @@ from obygaze_features.store.withdrawals import (
     tombstones_of,
 )
 
-# The names of the columns of a table.
-COLUMNS_FACT = "columns"
-# What an import writes into the recipe beside the facts that it is given.
-OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling", COLUMNS_FACT))
 ONLY_THESE_FILES = (
     "a model of this store can score no other store: for that, import it with --backbone NAME, and"
     " all others that were made in the same way with the same NAME"
@@ -118,14 +114,12 @@ def import_features(
     source: str | Path,
     path: str | os.PathLike[str],
     *,
-    format: str | None = None,
     arrays: Mapping[str, str] | None = None,
     id_key: str | None = None,
     manifest: str | os.PathLike[str] | model.Manifest | None = None,
     pool: Pool | None = None,
     keep_frames: bool = False,
     backbone: str = "",
-    facts: Mapping[str, str] | None = None,
     licence: str = "",
     citation: str | None = None,
     progress: Progress | None = None,
@@ -139,9 +133,9 @@ def import_features(
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
-    reader = open_features(Path(source), arrays, format=format, id_key=id_key)
+    reader = open_features(Path(source), arrays, id_key=id_key)
     try:
-        _check_facts(facts or {}, backbone, reader)
+        _check_backbone(backbone)
         _refuse_joined(reader)
         is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
         if pool is None and is_of_tokens and not keep_frames:
@@ -161,7 +155,7 @@ def import_features(
             target,
             imported,
             arrays=imported.arrays,
-            recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
+            recipe=_recipe_of(reader, backbone, pool, stored),
             manifest=clips.manifest,
             tombstones=tombstones_of(sources),
             origins=_origins_of(reader),
@@ -252,40 +246,28 @@ def _terms_of(
     return terms
 
 
-def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> None:
-    """Raise an error for a fact that the import records itself, and for a name that joins."""
+def _check_backbone(backbone: str) -> None:
+    """Raise an error for a name that says that features were joined."""
     if backbone.startswith(f"{JOINED}: "):
         # A model without a store has no more than the name of its features.
         raise FixUsage(
             f"{backbone!r} would be taken for the features of joined stores",
             hint="--backbone NAME with a name of its own",
         )
-    for name in facts.keys() & OWN_FACTS:
-        raise FixUsage(
-            f"the fact {name!r} is recorded by the import itself",
-            hint="another name for this fact; --backbone NAME records a backbone",
-        )
-
-
-def _facts_of(reader: Reader) -> dict[str, str]:
-    """Return what files say of how the features were made: the columns of a table."""
-    columns = reader.feature_columns
-    return {COLUMNS_FACT: ", ".join(columns)} if columns else {}
 
 
 def _recipe_of(
     reader: Reader,
     backbone: str,
-    given_facts: Mapping[str, str],
     pool: Pool | None,
     stored_arrays: Sequence[StoredArray],
 ) -> Recipe:
-    """Return the recipe of imported features: the facts that are given.
+    """Return the recipe of imported features.
 
     Without a backbone, nobody says how they were made: the files are a part of the recipe, so that
     no other file has it.
     """
-    facts: dict[str, Any] = {**given_facts, **_facts_of(reader)}
+    facts: dict[str, Any] = {}
     source = STATED
     if backbone:
         facts["backbone"] = backbone

@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.files import TABLE_ENDINGS, is_workbook, sha256_file
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import head_of, number_of_cell
+from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.formats import format_of_source
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
@@ -168,7 +170,6 @@ class Reader:
         handles: What is closed at the end.
         files: Of a folder, the files that are read.
         asked: The keys of the arrays that have names in the files.
-        feature_columns: Of a table, the columns whose numbers are the features.
         export: What an export of this program says of its store.
         dims: The dimensions of the arrays of an export that are kept as they are.
         companions: Columns that nobody has asked for. They are stored with the arrays to which
@@ -184,7 +185,6 @@ class Reader:
     handles: Sequence[Any] = ()
     files: Sequence[Path] | None = None
     asked: Mapping[str, str] | None = None
-    feature_columns: Sequence[str] = ()
     export: ExportOrigin | None = None
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
@@ -200,14 +200,14 @@ def open_features(
     source: Path,
     arrays: Mapping[str, str] | None = None,
     *,
-    format: str | None = None,
     id_key: str | None = None,
 ) -> Reader:
     """Open features that another program wrote; close them afterwards.
 
     The parameters are those of `import_features`.
     """
-    kind = format_of_source(source, format)
+    _refuse_table(source)
+    kind = format_of_source(source)
     if not kind.has_names and (arrays or id_key is not None):
         raise FixUsage(f"--array and --id-key do not apply to {kind.name}")
     options: dict[str, Any] = {}
@@ -227,6 +227,52 @@ def open_features(
     if reader.asked is not None:
         reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
     return reader
+
+
+def _refuse_table(path: Path) -> None:
+    """Raise an error for a table of numbers, with the line of NumPy that makes an npz of it."""
+    problem = "features are not read from a table"
+    if is_workbook(path):
+        hint = "save the sheet as CSV: the same command then shows how an npz is made of it"
+        raise FixUsage(problem, where=str(path), hint=hint)
+    if path.suffix.lower() not in TABLE_ENDINGS:
+        return
+    table = head_of(path)
+    place_of = {name: place for place, name in enumerate(table.columns)}
+    id_place = place_of.get(ID_KEY, 0)
+    places = []
+    for name in own_columns(table.columns):
+        has_numbers = any(number_of_cell(row[name]) is not None for row in table.rows)
+        if has_numbers and place_of[name] != id_place:
+            places.append(place_of[name])
+    if not places:
+        hint = (
+            f"obygaze manifest import {shell_word(path)} -o NAME, if these are labels"
+        )
+        raise FixUsage(problem, where=str(path), hint=hint)
+    names = few([table.columns[place] for place in places], 5)
+    columns = str(places)
+    if places == list(range(places[0], places[-1] + 1)):
+        columns = f"range({places[0]}, {places[-1] + 1})"
+    read = (
+        f"read = lambda columns, **how: np.loadtxt({str(path)!r}, usecols=columns,"
+        f" delimiter={table.delimiter!r}, skiprows={table.rows[0].line - 1}, comments=None,"
+        " quotechar='\"', encoding='utf-8', **how)"
+    )
+    arrays = [f"clip_id=read({id_place}, dtype=str)"]
+    if FILM_KEY in place_of:
+        arrays.append(f"{FILM_KEY}=read({place_of[FILM_KEY]}, dtype=str)")
+    how = "ndmin=2"
+    if table.delimiter != ",":
+        how += ", converters=lambda cell: float(cell.replace(',', '.'))"
+    arrays.append(f"clip=read({columns}, {how})")
+    made = f"np.savez({f'{path}.npz'!r}, {', '.join(arrays)})"
+    raise FixUsage(
+        f"{problem}; an npz may have its columns {names}: leave out labels, of which a model would"
+        " learn the answer",
+        where=str(path),
+        hint=f"python -c {shell_word(f'import numpy as np; {read}; {made}')}",
+    )
 
 
 def places_of_shapes(
@@ -717,11 +763,6 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
             raise Corrupt("a link to another folder", where=str(path))
         if path.is_file():
             files.append(path)
-    if not files:
-        hint = "another folder, or obygaze store import --help for other formats"
-        raise FixInput(
-            f"no {suffixes[0]} file in this folder", where=str(root), hint=hint
-        )
     return files
 
 

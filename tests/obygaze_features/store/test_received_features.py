@@ -55,14 +55,6 @@ def test_labels_that_nobody_gave_are_no_absent_concepts(tmp_path: Path) -> None:
     assert table["concepts"] == [["Look"], [], None]
 
 
-def test_points_beside_decimal_commas_may_part_thousands(tmp_path: Path) -> None:
-    rows = "lake-0;0,5;1.234\nlake-1;0,7;567\n"
-    (tmp_path / "sent.csv").write_text(f"clip_id;a;b\n{rows}")
-    done = call_obygaze("store", "import", "sent.csv", "-o", "films", cwd=tmp_path)
-    said = "1.234 in the column b was read as 1.234; if it is a thousand and more"
-    assert said in " ".join(done.ok().stderr.split())
-
-
 def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
     """As FFmpeg orders six channels, the fourth is the bass."""
     samples = np.zeros((6, 100), np.float32)

@@ -323,7 +323,7 @@ def test_the_films_that_a_model_has_seen_are_named_with_what_leaves_them_out(
 
 
 def test_what_the_importer_was_told_is_in_the_card_and_in_the_hint(here: Path) -> None:
-    told = {"backbone": "my net", "frames": "8"}
+    told = {"backbone": "my net"}
     told["pooling"] = "maximum over all tokens, by the importer"
     features = FeatureSpec(
         "my net (imported)", "clip", "float32", 4, "0" * 64, told=told
@@ -331,12 +331,10 @@ def test_what_the_importer_was_told_is_in_the_card_and_in_the_hint(here: Path) -
     keep(here, features=features)
     card = (here / "models" / "theirs" / "README.md").read_text("utf-8")
     assert "The films: alba, brug." in card
-    assert "`backbone = my net, frames = 8, pooling = maximum over" in card
+    assert "`backbone = my net, pooling = maximum over" in card
     with pytest.raises(ObygazeError) as refused:
         og.models.predict("theirs", "mine", workspace=here)
-    assert "--backbone 'my net' --fact frames=8 --pool max -o STORE" in str(
-        refused.value.hint
-    )
+    assert "--backbone 'my net' --pool max -o STORE" in str(refused.value.hint)
 
 
 def test_a_withdrawal_finds_the_run_of_a_model_that_had_the_clips(here: Path) -> None:

@@ -44,11 +44,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     later = manifest.with_clips(renamed)
     import_as(root, "later", later)
-    facts = ("--backbone", "my ViViT", "--fact", "frames=32")
+    facts = ("--backbone", "my ViViT")
     terms = ("--licence", "CC-BY-4.0", "--citation", CITATION)
     import_as(root, "named", manifest, *facts, *terms)
     import_as(root, "later-named", later, *facts)
-    import_as(root, "later-16", later, "--backbone", "my ViViT", "--fact", "frames=16")
+    import_as(root, "later-16", later, "--backbone", "my ViViT 16")
     for store, model in (("first", "mine"), ("named", "mine-named")):
         words = ("train", "ridge", store, "films", "-o", model)
         call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
@@ -59,10 +59,10 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
     lab: Path,
 ) -> None:
     again = (
-        "the same recipe with the same --backbone and --fact: import both so, each under a new"
-        " name (-o), and train again"
+        "the same recipe with the same --backbone: import both so, each under a new name (-o),"
+        " and train again"
     )
-    as_before = "--backbone 'my ViViT' --fact frames=32 -o STORE"
+    as_before = "--backbone 'my ViViT' -o STORE"
     files = "unknown (npz) with fingerprint"
     for model, store, features, hint in (
         ("mine", "later", files, again),
@@ -113,7 +113,7 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     X = planted(manifest, width=14)
     ids = [clip.clip_id for clip in manifest]
     np.savez(tmp_path / "all.npz", clip_id=ids, clip=X)
-    facts = ("--backbone", "my ViViT", "--fact", "frames=32", "--manifest", "films")
+    facts = ("--backbone", "my ViViT", "--manifest", "films")
     words = ("store", "import", tmp_path / "all.npz", *facts)
     call_obygaze("-C", lab, *words, "-o", here / "stores" / "received").ok()
     found = predict("theirs", "own", workspace=here)
