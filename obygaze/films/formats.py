@@ -262,7 +262,7 @@ def import_manifest(
             count, {count} counts the clips of each film.
         films: Say that the table states no films.
         sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
-        rule: Where people differ: agreed, majority, highest, mean, by:NAME or each.
+        rule: Where people differ: agreed, majority, highest, mean or by:NAME.
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
             1:10 is), separator, which stands between the concepts of a cell, header_row, and under

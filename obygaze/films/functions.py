@@ -48,8 +48,8 @@ def project_marks(
         every: Cut the films into clips of this length instead.
         threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
-        rule: How one label is made of those of several people: highest, agreed, majority, mean,
-            by:NAME, or each for a column of each. What each said is in a table beside.
+        rule: How one label is made of those of several people: highest, agreed, majority, mean or
+            by:NAME. What each said is in a table beside.
         name: Name of the manifest to write; without it, the labels are printed.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.

@@ -1,9 +1,9 @@
 """One label a clip, made by a rule of what several people said of it.
 
 The rules are `agreed`, the value that all who gave one gave; `majority`, the most frequent one;
-`highest`, of columns with an order; `mean`, of numbers; `by:NAME`, what one person said; and
-`each`, a column for each person and no label. What a rule leaves open stands in the column
-`differs` of the clip. Rules act on raw labels; views come after.
+`highest`, of columns with an order; `mean`, of numbers; and `by:NAME`, what one person said. What a
+rule leaves open stands in the column `differs` of the clip. Rules act on raw labels; views come
+after.
 
 >>> from obygaze_features.manifest.model import Header
 >>> said = [Annotation("lake-1", "ada", "S", (), {}), Annotation("lake-1", "ben", "HN", (), {})]
@@ -40,9 +40,8 @@ AGREED = "agreed"
 MAJORITY = "majority"
 HIGHEST = "highest"
 MEAN = "mean"
-EACH = "each"
 BY = "by:"
-RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME", EACH)
+RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME")
 COMMENT = "comment"
 # Begins the note of a manifest that says how its labels were made.
 NOTE = "one label a clip by the rule "
@@ -118,7 +117,7 @@ def labelled(
     _check_names(columns, manifest)
     check_orders(orders or {}, manifest)
     used = _Rule(chosen, orders or {}, tuple(manifest.header.concepts))
-    made = (*columns, *columns_of_each(manifest), DIFFERS)
+    made = (*columns, DIFFERS)
     of_clip = manifest.annotations_by_clip
     clips = []
     for clip in manifest.clips:
@@ -137,7 +136,7 @@ def labelled(
             hint=f"{option} {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
             " they differ on",
         )
-    filled = {*columns} if rule != EACH else set()
+    filled = {*columns}
     for clip in clips:
         filled.update(name for name, cell in clip.extra.items() if cell)
     # How much of a clip the mark of a level covers is said of the label that was.
@@ -192,21 +191,12 @@ def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
     return said_columns(manifest.columns)
 
 
-def columns_of_each(manifest: Manifest) -> list[str]:
-    """Return the columns that the rule `each` makes, such as `level.ada`."""
-    labels = ("level", "concepts", *columns_of_people(manifest))
-    columns_of_all = []
-    for name in manifest.annotators:
-        columns_of_all += [f"{column}.{name}" for column in labels]
-    return columns_of_all
-
-
 def made_columns(manifest: Manifest) -> list[str]:
-    """Return the columns that nobody said: those of rules, and of how much of a clip marks cover.
+    """Return the columns that nobody said: that of a rule, and of how much of a clip marks cover.
 
     Without a rule, or where people have it, the column `covered` is one of their own.
     """
-    made = [DIFFERS, *columns_of_each(manifest)]
+    made = [DIFFERS]
     if manifest.header.rule and not any(
         COVERED in one.own for one in manifest.annotations
     ):
@@ -225,7 +215,7 @@ def what_differs(clips: Iterable[Clip]) -> str:
 def _check_rule(rule: str, manifest: Manifest) -> None:
     """Raise an error for an unknown rule, or a person who said nothing."""
     people = [BY + name for name in manifest.annotators]
-    known = [AGREED, MAJORITY, HIGHEST, MEAN, *people, EACH]
+    known = [AGREED, MAJORITY, HIGHEST, MEAN, *people]
     if rule not in known:
         raise FixUsage(
             f"unknown rule {rule!r}{near(rule, known)}",
@@ -281,8 +271,6 @@ class _Rule:
         self, clip: Clip, said: Sequence[Annotation]
     ) -> tuple[Clip, dict[str, str]]:
         """Return a clip with its level and concepts, and its cells in the other columns."""
-        if self.name == EACH:
-            return replace(clip, level="", concepts=()), _cells_of_each(said)
         columns = said[0].own
         if self.name.startswith(BY):
             said = [one for one in said if BY + one.annotator == self.name]
@@ -350,13 +338,3 @@ class _Rule:
 def sorted_words(cell: str) -> str:
     """Return a cell as it is compared: several words have no order."""
     return "|".join(sorted(cell.split("|")))
-
-
-def _cells_of_each(said: Iterable[Annotation]) -> dict[str, str]:
-    """Return the cells of columns such as `level.ada` for each person."""
-    cells = {}
-    for one in said:
-        label = {"level": one.level, "concepts": "|".join(one.concepts), **one.own}
-        for column, cell in label.items():
-            cells[f"{column}.{one.annotator}"] = cell
-    return cells

@@ -20,7 +20,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.annotators import EACH, labelled
+from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -343,8 +343,6 @@ def _by_its_rule(manifest: Manifest) -> Manifest:
     if not rule or not manifest.annotations:
         return manifest
     made = labelled(manifest, rule)
-    if rule == EACH:
-        return made
     concepts = manifest.header.concepts
     clips = []
     for clip in manifest:

@@ -71,7 +71,7 @@ def merge_manifests(
     Args:
         manifests: Two manifests or more, which are not changed.
         name: Name of the new manifest.
-        rule: Where labels differ: agreed, majority, highest, mean, by:NAME or each.
+        rule: Where labels differ: agreed, majority, highest, mean or by:NAME.
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
@@ -104,7 +104,7 @@ def make_labels(
     Args:
         manifest: A manifest with several annotators, which is not changed.
         name: Name of the new manifest.
-        rule: agreed, majority, highest, mean, by:NAME or each.
+        rule: agreed, majority, highest, mean or by:NAME.
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.

@@ -10,7 +10,7 @@ from golden.doors import Place, import_clips, make_labels, project
 from golden.tables import Row, Table
 
 NULLS = ("uniform", "own", "pooled")
-RULES = ("agreed", "majority", "highest", "mean", "by:ben", "each")
+RULES = ("agreed", "majority", "highest", "mean", "by:ben")
 
 
 def record_labels(place: Place) -> dict[str, Table]:

@@ -58,10 +58,14 @@ def test_what_each_annotator_said(place: Place) -> None:
 def test_marks(place: Place) -> None:
     spans = [{"clip_id": "one", "movie_id": "alba", "start_s": 0, "end_s": 5}]
     place.write_rows("clips.csv", spans)
-    place("manifest project films.seen --clips clips.csv --rule each -o labels")
-    (labels,) = place.read_manifest("labels")
-    assert (labels["level.ada"], labels["concepts.ada"]) == ("S", "Look")
-    assert (labels["level.ben"], labels["concepts.ben"]) == ("HN", "Body")
+    said = {}
+    for name in ("ada", "ben"):
+        place(
+            f"manifest project films.seen --clips clips.csv --rule by:{name} -o {name}"
+        )
+        (labels,) = place.read_manifest(name)
+        said[name] = (labels["level"], labels["concepts"])
+    assert said == {"ada": ("S", "Look"), "ben": ("HN", "Body")}
 
 
 def test_a_store(place: Place) -> None:

@@ -59,7 +59,6 @@ from obygaze_features.extraction.planning import plan_stores
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.extraction.text import score_captions
-from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import write_manifest
@@ -185,14 +184,6 @@ def two_marks_of_one_span(folder: Path) -> object:
     spans = ((0.4, 0.8), (0.401, 0.799))
     said = [Mark("lake", *span, "level", "S", "ada") for span in spans]
     return with_pictures(segments_of(said), AT_25)
-
-
-def column_of_a_rule(folder: Path) -> object:
-    """Read a table in which only the levels of two people are mapped."""
-    header = "clip_id,movie_id,level.ada,level.ben,concepts.ada"
-    table = text(folder / "t.csv", f"{header}\nc1,a,S,S,Look\n")
-    columns = {"coder:ada": "level.ada", "coder:ben": "level.ben"}
-    return csv_table.read(table, columns)
 
 
 def own_cards(folder: Path, asked: str, **cards: str) -> object:
@@ -329,7 +320,6 @@ REFUSED: dict[str, Case] = {
     "seconds must be a finite number from 0, got inf": lambda _: Grid(
         seconds=inf
     ).check(),
-    "makes columns of these names of this table: concepts.ada": column_of_a_rule,
     "nothing to export: 1 clip without times": lambda f: export_manifest(
         classes("1"), f / "o.eaf"
     ),

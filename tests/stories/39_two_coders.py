@@ -19,7 +19,7 @@ FILMS = tuple(f"film{number}" for number in range(1, 7))
 PER_FILM = 10
 CODERS = ("Ada", "Ben")
 LEVELS = ("EN", "HN", "NS", "S")
-RULES = ("agreed", "majority", "highest", "mean", "by:NAME", "each")
+RULES = ("agreed", "majority", "highest", "mean", "by:NAME")
 QUICK = (
     """--set 'grid.models=["ridge"]' --set 'grid.baselines=["random"]'"""
     " --set report.replicates=50 --set report.compare=false --jobs 1"

@@ -11,7 +11,6 @@ from typing import Literal
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
-from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
     SAVE_AS,
@@ -63,7 +62,6 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.annotators import (
-    columns_of_each,
     labelled,
     orders_of,
     sorted_annotations,
@@ -293,14 +291,6 @@ def _read(
     warnings += _words_read_as_others(used, chosen)
     warnings += words_alike(clips)
     manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
-    taken = set() if said else {*columns_of_each(manifest)}.intersection(extra)
-    refuse_if(
-        sorted(taken),
-        FixInput,
-        "the rule each makes columns of these names of this table",
-        where=path,
-        hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
-    )
     # The clips of a table with what annotators say beside it have labels.
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))

@@ -141,7 +141,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
         group(other, name="sub2", workspace=tmp_path)
 
 
-@pytest.mark.parametrize("person", ["ben", "Ada of Essex", "rule each of 2", "a: b, c"])
+@pytest.mark.parametrize("person", ["ben", "Ada of Essex", "rule mean of 2", "a: b, c"])
 def test_groups_are_made_of_what_each_person_said_by_the_same_rule(
     tmp_path: Path, person: str
 ) -> None:
@@ -155,7 +155,7 @@ def test_groups_are_made_of_what_each_person_said_by_the_same_rule(
     manifest = Manifest("films", Header("films", concepts), clips, (), tuple(said))
     groups = {"seen": ["Look", "Body"]}
     path = tmp_path / "manifests" / "films.toml"
-    for rule in ("agreed", "majority", "highest", f"by:{person}", "each"):
+    for rule in ("agreed", "majority", "highest", f"by:{person}"):
         at_once = labelled(grouped_concepts(manifest, groups), rule)
         write_manifest(labelled(manifest, rule), path, force=True)
         saved = read_manifest("films", workspace=tmp_path)

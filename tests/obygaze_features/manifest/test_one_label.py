@@ -206,26 +206,12 @@ def test_each_rule_makes_the_labels_that_were_written_by_hand(
 
 @pytest.mark.parametrize("door", DOORS)
 def test_all_doors_make_the_same_manifest(tmp_path: Path, door: str) -> None:
-    for rule in (*LABELS, "each"):
+    for rule in LABELS:
         expected = by_rows(tmp_path, rule)
         made = DOORS[door](tmp_path, rule)
         assert replace(made, header=expected.header) == expected
         assert manifest_sha256(made) == manifest_sha256(expected)
         assert made.header.concepts == expected.header.concepts
-
-
-def test_a_column_for_each_person_is_no_label(tmp_path: Path) -> None:
-    made = by_rows(tmp_path, "each")
-    assert all(label_of(clip) == ("", "", "", "", "") for clip in made)
-    assert made.columns == (
-        "movie_title",
-        *(f"{column}.ada" for column in COLUMNS),
-        *(f"{column}.ben" for column in COLUMNS),
-        *(f"{column}.cleo" for column in COLUMNS),
-    )
-    assert made["c2"].extra["level.ben"] == "HN"
-    assert made["c2"].extra["concepts.ben"] == "Body"
-    assert made["c2"].extra["level.cleo"] == ""
 
 
 def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
@@ -244,7 +230,7 @@ def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
 
 
 def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
-    for first in ("highest", "each"):
+    for first in ("highest", "mean"):
         path = tmp_path / "manifests" / "first.toml"
         write_manifest(by_rows(tmp_path, first), path, force=True)
         for second in LABELS:
