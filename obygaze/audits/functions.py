@@ -235,11 +235,14 @@ def audit_cooc(
 
 @done_in("obygaze.audits.mediaeval")
 def audit_mediaeval(
-    runs: Annotated[Sequence[str | Path], Option("--run", exists="file")],
+    runs: Annotated[Sequence[str | Path], Option("--run", exists="file")] = (),
     *,
     qrels: Annotated[str | Path | None, Option(exists="file")] = None,
     manifest: Manifest | str | Path | None = None,
-    precision: Literal["float32", "float64"] = "float32",
+    write: Annotated[PathLike | None, Option(metavar="RUN")] = None,
+    affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
+    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    force: bool = False,
     workspace: str | Path | None = None,
 ) -> Audit:
     """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
@@ -249,15 +252,21 @@ def audit_mediaeval(
     (calm or excited), and are scored by accuracy.
 
     Runs are scored against either --qrels or --manifest. If the official split is known, only its
-    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file
-    of the same name beside each run has the field external_data; at most five runs per subtask
-    are allowed, one of them without external data.
+    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
+    runs per subtask are allowed, one of them without external data.
+
+    With --write, the command writes a run of the scores of a table, and scores it if it gets
+    judgements.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
-        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
+        write: Write a run: of violence from --predictions, of affect from --affect.
+        affect: A table of scores of valence and arousal (clip_id, valence, arousal; from -1 to 1),
+            which become classes: below -0.15 negative, above 0.15 positive, else neutral.
+        predictions: The scores of a model of two classes, as `models predict -o` writes them.
+        force: Replace a run that exists.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -266,6 +275,8 @@ def audit_mediaeval(
     Commands:
         obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
         obygaze audit mediaeval --manifest liris-accede --run affect.txt
+        obygaze audit mediaeval --write violence.txt --predictions scores.csv
+        obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
     """
 
 

@@ -8,20 +8,21 @@ from typing import Any
 
 from obygaze.audits.mediaeval_runs import (
     AffectScore,
-    Precision,
     RankingScore,
     is_affect_run,
+    official_name,
     read_affect_run,
     read_qrels,
     read_trec_run,
     score_affect,
     score_ranking,
+    write_affect_run,
+    write_trec_run,
 )
 from obygaze.audits.result import Audit, Plot, Point
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_models.zoo.mediaeval_file import facts_path, official_name
 
 # The column of a manifest with the classes of each subtask.
 COLUMNS = {
@@ -32,6 +33,7 @@ COLUMNS = {
 SPLIT = "mediaeval2015"
 TEST = 0
 MAX_RUNS = 5
+EXTERNAL_DATA = "At least one run of each subtask must be without external data, which no run file states."
 TITLE = "MediaEval 2015, Affective Impact of Movies"
 HEADERS = (
     "run",
@@ -52,34 +54,59 @@ class RunScore:
     violence: RankingScore | None
     valence: AffectScore | None
     arousal: AffectScore | None
-    external_data: bool | None
     warnings: tuple[str, ...] = ()
 
 
 def audit_mediaeval(
-    runs: Sequence[str | Path],
+    runs: Sequence[str | Path] = (),
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
-    precision: Precision = "float32",
+    write: str | Path | None = None,
+    affect: str | Path | None = None,
+    predictions: str | Path | None = None,
+    force: bool = False,
     workspace: str | Path | None = None,
 ) -> Audit:
     """Score predictions for MediaEval 2015, a contest on violence and emotion in films."""
-    if (qrels is None) == (manifest is None):
-        sources = "neither" if qrels is None else "both"
-        raise FixUsage(f"expected --qrels or --manifest, got {sources}")
-    if not runs:
+    if (affect is not None) + (predictions is not None) != (write is not None):
+        raise FixUsage(
+            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
+        )
+    if qrels is not None and manifest is not None:
+        raise FixUsage("expected --qrels or --manifest, got both")
+    if qrels is None and manifest is None and (runs or write is None):
+        raise FixUsage("expected --qrels or --manifest, got neither")
+    if not runs and write is None:
         raise FixInput("expected at least one run, got none")
     grades = read_qrels(qrels) if qrels is not None else None
     classes: Mapping[str, Mapping[str, int]] = {}
     if manifest is not None:
         classes = classes_of(read_manifest(manifest, workspace=workspace))
-    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
+    paths = [*map(Path, runs)]
+    answers = []
+    if write is not None:
+        written = Path(write)
+        if affect is not None:
+            n_clips = write_affect_run(written, Path(affect), force=force)
+        elif predictions is not None:
+            n_clips = write_trec_run(written, Path(predictions), force=force)
+        answers.append(f"{written}: {count(n_clips, 'clip')}.")
+        if grades is not None or classes:
+            paths.append(written)
+    scores = [_score_run(path, grades, classes) for path in paths]
     violence = [run for run in scores if run.violence is not None]
-    affect = [run for run in scores if run.violence is None]
-    broken = [f"violence: {line}" for line in check_rules(violence)]
-    broken += [f"affect: {line}" for line in check_rules(affect)]
-    limits = [*chain.from_iterable(run.warnings for run in scores)]
+    broken = []
+    for subtask, n_runs in (
+        ("violence", len(violence)),
+        ("affect", len(scores) - len(violence)),
+    ):
+        if n_runs > MAX_RUNS:
+            broken.append(
+                f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
+            )
+    answers += [f"Against the rules of the task: {line}." for line in broken]
+    limits = [*chain.from_iterable(run.warnings for run in scores), EXTERNAL_DATA]
     rows: list[tuple[object, ...]] = []
     points = []
     # At the top, for each subtask, its first run.
@@ -100,32 +127,15 @@ def audit_mediaeval(
         title=TITLE,
         headers=HEADERS,
         rows=rows,
-        answers=[f"Against the rules of the task: {line}." for line in broken],
+        answers=answers,
         limits=limits,
         values={
             **first,
-            "precision": precision,
             "broken": broken,
             "runs": [asdict(run) for run in scores],
         },
         figure=Plot(TITLE, points, "average precision, or accuracy"),
     )
-
-
-def check_rules(runs: Sequence[RunScore]) -> list[str]:
-    """Return which rules of the task are broken by the runs of one subtask and one team."""
-    broken = []
-    if len(runs) > MAX_RUNS:
-        broken.append(f"{len(runs)} runs, at most {MAX_RUNS} are allowed for a subtask")
-    broken += [
-        f"{run.run}: {Path(run.run).stem}.json with the field external_data is missing"
-        for run in runs
-        if run.external_data is None
-    ]
-    # A run whose file is missing may be the one without external data.
-    if runs and all(run.external_data for run in runs):
-        broken.append("all runs use external data; at least one must be without it")
-    return broken
 
 
 def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
@@ -168,25 +178,12 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
         )
 
 
-def _uses_external_data(run: Path) -> bool | None:
-    """Return the field `external_data` of the JSON file beside a run; None without a file."""
-    path = facts_path(run)
-    if not path.is_file():
-        return None
-    answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
-    if not isinstance(answer, bool):
-        raise FixInput("the field external_data must be true or false", where=str(path))
-    return answer
-
-
 def _score_run(
     path: Path,
     grades: Mapping[str, Mapping[str, int]] | None,
     classes: Mapping[str, Mapping[str, int]],
-    precision: Precision,
 ) -> RunScore:
     """Score a run against TREC judgements (violence), or the classes of each subtask."""
-    external = _uses_external_data(path)
     if is_affect_run(path):
         predicted_valence, predicted_arousal = read_affect_run(path)
         valence = _score_classes(path, classes.get("valence"), predicted_valence)
@@ -197,7 +194,7 @@ def _score_run(
                 where=str(path),
                 hint="--manifest",
             )
-        return RunScore(str(path), None, valence, arousal, external)
+        return RunScore(str(path), None, valence, arousal)
     scores, warnings = read_trec_run(path)
     topic, returned = next(iter(scores.items()))
     if grades is None and classes.get("violence"):
@@ -213,8 +210,8 @@ def _score_run(
             where=str(path),
         )
     _check_names(grades[topic], returned, path)
-    score = score_ranking(grades[topic], returned, precision)
-    return RunScore(str(path), score, None, None, external, warnings)
+    score = score_ranking(grades[topic], returned)
+    return RunScore(str(path), score, None, None, warnings)
 
 
 def _score_classes(

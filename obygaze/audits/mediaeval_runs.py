@@ -1,26 +1,38 @@
 """The runs of MediaEval 2015 Affective Impact of Movies: read, written and scored.
 
-Violence is ranked (TREC lines); valence and arousal are classified as -1, 0 or 1. `ap_trec` is what
-trec_eval prints: scores descending, ties by document name descending, and every judged relevant
-document in the denominator, even if it was not returned.
+Violence is ranked (TREC lines); valence and arousal are classified as -1, 0 or 1. The files of the
+task derive the classes from scores on [-1, 1]: below -.15 is negative, above .15 positive, and the
+bounds themselves are neutral. `ap_trec` is what trec_eval prints: scores descending, ties by
+document name descending, and every judged relevant document in the denominator, even if it was not
+returned.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
+from obygaze.films.predictions import score_column
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import write_new
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, numbered_lines, whole_number
+from obygaze_features.core.tables import (
+    TableRow,
+    number_of_cell,
+    numbered_lines,
+    read_table,
+    whole_number,
+)
 
 CLASSES = (-1, 0, 1)
-# trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
-Precision = Literal["float32", "float64"]
+AFFECT = ("valence", "arousal")
+BOUND = 0.15
+# The clips of the task; official files name them with their file ending.
+_OFFICIAL_CLIP = re.compile(r"(ACCEDE|MEDIAEVAL)[0-9]{5}")
 # A measure, its value, that of the returned clips, that of chance, and that of the majority.
 Row = tuple[str, float, float | None, float | None, float | None]
 
@@ -92,7 +104,7 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
     arousal = dict[str, int]()
     for row in _rows(Path(path), "name valence arousal", violations):
         name = row.unique("name", lines)
-        for column, classes in (("valence", valence), ("arousal", arousal)):
+        for column, classes in zip(AFFECT, (valence, arousal), strict=True):
             text = row.one_of(column, list(map(str, CLASSES)))
             classes[name] = whole_number(text) or 0
     violations.raise_if_any("this is not an affect run")
@@ -119,17 +131,141 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
         violations.add(1, None, "the file is empty")
 
 
+def official_name(clip_id: str) -> str:
+    """Return the name of a clip in the official files of the task; other ids as they are.
+
+    >>> official_name("ACCEDE00286"), official_name("tt0108160-001")
+    ('ACCEDE00286.mp4', 'tt0108160-001')
+    """
+    return f"{clip_id}.mp4" if _OFFICIAL_CLIP.fullmatch(clip_id) else clip_id
+
+
+def affect_class(score: float) -> int:
+    """Return the class of a score on [-1, 1], as in the files of the task.
+
+    >>> [affect_class(score) for score in (-0.16, -0.15, 0.0, 0.15, 0.16)]
+    [-1, 0, 0, 0, 1]
+    """
+    if score < -BOUND:
+        return -1
+    if score > BOUND:
+        return 1
+    return 0
+
+
+def write_affect_run(path: Path, table: Path, *, force: bool = False) -> int:
+    """Write a run of valence and arousal, and return how many clips it has.
+
+    Args:
+        path: The file of the run: a line has the name of a clip, and its classes of both.
+        table: The scores: a table with the columns clip_id, valence and arousal, on [-1, 1].
+        force: Replace the file if it exists.
+    """
+    scores = _scores_of_table(table, AFFECT, "scores of affect", least=-1, most=1)
+    lines = []
+    for name, of_clip in sorted(_by_official_name(scores, table).items()):
+        valence, arousal = map(affect_class, of_clip)
+        lines.append(f"{name} {valence} {arousal}\n")
+    write_new(path, "".join(lines).encode("utf-8"), force=force)
+    return len(lines)
+
+
+def write_trec_run(path: Path, predictions: Path, *, force: bool = False) -> int:
+    """Write a run of violence, and return how many clips it has.
+
+    Args:
+        path: The file of the run, of TREC lines; the name of the table is their tag.
+        predictions: A table of predictions of a model of two classes.
+        force: Replace the file if it exists.
+    """
+    columns = read_table(predictions, required=("clip_id",)).columns
+    column = score_column(columns, predictions)
+    scores = _scores_of_table(predictions, (column,), "predictions")
+    named = {}
+    for name, (score,) in _by_official_name(scores, predictions).items():
+        named[name] = score
+    tag = predictions.stem
+    _require_word(tag, predictions)
+    # In the order of trec_eval, so that ranks and scores agree.
+    order = sorted(
+        named, key=lambda name: (named[name], name.encode("utf-8")), reverse=True
+    )
+    lines = []
+    for rank, name in enumerate(order, start=1):
+        lines.append(f"violence Q0 {name} {rank} {named[name]!r} {tag}\n")
+    write_new(path, "".join(lines).encode("utf-8"), force=force)
+    return len(lines)
+
+
+def _scores_of_table(
+    path: Path,
+    columns: Sequence[str],
+    content: str,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> dict[str, tuple[float, ...]]:
+    """Return the finite numbers of some columns of a table, for each clip."""
+    violations = Violations(path)
+    table = read_table(
+        path, required=("clip_id", *columns), content=content, violations=violations
+    )
+    violations.raise_if_any(f"these are no {content}")
+    expected = "a number"
+    if least > -math.inf:
+        expected = f"a number from {least} to {most}"
+    scores: dict[str, tuple[float, ...]] = {}
+    lines: dict[str, int] = {}
+    for row in table.rows:
+        clip_id = row.unique("clip_id", lines)
+        of_clip = []
+        for column in columns:
+            score = number_of_cell(row[column])
+            if score is None or not least <= score <= most:
+                row.add(column, f"expected {expected}, got {row[column]!r}")
+            else:
+                of_clip.append(score)
+        scores[clip_id] = tuple(of_clip)
+    violations.raise_if_any(f"these are no {content}")
+    return scores
+
+
+def _by_official_name(
+    scores: Mapping[str, tuple[float, ...]], path: Path
+) -> dict[str, tuple[float, ...]]:
+    """Return scores by the official names of clips, which are words, each once."""
+    named = {}
+    for clip_id, of_clip in scores.items():
+        name = official_name(clip_id)
+        _require_word(name, path)
+        if name in named:
+            raise FixInput(
+                f"the scores have {name!r} under two ids, with .mp4 and without, and a run has each"
+                " clip once",
+                where=str(path),
+                hint="leave out one row of each",
+            )
+        named[name] = of_clip
+    return named
+
+
+def _require_word(name: str, path: Path) -> None:
+    if name.split() != [name]:
+        raise FixInput(
+            f"{name!r} cannot be written to a run file: names must not have blanks",
+            where=str(path),
+        )
+
+
 @dataclass(frozen=True)
 class RankingScore:
-    """A ranked run against its judgements, in every form published as average precision.
+    """A ranked run against its judgements: average precision, as trec_eval has it.
 
     `tied` is the share of returned documents with a tied score, and `ap_random` what a random
     order gives on average.
     """
 
     ap_trec: float
-    ap_sklearn: float
-    pr_auc_trapezoid: float
     tied: float
     ap_random: float
     n_returned: int
@@ -139,13 +275,8 @@ class RankingScore:
     n_unjudged: int
 
     def rows(self) -> list[Row]:
-        """Return each average precision: its name, value, none of the returned, and chance."""
-        chance = self.ap_random
-        return [
-            ("ap_trec", self.ap_trec, None, chance, None),
-            ("ap_sklearn", self.ap_sklearn, None, chance, None),
-            ("pr_auc_trapezoid", self.pr_auc_trapezoid, None, None, None),
-        ]
+        """Return average precision: its name, value, none of the returned, and chance."""
+        return [("ap_trec", self.ap_trec, None, self.ap_random, None)]
 
     def to_sentences(self) -> list[str]:
         """Return what a reader must know about ties and missing clips."""
@@ -224,79 +355,39 @@ def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> Affe
 
 
 def score_ranking(
-    judgements: Mapping[str, int],
-    run: Mapping[str, float],
-    precision: Precision = "float32",
+    judgements: Mapping[str, int], run: Mapping[str, float]
 ) -> RankingScore:
     """Score the ranking of one topic. A document without a judgement counts as not relevant.
 
     Args:
         judgements: The grade of each judged document; above 0 is relevant.
         run: The score of each returned document.
-        precision: How `ap_trec` compares scores; sklearn always compares doubles.
     """
     relevant = {name for name, grade in judgements.items() if grade > 0}
-    n_relevant = len(relevant)
-    order, groups = _ranked(run, relevant, precision)
-    # sklearn ranks all judged and returned documents, those not returned below all others.
-    _, sklearn_groups = _ranked(run, relevant, "float64")
-    unreturned = judgements.keys() - run.keys()
-    if unreturned:
-        sklearn_groups.append((len(unreturned), len(relevant & unreturned)))
-    steps = []
-    trapezoids = []
-    curve = _recall_and_precision(sklearn_groups, n_relevant)
-    for (recall_before, precision_before), (recall_at, precision_at) in pairwise(curve):
-        width = recall_at - recall_before
-        steps.append(width * precision_at)
-        trapezoids.append(width * (precision_before + precision_at) / 2)
+    scores = _as_trec_eval(run)
+    order = sorted(
+        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
+    )
+    n_of_score = Counter(scores.values())
+    n_tied = sum(n for n in n_of_score.values() if n > 1)
     return RankingScore(
-        ap_trec=_ap((name in relevant for name in order), n_relevant),
-        ap_sklearn=sum(steps, 0.0),
-        pr_auc_trapezoid=sum(trapezoids, 0.0),
-        tied=sum(size for size, _ in groups if size > 1) / max(len(order), 1),
-        ap_random=_random_ap(len(judgements), n_relevant),
+        ap_trec=_ap((name in relevant for name in order), len(relevant)),
+        tied=n_tied / max(len(order), 1),
+        ap_random=_random_ap(len(judgements), len(relevant)),
         n_returned=len(order),
         n_judged=len(judgements),
-        n_relevant=n_relevant,
-        n_relevant_returned=sum(n_hits for _, n_hits in groups),
+        n_relevant=len(relevant),
+        n_relevant_returned=len(relevant & run.keys()),
         n_unjudged=len(run.keys() - judgements.keys()),
     )
 
 
-def _recall_and_precision(
-    groups: Sequence[tuple[int, int]], n_relevant: int
-) -> list[tuple[float, float]]:
-    """Return recall and precision before all documents and after each group of equal scores."""
-    curve = [(0.0, 1.0)]
-    n_ranked = 0
-    n_hits = 0
-    for size, n_hits_of_group in groups:
-        n_ranked += size
-        n_hits += n_hits_of_group
-        curve.append((n_hits / max(n_relevant, 1), n_hits / n_ranked))
-    return curve
-
-
-def _ranked(
-    run: Mapping[str, float], relevant: set[str], precision: Precision
-) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the documents from the highest score to the lowest, and the groups of one score.
-
-    A group is how many documents it has, and how many of them are relevant.
-    """
+def _as_trec_eval(run: Mapping[str, float]) -> dict[str, float]:
+    """Return scores as C floats, as trec_eval kept them when the results of 2015 were made."""
     values = np.array(list(run.values()), dtype=np.float64)
-    values[np.isnan(values)] = -np.inf  # below all other scores, as in trec_eval
+    values[np.isnan(values)] = -np.inf  # below all other scores
     with np.errstate(over="ignore"):
-        scores = dict(zip(run, values.astype(precision).tolist(), strict=True))
-    order = sorted(
-        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
-    )
-    groups = []
-    for _, tied in groupby(order, key=scores.__getitem__):
-        is_relevant = [name in relevant for name in tied]
-        groups.append((len(is_relevant), sum(is_relevant)))
-    return order, groups
+        return dict(zip(run, values.astype(np.float32).tolist(), strict=True))
 
 
 def _ap(hits: Iterable[bool], n_relevant: int) -> float:

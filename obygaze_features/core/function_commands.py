@@ -116,9 +116,9 @@ def command_of(
     Args:
         function: The function; its result has `to_json()`.
         name: The name of the command.
-        then: A method of the result, whose parameters are further options. It is called after the
-            function. If it returns the paths of files, these are named; what else it returns is
-            printed in place of the result.
+        then: A method of the result, whose parameters are further options; an option of both is
+            given to both. It is called after the function. If it returns the paths of files, these
+            are named; what else it returns is printed in place of the result.
         check: Is called with these options before the function, and raises an error for values
             that would fail after its work.
         text: Returns the text of a result.
@@ -126,18 +126,14 @@ def command_of(
     """
     params = parameters_of(function)
     own_names = {param.name for param in params}
-    if then is not None:
-        for param in parameters_of(then, skip_self=True):
-            if param.name in own_names:
-                raise TypeError(
-                    f"{function.__qualname__} and {then.__qualname__} both take {param.name!r}"
-                )
-            params.append(param)
+    params_of_then = parameters_of(then, skip_self=True) if then is not None else []
+    names_of_then = {param.name for param in params_of_then}
+    params += [param for param in params_of_then if param.name not in own_names]
 
     def run(session: Session, /, **values: Any) -> None:
         given = typed_values(values, params)
         chosen = {key: value for key, value in given.items() if key in own_names}
-        further = {key: value for key, value in given.items() if key not in own_names}
+        further = {key: value for key, value in given.items() if key in names_of_then}
         if check is not None:
             check(**further)
         result = call_function(session, function, **chosen)

@@ -43,17 +43,14 @@ def show_model(
 
 @done_in("obygaze_models.zoo.predicting")
 def predict(
-    model: PathLike | SavedModel | None = None,
-    store: Annotated[
-        PathLike | Store | None, Option(metavar="[STORE|MANIFEST|FOLDER]")
-    ] = None,
+    model: PathLike | SavedModel,
+    store: Annotated[PathLike | Store, Option(metavar="STORE|MANIFEST|FOLDER")],
     clips: Annotated[
         PathLike | Iterable[str | Clip] | None,
         replace(CLIPS, shown_default="all"),
     ] = None,
     *,
     manifest: PathLike | Manifest | None = None,
-    affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
     in_sample: bool = False,
     trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
@@ -82,9 +79,6 @@ def predict(
         clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
-        affect: Take scores of valence and arousal from a table (clip_id, valence, arousal; from -1
-            to 1), in place of a model. --mediaeval writes them as classes: below -0.15 negative,
-            above 0.15 positive, else neutral.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
         trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
@@ -101,8 +95,6 @@ def predict(
         obygaze models predict films-pcbm new-films/ -o scores.csv
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
-        obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
-        obygaze models predict --affect scores.csv --mediaeval run2.txt
         obygaze models predict films-ridge whole.descriptors --manifest films
     """
 
@@ -111,24 +103,16 @@ def write_predicted(
     predicted: Predicted,
     output: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     *,
-    mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    no_external_data: bool = False,
     force: bool = False,
 ) -> PredictedFiles:
-    """Write the scores to files.
+    """Write the scores to a file.
 
     Args:
         predicted: The scores.
         output: Write the table to this file, with films and times: .csv or .xlsx.
-        mediaeval: Write a file of predictions for MediaEval 2015, a contest on violence and emotion
-            in films: the scores of a model of two classes as violence, those of --affect as classes
-            of valence and arousal.
-        no_external_data: --mediaeval: neither model nor backbone saw data from outside the task.
         force: Replace the output if it exists.
     """
-    return predicted.write(
-        output, mediaeval=mediaeval, no_external_data=no_external_data, force=force
-    )
+    return predicted.write(output, force=force)
 
 
 predict_command = command_of(

@@ -11,7 +11,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,11 +34,6 @@ from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo, withdrawn_from_training
-from obygaze_models.zoo.mediaeval_file import (
-    AFFECT,
-    read_affect_scores,
-    write_mediaeval,
-)
 from obygaze_models.zoo.new_films import (
     array_for,
     features_for,
@@ -53,8 +47,6 @@ from obygaze_models.zoo.seen import (
     OUT_OF_FOLD,
     what_was_seen,
 )
-
-GIVEN = "given"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +63,7 @@ class Predicted:
       show the same seconds;
     - `film-unknown`: the model was not trained on this clip, and the films that it was trained on
       are not known;
-    - `in-sample`: the model was trained on the clip, and the score is its own;
-    - `given`: the score is that of a table, not of a model.
+    - `in-sample`: the model was trained on the clip, and the score is its own.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
@@ -95,7 +86,7 @@ class Predicted:
     contributions: Mapping[str, Floats]
     absent: Mapping[str, str]
     refused: Mapping[str, str]
-    model: ModelInfo | None = None
+    model: ModelInfo
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     n_of_training: int = 0
@@ -141,23 +132,14 @@ class Predicted:
         return data_frame(self._table(), "clip_id")
 
     def write(
-        self,
-        output: PathLike | None = None,
-        *,
-        mediaeval: PathLike | None = None,
-        no_external_data: bool = False,
-        force: bool = False,
+        self, output: PathLike | None = None, *, force: bool = False
     ) -> PredictedFiles:
-        """Write the scores to files.
+        """Write the scores to a file.
 
         Args:
             output: A table with films and times: .csv or .xlsx.
-            mediaeval: A file of predictions for MediaEval 2015.
-            no_external_data: For it: neither model nor backbone saw data from outside the task.
             force: Replace the output if it exists.
         """
-        if no_external_data and mediaeval is None:
-            raise FixUsage("--no-external-data needs --mediaeval PATH")
         table = self.to_csv()
         written = []
         if output is not None:
@@ -168,16 +150,6 @@ class Predicted:
             if self.found and self.decisions and len(self.classes) < 3:
                 words = ["view", self.manifest, "--scores", os.fspath(output)]
                 written.append(f"next: obygaze {shlex.join(words)}")
-        if mediaeval is not None:
-            paths = write_mediaeval(
-                Path(mediaeval),
-                self.clip_ids,
-                self.scores,
-                self.model,
-                external_data=not no_external_data,
-                force=force,
-            )
-            written.append(f"wrote {' and '.join(map(str, paths))}")
         return PredictedFiles(self, table, tuple(written))
 
     def _table(self) -> dict[str, Sequence[Any]]:
@@ -239,7 +211,7 @@ class PredictedFiles:
                 "this is not the store of the training: the out-of-fold scores are those of the"
                 " training, not of these features"
             )
-        if predicted.model is not None and predicted.model.where:
+        if predicted.model.where:
             notes.append(f"the model was trained on clips{predicted.model.with_where}")
         if predicted.windows:
             notes.append(predicted.windows)
@@ -293,23 +265,16 @@ class PredictedFiles:
 
 
 def predict(
-    model: PathLike | SavedModel | None = None,
-    store: PathLike | Store | None = None,
+    model: PathLike | SavedModel,
+    store: PathLike | Store,
     clips: PathLike | Iterable[str | Clip] | None = None,
     *,
     manifest: PathLike | Manifest | None = None,
-    affect: PathLike | None = None,
     in_sample: bool = False,
     trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store, or of new films, with a model."""
-    if affect is not None:
-        if model is not None or clips is not None or manifest is not None:
-            raise FixUsage("--affect has clips and scores of its own, without a model")
-        return _given_affect(Path(affect))
-    if model is None or store is None:
-        raise FixUsage("expected a model and a store, or --affect TABLE")
     saved = load_model(model, trust=trust, workspace=workspace)
     opened, named, found = features_for(saved, store, workspace)
     manifest = named if manifest is None else manifest
@@ -346,23 +311,6 @@ def predict(
         withdrawn=withdrawn_from_training(
             saved.info, saved.clips, Workspace.of(workspace)
         ),
-    )
-
-
-def _given_affect(path: Path) -> Predicted:
-    """Return the scores of a table of valence and arousal."""
-    affect = read_affect_scores(path)
-    return Predicted(
-        clip_ids=list(affect),
-        basis=[GIVEN] * len(affect),
-        classes=AFFECT,
-        scores=np.array(list(affect.values())).reshape(-1, len(AFFECT)),
-        are_probabilities=False,
-        decisions=[],
-        margins={},
-        contributions={},
-        absent={},
-        refused={},
     )
 
 

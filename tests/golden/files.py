@@ -306,11 +306,10 @@ def record_mediaeval(place: Place) -> list[Row]:
     settings = "--task violence=1 --set splits.kind=fixed --set report.replicates=50"
     split = "--set splits.column=fold:mediaeval2015 --set 'splits.test=[\"0\"]'"
     train(place, "ridge", "accede", "liris-accede", f"{settings} {split}", output="v")
-    place("models predict v accede --mediaeval violence.txt --no-external-data")
+    place("models predict v accede -o v.csv")
+    place("audit mediaeval --write violence.txt --predictions v.csv")
     place.write_rows("affect.csv", affect_of(excerpts))
-    place(
-        "models predict --affect affect.csv --mediaeval affect.txt --no-external-data"
-    )
+    place("audit mediaeval --write affect.txt --affect affect.csv")
     rows: list[Row] = []
     for name in ("violence.txt", "affect.txt"):
         for line in (place.folder / name).read_text(encoding="utf-8").splitlines():

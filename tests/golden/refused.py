@@ -221,7 +221,6 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
     place("manifest sample films -n 12 -o drawn")
     for name, lines in RUN_FILES.items():
         place.write_text(f"{name}.txt", "\n".join(lines) + "\n")
-        place.write_text(f"{name}.json", '{"external_data": false}\n')
     place.write_text("judged.qrels", "violence 0 A.mp4 1\nviolence 0 B.mp4 0\n")
 
 

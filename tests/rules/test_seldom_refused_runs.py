@@ -118,7 +118,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
 
 
 RUN = Run(Path("none"), {"files": {"results.csv": "00"}})
-PREDICTED = predicting.Predicted([], [], [], np.empty(0), True, [], {}, {}, {}, {})
 REFUSED: dict[str, Case] = {
     ONE_LENGTH: lambda _: permutation_p([1, 2], [True, False, True]),
     "value 1 is not a finite": lambda _: permutation_p([1, np.nan], [1, 0]),
@@ -140,9 +139,6 @@ REFUSED: dict[str, Case] = {
     "has no array 'skops'": lambda _: own.KeptEstimator().from_arrays({}),
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}
-    ),
-    "--no-external-data needs --mediaeval": lambda _: PREDICTED.write(
-        no_external_data=True
     ),
     "--set data.view.x: 'view' is a value": lambda _: load_protocol(
         "honest", ["data.view.x=1"]

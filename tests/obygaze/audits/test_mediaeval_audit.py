@@ -1,16 +1,11 @@
-"""The MediaEval command: runs, annotation files, manifests, rules, and runs that are written."""
+"""The MediaEval command: what cannot be scored."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
-
-from obygaze.audits.mediaeval_runs import read_trec_run
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_models.zoo.mediaeval_file import write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -41,42 +36,6 @@ def annotations(tmp_path: Path) -> Path:
         "".join(f"{i}\t{n}\n" for i, n in enumerate(names[4:], 4)),
     )
     return folder
-
-
-def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
-    scores = {"b": 0.1, "a": 0.1, "c": 1 / 3}
-    path, beside = write_run_file(
-        tmp_path / "r.txt", scores, external_data=True, about={"model": "x"}
-    )
-    lines = path.read_text("utf-8").splitlines()
-    assert lines[0] == f"violence Q0 c 1 {1 / 3!r} obygaze"
-    assert [line.split()[2] for line in lines] == ["c", "b", "a"]
-    assert read_trec_run(path)[0] == {"violence": scores}
-    assert json.loads(beside.read_text("utf-8")) == {
-        "subtask": "violence",
-        "external_data": True,
-        "tag": "obygaze",
-        "model": "x",
-    }
-    with pytest.raises(AlreadyThere):
-        write_run_file(path, {"b": 0.5}, external_data=False)
-
-
-@pytest.mark.parametrize(
-    ("name", "scores", "error"),
-    [
-        ("r.txt", {"a": float("nan")}, FixInput),
-        ("r.txt", {"a b": 0.5}, FixInput),
-        ("r.txt", {}, FixInput),
-        ("r.json", {"a": 0.5}, FixUsage),
-    ],
-)
-def test_invalid_runs_are_not_written(
-    tmp_path: Path, name: str, scores: dict[str, float], error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        write_run_file(tmp_path / name, scores, external_data=False)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:

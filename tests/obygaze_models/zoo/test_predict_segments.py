@@ -1,4 +1,4 @@
-"""Predictions for segments of a store of windows, and runs of MediaEval."""
+"""Predictions for segments of a store of windows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from support.cli import call_obygaze
 from support.experiments import (
     films,
-    planted,
-    store_of,
 )
 from support.stores import a_recipe, made_store
 
@@ -22,12 +19,8 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_models.zoo import (
-    FeatureSpec,
-    ModelInfo,
-    TrainingData,
     load_model,
     predict,
-    save_model,
 )
 
 # A window is 16 pictures at 16 pictures a second: window n of a film is second n to n + 1.
@@ -146,25 +139,3 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
         call_obygaze(*here, "--manifest", "all", "--clips", one, "--json").ok().json()
     )
     assert [row["clip_id"] for row in done["rows"]] == [one]
-
-
-def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
-    X = planted(CLIPS, 60)
-    store = store_of(workspace / "stores" / "sig", CLIPS, X)
-    levels = [clip.level for clip in CLIPS]
-    probe = LogisticRegression().fit(X, levels)
-    info = ModelInfo(
-        name="kept",
-        kind="logistic",
-        task="levels",
-        classes=tuple(probe.classes_.tolist()),
-        features=FeatureSpec("toy", "clip", "float32", 60, store.fingerprint, "sig"),
-        training=TrainingData("films", "0" * 64, "raw", 0, 0, (), ""),
-    )
-    save_model(probe, info, workspace / "models" / "kept", X)
-    run = workspace / "run.txt"
-    done = call_obygaze(
-        "-C", workspace, "models", "predict", "kept", "sig", "--mediaeval", run
-    )
-    assert (done.code, run.exists()) == (2, False)
-    assert "needs a model of two classes, kept has 4" in done.stderr
