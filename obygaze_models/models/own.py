@@ -1,55 +1,20 @@
-"""Classifiers of others: of own code or of scikit-learn by name, or fitted by their owner.
-
-They are saved as bytes that hold no code, which skops makes of them. Such bytes name the types that
-they are made of, and only types that are trusted are built. Those of scikit-learn, numpy and scipy
-that skops knows are trusted; others are once `trust` of `core.parts` was called with their names,
-such as `sklearn.tree._tree.Tree`.
-"""
+"""Classifiers of others: of own code or of scikit-learn by name. A run fits them; none is saved."""
 
 from __future__ import annotations
 
-import importlib.util
-import io
-import warnings
-import zipfile
-from collections.abc import Collection, Mapping
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import sklearn
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
-    FixUsage,
-    InstallExtra,
-    Mismatch,
-    ObygazeWarning,
-    first_line,
-)
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.foreign import short_value
-from obygaze_features.core.lazy import need
-from obygaze_features.core.parts import (
-    Part,
-    find_part,
-    is_own_code,
-    trust,
-    trusted_names,
-    types_of,
-)
-from obygaze_features.core.shell import shell_word
-from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.estimator import Classifier, StateArrays
+from obygaze_features.core.parts import Part, find_part
+from obygaze_models.models.common import Floats, Ints
+from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
 
-SKOPS = "skops"  # the array with the bytes
-TYPES_FILE = "schema.json"  # the file of skops with the types
-# In memory, a list or a dictionary takes some twenty times the bytes of its JSON.
-MAX_TYPES_BYTES = 8_000_000
-MAX_PARTS = 200_000
-LIBRARY = f"scikit-learn {sklearn.__version__}"
-NEEDED_FOR = "a saved estimator of scikit-learn"
 PACKAGE = "package"  # the setting that holds the version of the code
 
 
@@ -79,7 +44,7 @@ class OwnClassifier(Classifier):
         package = (self.settings or {}).get(PACKAGE, part.package)
         if package != part.package:
             raise Mismatch(
-                f"{self.class_name} has changed since the model was trained: {package} then,"
+                f"{self.class_name} has changed since the run began: {package} then,"
                 f" {part.package} now",
             )
         return part
@@ -108,7 +73,7 @@ class OwnClassifier(Classifier):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
         chosen = self._outputs("predict", X)
-        classes = self._classes_of_held()
+        classes = list(range(len(self.classes_)))
         try:
             codes = [classes.index(value) for value in chosen.tolist()]
         except ValueError:
@@ -141,7 +106,7 @@ class OwnClassifier(Classifier):
                 f"must return finite numbers of the shape {shape} from {method}(),"
                 f" got {short_value(scores)}"
             )
-        classes = self._classes_of_held()
+        classes = list(range(n_classes))
         order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
         if sorted(order) != sorted(classes):
             raise self._part().refuse(
@@ -151,10 +116,6 @@ class OwnClassifier(Classifier):
         if scores.ndim == 1:
             return scores if places[0] == 0 else -scores
         return scores[:, places]
-
-    def _classes_of_held(self) -> list[Any]:
-        """Return what the estimator calls the classes: their numbers."""
-        return list(range(len(self.classes_)))
 
     def _outputs(self, method: str, X: Any) -> NDArray[Any]:
         """Return what a method gives for rows: as many values as rows."""
@@ -168,168 +129,3 @@ class OwnClassifier(Classifier):
                 f" got {short_value(outputs)}"
             )
         return outputs
-
-    def to_arrays(self) -> StateArrays:
-        """Return the bytes of the estimator, its classes and its number of features."""
-        return {**super().to_arrays(), SKOPS: pack(self.held)}
-
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the estimator from its bytes."""
-        if SKOPS not in arrays:
-            raise Corrupt(f"the saved {type(self).__name__} has no array {SKOPS!r}")
-        others = {name: array for name, array in arrays.items() if name != SKOPS}
-        super().from_arrays(others)
-        self.held = unpack(arrays[SKOPS], self._own_types())
-
-    def _own_types(self) -> set[str]:
-        """Return the types that whoever trusts the code trusts with it."""
-        return types_of(self._part())
-
-    def check_outputs(self) -> None:
-        """Check nothing: an estimator of others need not take rows that are made up."""
-
-
-class KeptEstimator(OwnClassifier):
-    """A classifier with scikit-learn's interface that its owner fitted, so that it can be saved.
-
-    Args:
-        library: The version of scikit-learn that fitted it. Another one reads it with a warning.
-    """
-
-    def __init__(self, library: str = "") -> None:
-        super().__init__()
-        self.library = library
-
-    @classmethod
-    def of(cls, estimator: Any) -> Self:
-        """Return a fitted estimator, ready to be saved."""
-        for name in ("predict", "classes_", "n_features_in_"):
-            if not hasattr(estimator, name):
-                raise FixInput(
-                    f"{type(estimator).__name__} cannot be saved as a model: it has no {name}",
-                )
-        kept = cls(LIBRARY)
-        kept.held = estimator
-        kept.classes_ = np.asarray(estimator.classes_)
-        kept.n_features_in_ = int(estimator.n_features_in_)
-        return kept
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Raise an error: it is made of an estimator that is fitted."""
-        raise FixTraining(
-            "a kept estimator is fitted already", hint="KeptEstimator.of(estimator)"
-        )
-
-    def _part(self) -> Part:
-        kind = type(self.held)
-        return Part(kind.__name__, self.library, kind.__module__, kind.__name__)
-
-    def _classes_of_held(self) -> list[Any]:
-        classes: list[Any] = self.classes_.tolist()
-        return classes
-
-    def _own_types(self) -> set[str]:
-        if self.library != LIBRARY:
-            text = f"the model was saved with {self.library}, installed is {LIBRARY}"
-            warnings.warn(text, ObygazeWarning, stacklevel=2)
-        return set()
-
-
-def require_skops() -> None:
-    """Raise an error if skops is not installed; it is not imported, which takes seconds."""
-    if importlib.util.find_spec(SKOPS) is None:
-        raise InstallExtra(
-            f"{NEEDED_FOR} needs the package {SKOPS!r}, which is not installed",
-            hint=f'pip install "obygaze[{SKOPS}]"',
-        )
-
-
-def pack(estimator: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a fitted estimator; its types are trusted in this process from now on."""
-    skops = need("skops.io", SKOPS, NEEDED_FOR)
-    try:
-        data = skops.dumps(estimator)
-        trust(skops.get_untrusted_types(data=data))
-    except Exception as error:
-        raise FixInput(
-            f"{type(estimator).__name__} cannot be saved with skops: {first_line(error)}"
-        ) from error
-    problem = _size_problem(data)
-    if problem:
-        raise FixInput(
-            f"{type(estimator).__name__} cannot be saved: {problem}",
-            hint="fewer parts, such as fewer trees in a forest",
-        )
-    return np.frombuffer(data, dtype=np.uint8)
-
-
-def _size_problem(data: bytes) -> str:
-    """Return why a file of skops is too large to be read; "" if it is not. Nothing is parsed."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        n_bytes = sum(part.file_size for part in archive.infolist())
-        if n_bytes > len(data):
-            return (
-                f"it unpacks to {n_bytes:,} bytes, and nothing in it may be compressed"
-            )
-        size = archive.getinfo(TYPES_FILE).file_size
-        if size > MAX_TYPES_BYTES:
-            return (
-                f"{TYPES_FILE} has {size:,} bytes; at most {MAX_TYPES_BYTES:,} are read"
-            )
-        types = archive.read(TYPES_FILE)
-    n_parts = types.count(b"{") + types.count(b"[")
-    if n_parts > MAX_PARTS:
-        return f"{TYPES_FILE} has {n_parts:,} parts; at most {MAX_PARTS:,} are read"
-    return ""
-
-
-def unpack(data: NDArray[np.uint8], of_code: Collection[str] = ()) -> Any:
-    """Return the estimator of some bytes; an error names the types that are not trusted.
-
-    Args:
-        data: The bytes.
-        of_code: Types of own code that is trusted.
-    """
-    if data.dtype != np.uint8 or data.ndim != 1:
-        raise Corrupt("the bytes of a saved estimator must be one row of uint8")
-    content = data.tobytes()
-    skops = need("skops.io", SKOPS, NEEDED_FOR)
-    try:
-        problem = _size_problem(content)
-        needed = [] if problem else skops.get_untrusted_types(data=content)
-    except Exception as error:
-        raise Corrupt(f"not a file of skops: {first_line(error)}") from error
-    if problem:
-        raise Corrupt(f"the saved estimator is not read: {problem}")
-    untrusted = sorted(set(needed) - trusted_names() - set(of_code))
-    if untrusted:
-        options = " ".join(f"--trust {shell_word(name)}" for name in untrusted)
-        raise FixUsage(
-            f"the saved estimator is made of types that are not trusted: {', '.join(untrusted)}",
-            hint=f"if you know them and who made it: {options} (in Python trust={untrusted})",
-        )
-    try:
-        return skops.loads(content, trusted=needed)
-    except Exception as error:
-        raise Corrupt(
-            f"the saved estimator cannot be read: {first_line(error)}"
-        ) from error
-
-
-def names_to_trust(
-    description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> list[str]:
-    """Return what somebody must trust who loads a saved estimator: own code, and types of skops.
-
-    Args:
-        description: Its class and settings.
-        arrays: Its fitted attributes.
-    """
-    if SKOPS not in arrays:
-        return []
-    skops = need("skops.io", SKOPS, NEEDED_FOR)
-    types = set(skops.get_untrusted_types(data=arrays[SKOPS].tobytes()))
-    own_name = description["params"].get("class_name")
-    if not is_own_code(own_name):
-        return sorted(types)
-    return [own_name, *sorted(types - types_of(find_part(own_name)))]

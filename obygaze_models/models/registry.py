@@ -44,9 +44,9 @@ CLASSES = {
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
     "ZeroShot": "sentences",
-    "OwnClassifier": "own",
-    "KeptEstimator": "own",
 }
+# The class that calls code of others, which a run fits and nothing saves.
+OWN_CLASS = {"OwnClassifier": "own"}
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.
@@ -124,8 +124,7 @@ class ModelKind:
     parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
     one vector, or one for each frame. Of a kind that is not `is_trained` the scores are the same
     whatever the training clips are. One that `has_epochs` starts from weights that a seed draws,
-    and stops on validation clips. Of one that `takes_factors` the coefficients can be multiplied in
-    place of the features, so that it is saved for joined features (`joined.PartScaling`).
+    and stops on validation clips.
     """
 
     estimator: str
@@ -135,7 +134,6 @@ class ModelKind:
     reads: Literal["clip", "frames"] = "clip"
     is_trained: bool = True
     has_epochs: bool = False
-    takes_factors: bool = False
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -241,9 +239,9 @@ _FRAMES = {
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
 DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 KINDS = {
-    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True, takes_factors=True),
-    "logistic": ModelKind("LogisticProbe", _LOGREG, takes_factors=True),
-    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}, takes_factors=True),
+    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True),
+    "logistic": ModelKind("LogisticProbe", _LOGREG),
+    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
         "SVMProbe",
         {
@@ -256,12 +254,11 @@ KINDS = {
             ),
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
-        takes_factors=True,
     ),
     "frames": ModelKind("FrameProbe", _FRAMES, reads="frames"),
-    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead", takes_factors=True),
-    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead", takes_factors=True),
-    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead", takes_factors=True),
+    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
+    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
+    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
     "zero-shot": ModelKind("ZeroShot", _SENTENCES, is_trained=False),
 }
 
@@ -293,11 +290,6 @@ def trainable() -> list[str]:
         if kind.reads == "clip" and kind.is_trained:
             names.append(name)
     return [*names, CAV]
-
-
-def savable_for_parts() -> list[str]:
-    """Return the names that `obygaze train` takes for joined features."""
-    return [name for name in trainable() if name == CAV or KINDS[name].takes_factors]
 
 
 def find_kind(name: str) -> ModelKind:
@@ -379,7 +371,8 @@ def _is_plain(value: Any) -> bool:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    module = CLASSES[_known_name(name, CLASSES, "estimator")]
+    classes = {**CLASSES, **OWN_CLASS}
+    module = classes[_known_name(name, classes, "estimator")]
     return getattr(import_module(f"{__package__}.{module}"), name)
 
 

@@ -22,7 +22,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.parts import trust as trust_code
-from obygaze_features.core.shell import shell_word
+from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.workspace import (
     EXPECTED,
     PathLike,
@@ -42,6 +42,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Store is imported for type checkers only, so that the commands start fast.
 OneStore: TypeAlias = Union[PathLike, "Store"]
 Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
+# What a protocol calls a model of one's own, in the line that `train` says.
+OWN = "mine"
 
 
 class Trained(NamedTuple):
@@ -60,9 +62,6 @@ class Trained(NamedTuple):
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
         lines.append(f"model: {self.model.folder}")
-        if self.model.info.trust:
-            options = [f"--trust {shell_word(name)}" for name in self.model.info.trust]
-            lines.append(f"to use it: {' '.join(options)}")
         return "\n".join(lines)
 
     @property
@@ -161,7 +160,7 @@ def _with_kinds(function: F) -> F:
     """Return a function whose docstring names every kind of model that can be trained."""
     *others, last = trainable()
     listed = (
-        f"MODEL is {', '.join(others)} or {last}, sklearn.MODULE.CLASS or FILE.py:NAME."
+        f"MODEL is {', '.join(others)} or {last}; `run` takes a class of your own, too."
     )
     function.__doc__ = (function.__doc__ or "").replace("{kinds}", listed)
     return function
@@ -190,7 +189,7 @@ def train(
     all clips. {kinds}
 
     Args:
-        model: The kind of the model, or FILE.py:NAME.
+        model: The kind of the model.
         store: Its features: a store, or NAME=STORE with the name in tables.
         manifest: The clips and labels.
         task: The label to predict, as in `run`; PROTOCOL.toml:NAME for the task of a protocol.
@@ -214,28 +213,25 @@ def train(
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
         obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
         obygaze train cav obygaze12-xclip obygaze12 --json
-        obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
     if not isinstance(model, str):
         raise FixUsage(
             f"model must be a name, got {model!r}",
-            hint='"ridge", "sklearn.MODULE.CLASS" or "FILE.py:NAME"',
+            hint=f"one of {', '.join(trainable())}",
         )
     require_each_once(changes)
-    trust_code([model, *changes])
+    if is_own_code(model) or is_of_sklearn(model):
+        raise _not_saved(model, store, manifest, task, changes, output)
+    trust_code(changes)
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
     # Late: a wrong name is said before scikit-learn is imported.
-    from obygaze_models.models.own import require_skops
     from obygaze_models.runner.files import check_run_folder, is_same_run
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
     from obygaze_models.runner.training import fit_final, training_protocol
-    from obygaze_models.zoo.saving import check_target, code_files, load_folder
+    from obygaze_models.zoo.saving import check_target, load_folder
 
-    if is_own_code(model) or is_of_sklearn(model):
-        require_skops()
-        code_files([model])  # refuses a file that the model could not take along
     chosen = training_protocol(model, task, clips, changes, named_stores)
     if len(named_stores) > 1:
         raise FixUsage(
@@ -267,6 +263,33 @@ def train(
     (store,) = named_stores.values()
     fit_final(inputs, finished, model_folder, store=store, force=replaces)
     return Trained(finished, load_folder(model_folder))
+
+
+def _not_saved(
+    model: str,
+    store: Stores,
+    manifest: PathLike | Manifest,
+    task: str,
+    changes: Sequence[str],
+    output: PathLike | None,
+) -> FixUsage:
+    """Return the error that a model of one's own is not saved; its hint is the line of `run`."""
+    # Only a name or a path can be typed.
+    a_store = os.fspath(store) if isinstance(store, str | os.PathLike) else "STORE"
+    clips = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else "CLIPS"
+    words = ["obygaze", "run", "honest", "--store", a_store, "--manifest", clips]
+    words += ["--task", task, "--set", f"models.{OWN}.kind={model}"]
+    words += ["--set", f'grid.models=["{OWN}"]']
+    for change in changes:
+        if change.startswith("model."):
+            change = f"models.{OWN}.{change.removeprefix('model.')}"
+        words += ["--set", change]
+    if output is not None:
+        words += ["-o", os.fspath(output)]
+    return FixUsage(
+        f"{model} is not a kind of obygaze, and only these are saved: a run tests it",
+        hint=shell_line(words),
+    )
 
 
 def _named_folder(workspace: Workspace, name: str) -> Path:
@@ -395,7 +418,6 @@ def test_model(
         PathLike | None,
         Option("-o --output", metavar="NAME", shown_default="from the inputs"),
     ] = None,
-    trust: Annotated[Sequence[str], Option("--trust", metavar="NAME")] = (),
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Run:
@@ -415,8 +437,6 @@ def test_model(
         changes: Change a key of the honest protocol: data.where, data.view, report.primary,
             report.metrics or report.replicates. The view of the labels is that of the training.
         output: The name of the run, or a folder.
-        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
-            scikit-learn estimator.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -431,7 +451,8 @@ def test_model(
     from obygaze_models.runner.testing import inputs_of_test, run_test
     from obygaze_models.zoo.saving import load_model
 
-    saved = load_model(model, trust=[*trust, *changes], workspace=workspace)
+    trust_code(changes)
+    saved = load_model(model, workspace=workspace)
     inputs = inputs_of_test(saved, task, changes, clips, stores)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)

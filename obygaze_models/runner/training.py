@@ -18,7 +18,6 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
-from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import quoted_word
@@ -26,12 +25,6 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
-from obygaze_features.store.joining import (
-    part_names,
-)
-from obygaze_features.store.recipe import (
-    joined_parts,
-)
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
@@ -49,7 +42,6 @@ from obygaze_models.models.registry import (
     build_bank,
     default_settings,
     has_epochs,
-    savable_for_parts,
     trainable,
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
@@ -100,36 +92,28 @@ def training_protocol(
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
         stores: The features, which decide on the view of the labels.
     """
-    is_class = is_own_code(name) or is_of_sklearn(name)
     if name in KINDS and not KINDS[name].is_trained:
         raise FixUsage(
             f"{name} is not trained, so there is no model to save",
             hint=f"obygaze run PROTOCOL.toml, with kind = {name!r} in a model of it",
         )
-    if name not in trainable() and not is_class:
-        hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
+    if name not in trainable():
+        hint = f"one of {', '.join(trainable())}"
         if name.endswith(".toml") or name in protocol_names():
             own_task = f"obygaze train MODEL STORE MANIFEST --task {shell_word(f'{name}:NAME')}"
             hint += f"; the task NAME of a protocol: {own_task}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
-    kind = name
-    name = label_of(name)
-    if is_class and name in load_protocol("honest").models:
-        raise FixUsage(
-            f"a model of one's own cannot be called {name!r}, as one of obygaze",
-        )
-    _refuse_parts(kind, stores or {})
-    if kind == CAV:
+    if name == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained
-        keys = [f"models.{name}.kind={kind}"]
+        keys = [f"models.{name}.kind={name}"]
         for change in changes:
             if change.startswith("model."):
                 change = f"models.{name}.{change.removeprefix('model.')}"
             keys.append(change)
         changes = keys
     honest = load_protocol("honest", changes, [task])
-    _refuse_another_model(kind, name, honest)
+    _refuse_another_model(name, honest)
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     not_saved = {
         "data.scale": honest.data.scale != NONE,
@@ -139,12 +123,12 @@ def training_protocol(
         if is_set:
             what = "a saved model reads one store, and its features as they are"
             raise FixUsage(what, hint=f"omit {key}")
-    if kind == CAV and task != DEFAULT_TASK:
+    if name == CAV and task != DEFAULT_TASK:
         raise FixUsage(
             f"concept vectors have a task for each concept, got the task {task!r}",
             hint="leave out --task",
         )
-    if kind == CAV:
+    if name == CAV:
         return _concepts_protocol(honest, manifest)
     task_name, asked = one_task(task, honest, manifest)
     of_task = with_tasks(honest, [task], manifest).with_models([name])
@@ -153,29 +137,11 @@ def training_protocol(
     return replace(of_task, name=f"train-{name}", report=report)
 
 
-def _refuse_parts(kind: str, stores: Mapping[str, Store]) -> None:
-    """Raise an error for a joined store and a kind that cannot be saved for one.
-
-    The factors of parts are saved in coefficients, and nobody knows which an own class has.
-    """
-    if kind in savable_for_parts():
-        return
-    for name, store in stores.items():
-        parts = joined_parts(store.recipe)
-        if parts:
-            raise FixUsage(
-                f"{kind} cannot be saved for the joined features of {name}"
-                f" ({' + '.join(part_names(parts))}): a saved model needs coefficients that take"
-                " up the factors of the parts",
-                hint=f"obygaze run with this model, or one of {', '.join(savable_for_parts())}",
-            )
-
-
-def _refuse_another_model(kind: str, name: str, protocol: Protocol) -> None:
+def _refuse_another_model(kind: str, protocol: Protocol) -> None:
     """Raise an error if settings would train another model under the name of this one."""
-    asked = set(protocol.grid.models) - {name}
-    if name in protocol.models:
-        asked |= {protocol.models[name].kind} - {kind}
+    asked = set(protocol.grid.models) - {kind}
+    if kind in protocol.models:
+        asked |= {protocol.models[kind].kind} - {kind}
     if asked:
         raise FixUsage(
             f"the model to train is {kind}, and --set asks for {', '.join(sorted(asked))}",

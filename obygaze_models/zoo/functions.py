@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.predicting import Predicted, PredictedFiles
     from obygaze_models.zoo.saving import SavedModel
     from obygaze_models.zoo.sharing import ModelCard, PushedModel
-
-TRUST = Option("--trust", metavar="NAME")
 
 
 @done_in("obygaze_models.zoo.sharing")
@@ -52,7 +50,6 @@ def predict(
     *,
     manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store, or of new films, with a model.
@@ -81,8 +78,6 @@ def predict(
         manifest: Predict the clips or segments of this manifest.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
-        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
-            scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -131,7 +126,6 @@ def pull_model(
     ] = None,
     *,
     force: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
@@ -144,7 +138,6 @@ def pull_model(
         location: A folder, or an https://, s3:// or hf:// URL.
         output: Name of the copy.
         force: Replace the output if it exists.
-        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -160,14 +153,11 @@ def push_model(
     target: PathLike,
     *,
     force: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
 
-    It is checked first. Another model that is there is replaced only with --force. A model of own
-    code (FILE.py:NAME) takes the file along, with what this imports of its folder; a module
-    (MODULE:NAME) stays behind.
+    It is checked first. Another model that is there is replaced only with --force.
 
     Its card names the licences of the annotations and of the features, as the manifest and the
     store of its training stated them; for the hub, the licence of the model itself is `other`.
@@ -176,7 +166,6 @@ def push_model(
         model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.
         force: Replace the output if it exists.
-        trust: As for `load_model`.
         workspace: The workspace, if it is not the current one.
 
     Commands:

@@ -134,9 +134,8 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
     `chosen` has the settings that training films chose, of those that were offered. `asked` says
-    what the classes of the task are.
-    `trust` names what somebody must trust who loads the model (--trust); saving it sets it. `where`
-    is the expression that holds for all clips of its training and evaluation.
+    what the classes of the task are. `where` is the expression that holds for all clips of its
+    training and evaluation.
     """
 
     name: str
@@ -150,7 +149,6 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     protocol: str = ""
     notes: tuple[str, ...] = ()
     chosen: Mapping[str, Any] = {}
-    trust: tuple[str, ...] = ()
     where: str = ""
     asked: Classes | None = None
 

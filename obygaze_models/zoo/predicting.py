@@ -271,11 +271,10 @@ def predict(
     *,
     manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
-    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store, or of new films, with a model."""
-    saved = load_model(model, trust=trust, workspace=workspace)
+    saved = load_model(model, workspace=workspace)
     opened, named, found = features_for(saved, store, workspace)
     manifest = named if manifest is None else manifest
     listed: list[str | Clip] | None = None

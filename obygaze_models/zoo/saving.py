@@ -29,9 +29,6 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.own_results import MODEL, check_folder
-from obygaze_features.core.parts import find_part, trusted_names
-from obygaze_features.core.parts import trust as trust_code
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.records import FileMark
 from obygaze_models.zoo.info import (
@@ -55,12 +52,6 @@ MAX_BYTES = {
     CARD_FILE: 10_000_000,
     MODEL_FILE: 10_000_000,
 }
-# Where a model of own code has the files of it. They run only if somebody trusts them.
-CODE = "code/"
-MAX_CODE_BYTES = 1_000_000
-_CODE_FILE = re.compile(
-    rf"{CODE}([A-Za-z0-9_][A-Za-z0-9_-]*/)*[A-Za-z0-9_][A-Za-z0-9_-]*\.py"
-)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -70,14 +61,14 @@ class SavedModel:
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
     does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
-    clips, and which code it needs: without it, there is no estimator.
+    clips.
     """
 
     info: ModelInfo
     estimator: Any
     folder: Path
     clips: TrainingClips | None = None
-    warnings: Sequence[str | tuple[str, str]] = ()
+    warnings: Sequence[str] = ()
 
     def __repr__(self) -> str:
         info = self.info
@@ -113,8 +104,7 @@ def save_model(
     gives stored features the scores of the fit.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
-            scikit-learn's interface, such as a pipeline (extra `skops`).
+        estimator: A fitted estimator of `obygaze_models.models`.
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
         X: The features of the clips that the estimator was fitted on.
@@ -127,17 +117,20 @@ def save_model(
 
     from obygaze_models.models.estimator import save_state
     from obygaze_models.models.learner import Learner
-    from obygaze_models.models.own import KeptEstimator, names_to_trust
+    from obygaze_models.models.registry import CLASSES
 
     check_target(folder, info.name, force=True)
-    if not isinstance(estimator, Learner):
-        estimator = KeptEstimator.of(estimator)
-    saved = estimator.absorbed()
+    saved = estimator.absorbed() if isinstance(estimator, Learner) else estimator
+    class_name = type(saved).__name__
+    if class_name not in CLASSES:
+        raise FixInput(
+            f"{class_name} cannot be saved as a model",
+            hint=f"one of {', '.join(CLASSES)}",
+        )
     difference = _difference(info, saved, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
     description, arrays = save_state(saved)
-    info = structs.replace(info, trust=tuple(names_to_trust(description, arrays)))
     contiguous = {}
     for name, array in arrays.items():
         contiguous[name] = np.asarray(array, order="C")
@@ -152,7 +145,6 @@ def save_model(
         ARRAYS_FILE: data,
         CARD_FILE: model_card_text(info, clips).encode("utf-8"),
     }
-    contents |= code_files(info.trust)
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
     marks = {name: mark_of(content) for name, content in contents.items()}
@@ -160,7 +152,7 @@ def save_model(
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     for name, content in contents.items():
-        most = max_bytes(name)
+        most = MAX_BYTES[name]
         if len(content) > most:
             raise FixInput(
                 f"{name} would have {len(content):,} bytes; at most {most:,} are read",
@@ -171,28 +163,21 @@ def save_model(
         try:
             loaded = load_folder(draft).estimator
         except Corrupt as error:
-            raise FixInput(
-                f"{_name_of(saved)} cannot be saved: {error.message}"
-            ) from error
+            raise FixInput(f"{class_name} cannot be saved: {error.message}") from error
         _require_equal(estimator, loaded, X)
 
     return write_files(folder, contents, force=force, check=check)
 
 
 def load_model(
-    model: PathLike | SavedModel,
-    *,
-    trust: Sequence[str] = (),
-    workspace: PathLike | None = None,
+    model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> SavedModel:
-    """Load a saved model: arrays and facts, nothing that runs code that is not trusted.
+    """Load a saved model: arrays and facts, nothing that runs code.
 
     Sizes and checksums are checked first. A model that is loaded is returned as it is.
 
     Args:
         model: The name of a model of the workspace, or its folder.
-        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
-            scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -201,7 +186,6 @@ def load_model(
     """
     if isinstance(model, SavedModel):
         return model
-    trust_code(trust)
     return load_folder(Workspace.of(workspace).existing("models", model))
 
 
@@ -214,9 +198,6 @@ def load_folder(folder: Path) -> SavedModel:
 
     document = read_document(folder)
     info = document.info
-    distrust = distrust_of(folder, document)
-    if distrust is not None:
-        raise FixUsage(distrust[0], where=str(folder), hint=distrust[1])
     data = read_checked(folder, ARRAYS_FILE, document)
     try:
         arrays = load(data)
@@ -273,11 +254,6 @@ def _in_words(value: Any) -> str:
     return str(int(value)) if is_whole else str(value)
 
 
-def _name_of(estimator: Any) -> str:
-    """Return the name of the class of an estimator; of one that is held, of that."""
-    return type(getattr(estimator, "held", estimator)).__name__
-
-
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
     """Raise an error unless a loaded estimator predicts rows as the one that was saved.
 
@@ -299,7 +275,7 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
                 after = after[0] + after[1]
             if not _are_equal(np.asarray(before), np.asarray(after)):
                 raise FixInput(
-                    f"{_name_of(loaded)} cannot be saved: when it is loaded again, "
+                    f"{type(loaded).__name__} cannot be saved: when it is loaded again, "
                     f"{name} of the training clips is another one",
                 )
 
@@ -308,8 +284,7 @@ def _are_equal(before: Any, after: Any) -> bool:
     import numpy as np
 
     if before.dtype.kind == "f" and before.shape == after.shape:
-        # A forest adds its trees in the order in which its threads end, and a product of three
-        # numbers depends on the order, too.
+        # A product of three numbers depends on the order.
         largest = float(np.nanmax(np.abs(before), initial=0.0))
         return np.allclose(
             before, after, rtol=1e-9, atol=1e-9 * largest, equal_nan=True
@@ -355,66 +330,18 @@ def read_document(folder: Path) -> ModelDocument:
 
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
-    files = read_document(folder).files
-    listed = {*files, MODEL_FILE}
-    code = sorted(name for name in files if _CODE_FILE.fullmatch(name))
-    return (*code, *(name for name in MAX_BYTES if name in listed))
+    listed = {*read_document(folder).files, MODEL_FILE}
+    return tuple(name for name in MAX_BYTES if name in listed)
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
     """Return the names of a model's score columns: classes, then the margins of concepts."""
     kind = "p" if hasattr(estimator, "predict_proba") else "score"
-    several = kind == "p" or len(info.classes) > 2
-    named = info.classes if several else info.classes[-1:]
+    named = info.classes if kind == "p" else info.classes[-1:]
     return [
         *(f"{kind}:{name}" for name in named),
         *(f"margin:{name}" for name in info.concepts),
     ]
-
-
-def is_of_model(name: str) -> bool:
-    """Return whether a model may have a file of this name."""
-    return name in MAX_BYTES or _CODE_FILE.fullmatch(name) is not None
-
-
-def max_bytes(name: str) -> int:
-    """Return how many bytes a file of a model may have."""
-    return MAX_BYTES.get(name, MAX_CODE_BYTES)
-
-
-def code_files(names: Sequence[str]) -> dict[str, bytes]:
-    """Return the file of own code that a model names, with those of its folder that it imports."""
-    files = {}
-    for name in names:
-        if not name.partition(":")[0].endswith(".py"):
-            continue
-        part = find_part(name)
-        if part.folder is None:
-            continue
-        for path in part.files:
-            file = f"{CODE}{path.relative_to(part.folder).as_posix()}"
-            files[file] = path.read_bytes()
-            if not _CODE_FILE.fullmatch(file) or len(files[file]) > MAX_CODE_BYTES:
-                raise FixInput(
-                    f"a model cannot take along the file {path.name}",
-                    where=str(path),
-                    hint="a name of letters, digits, _ and -, then .py, and at most"
-                    f" {MAX_CODE_BYTES:,} bytes",
-                )
-    return files
-
-
-def distrust_of(folder: Path, document: ModelDocument) -> tuple[str, str] | None:
-    """Return that a model has own code along that nobody has trusted, and what allows it."""
-    for name in document.info.trust:
-        file = f"{CODE}{name.partition(':')[0]}"
-        if file in document.files and name not in trusted_names():
-            path = shell_word(folder / CODE / name)
-            return (
-                f"{document.info.name} would run own code, {name}, which is not trusted",
-                f"read the code in {folder / CODE}, then --trust {path}",
-            )
-    return None
 
 
 def write_files(
@@ -437,16 +364,10 @@ def write_files(
     with write_then_rename(folder, check_place) as draft:
         draft.mkdir()
         for name, data in contents.items():
-            put_file(draft / name, data)
+            write_atomic(draft / name, data)
         if check is not None:
             check(draft)
     return folder
-
-
-def put_file(path: Path, data: bytes | memoryview) -> None:
-    """Write a file, in a folder that may be new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, data)
 
 
 def mark_of(content: bytes) -> FileMark:
@@ -457,7 +378,7 @@ def mark_of(content: bytes) -> FileMark:
 def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
-    if name not in document.files or not is_of_model(name):
+    if name not in document.files:
         raise Corrupt(f"{MODEL_FILE} does not list {name}", where=str(folder))
     mark = document.files[name]
     if not path.is_file() or path.is_symlink():
@@ -465,7 +386,7 @@ def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     size = path.stat().st_size
     if size != mark.n_bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
-    most = max_bytes(name)
+    most = MAX_BYTES[name]
     if size > most:
         raise Corrupt(f"{size:,} bytes; at most {most:,} are read", where=str(path))
     data = path.read_bytes()

@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import few, human
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
-from obygaze_features.core.files import parse_json, sha256_file, write_then_rename
+from obygaze_features.core.files import (
+    parse_json,
+    sha256_file,
+    write_atomic,
+    write_then_rename,
+)
 from obygaze_features.core.own_results import MODEL, check_folder
-from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
@@ -32,17 +36,12 @@ from obygaze_models.zoo.info import (
 from obygaze_models.zoo.saving import (
     ARRAYS_FILE,
     CARD_FILE,
-    CODE,
     MAX_BYTES,
     MODEL_FILE,
     SavedModel,
-    distrust_of,
     files_of,
-    is_of_model,
     load_folder,
     mark_of,
-    max_bytes,
-    put_file,
     read_checked,
     read_document,
     training_clips_in,
@@ -98,8 +97,6 @@ class PushedModel:
     target: str
     n_bytes: int
     info: ModelInfo
-    code: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
     warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
@@ -107,28 +104,16 @@ class PushedModel:
 
     @property
     def notes(self) -> list[str]:
-        """Its licences, the files of own code that were sent with it, and what was not."""
+        """The licences of what trained it."""
         of_labels = self.info.training.licence or "not stated"
         of_features = self.info.features.licence or "not stated"
-        notes = [
+        return [
             f"licence of the annotations: {of_labels}; of the features: {of_features}"
         ]
-        if self.code:
-            notes.append(f"with the own code that it needs: {few(self.code)}")
-        if self.modules:
-            notes.append(
-                f"without {few(self.modules)}: who loads it needs this module too"
-            )
-        return notes
 
     def to_json(self) -> dict[str, Any]:
-        """Return the model, the target, the size in bytes, and the files of own code."""
-        return {
-            "model": self.model,
-            "target": self.target,
-            "bytes": self.n_bytes,
-            "code": list(self.code),
-        }
+        """Return the model, the target, and the size in bytes."""
+        return {"model": self.model, "target": self.target, "bytes": self.n_bytes}
 
 
 def push_model(
@@ -136,11 +121,9 @@ def push_model(
     target: PathLike,
     *,
     force: bool = False,
-    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub."""
-    trust_code(trust)
     folder = Workspace.of(workspace).existing("models", model)
     loaded = load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
@@ -154,16 +137,10 @@ def push_model(
         error.hint = error.hint or OWN_PLACE
         raise
     n_bytes = sum(map(len, contents.values()))
-    of_code = [name for name in contents if name.startswith(CODE)]
-    code = tuple(name.removeprefix(CODE) for name in of_code)
-    # A module, of this folder or installed, is named without `.py`.
-    modules = tuple(
-        name for name in loaded.info.trust if ":" in name and ".py:" not in name
-    )
     here = Workspace.of(workspace)
     warnings = withdrawn_from_training(loaded.info, loaded.clips, here)
     name = os.fspath(model)
-    return PushedModel(name, str(target), n_bytes, loaded.info, code, modules, warnings)
+    return PushedModel(name, str(target), n_bytes, loaded.info, warnings)
 
 
 def _send(
@@ -171,7 +148,7 @@ def _send(
 ) -> None:
     """Send the files of a model to a bucket or the hub, model.json last."""
     names_there = destination.names()
-    strange = [name for name in names_there if not is_of_model(name)]
+    strange = [name for name in names_there if name not in MAX_BYTES]
     if strange:
         raise AlreadyThere(
             f"{strange[0]} does not belong to a model",
@@ -207,11 +184,9 @@ def pull_model(
     output: PathLike | None = None,
     *,
     force: bool = False,
-    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
     """Copy a model into the workspace and check it."""
-    trust_code(trust)
     address, expected = split_expected(os.fspath(location))
     name = last_part(address) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)
@@ -237,32 +212,23 @@ def pull_model(
             if error.where:
                 error.where = error.where.replace(str(draft), files.location)
             raise
-    document = read_document(folder)
-    warnings: list[str | tuple[str, str]] = []
-    distrust = distrust_of(folder, document)
-    if distrust is None:
-        pulled = load_folder(folder)
-    else:
-        warnings.append(distrust)
-        clips = training_clips_in(folder, document)
-        pulled = SavedModel(document.info, None, folder, clips)
+    pulled = load_folder(folder)
     here = Workspace.of(workspace)
-    warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
+    warnings = withdrawn_from_training(pulled.info, pulled.clips, here)
     return replace(pulled, warnings=warnings)
 
 
 def _check_copy(folder: Path) -> None:
-    """Raise an error unless a copied model loads, and its card and its code are unchanged."""
+    """Raise an error unless a copied model loads, and its card is unchanged."""
     document = read_document(folder)
     for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
         read_checked(folder, name, document)
-    if distrust_of(folder, document) is None:
-        load_folder(folder)
+    load_folder(folder)
 
 
 def _fetch(files: Files, name: str, draft: Path) -> None:
     try:
-        data = files.read(name, max_bytes(name))
+        data = files.read(name, MAX_BYTES[name])
     except FileNotFoundError as error:
         raise NotFound(f"no model here: no {name}", where=files.location) from error
-    put_file(draft / name, data.data)
+    write_atomic(draft / name, data.data)

@@ -220,12 +220,8 @@ def train(
     place(f"train {kind} {store} {manifest} {settings} --jobs 1 -o {output}")
 
 
-def predict(
-    place: Place, model: str, source: str, words: str = "", *, trust: str = ""
-) -> list[Row]:
+def predict(place: Place, model: str, source: str, words: str = "") -> list[Row]:
     """Return what a saved model says of the clips of a store, with columns of our own names."""
-    if trust:
-        words += f" --trust {trust}"
     place(f"models predict {model} {source} {words} -o predicted.csv --force")
     rows = []
     for row in place.read_rows("predicted.csv"):

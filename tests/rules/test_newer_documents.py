@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from support.filled_stores import compute, plan, values_of
 from support.plain_store import (
     array_of,
@@ -27,6 +26,7 @@ from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.filling import Filling
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.files import read_folder
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
 from obygaze_models.zoo.saving import save_model
@@ -79,7 +79,7 @@ def run_of(folder: Path, change: Change) -> object:
 
 def model_of(folder: Path, change: Change) -> object:
     X = np.random.default_rng(0).normal(size=(20, 4))
-    estimator = LogisticRegression().fit(X, [0, 1] * 10)
+    estimator = LogisticProbe().fit(X, np.array([0, 1] * 10))
     spec = FeatureSpec("toy", "clip", "float32", 4, "f" * 64)
     training = TrainingData("films", "0" * 64, "raw", 20, 4)
     classes = ("negative", "positive")

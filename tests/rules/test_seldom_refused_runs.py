@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,6 @@ from obygaze_features.store.recipe import space_of_array
 from obygaze_features.store.texts import TextTable
 from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.permutation import permutation_p
-from obygaze_models.models import own
 from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.concepts import NO_DIRECTION, ConceptBank
 from obygaze_models.models.primal import hinge_plane
@@ -56,32 +53,6 @@ ONE_LENGTH = "lists of one length, got (2,), (3,) and (2,)"
 def found(C: Any) -> object:
     """Find the plane of a concept that its rows do not have on one side."""
     return ConceptBank(C=C).fit([[-1.0], [1.0], [-1.0], [1.0]], [1, 1, 0, 0])
-
-
-def broken(*_: Any, **__: Any) -> Any:
-    raise ValueError("no such type")
-
-
-@pytest.fixture
-def skops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that reads and writes nothing: the real one takes seconds to import."""
-    library: dict[str, Any] = {
-        "dumps": broken,
-        "loads": broken,
-        "get_untrusted_types": lambda data: [],
-    }
-    monkeypatch.setattr(own, "need", lambda *_: SimpleNamespace(**library))
-
-
-def file_of_types() -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr(own.TYPES_FILE, "{}")
-    return stream.getvalue()
-
-
-def unpacked(data: bytes) -> object:
-    return own.unpack(np.frombuffer(data, dtype=np.uint8))
 
 
 WORDS = ("joy", "fear", "grief")
@@ -131,12 +102,6 @@ REFUSED: dict[str, Case] = {
     "needs the folds of a published file": lambda _: found("folds"),
     NO_DIRECTION: lambda _: found(0.1),
     "nothing is fitted": lambda _: ZeroShot().fit(TWO, [0, 1]),
-    "fitted already": lambda _: own.KeptEstimator().fit(TWO, [0, 1]),
-    "one row of uint8": lambda _: own.unpack(np.ones((1, 3), np.uint8)),
-    "not a file of skops": lambda _: unpacked(b"PK"),
-    "cannot be read: no such type": lambda _: unpacked(file_of_types()),
-    "cannot be saved with skops: no such type": lambda _: own.pack(3),
-    "has no array 'skops'": lambda _: own.KeptEstimator().from_arrays({}),
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}
     ),
@@ -152,14 +117,10 @@ REFUSED: dict[str, Case] = {
     "the texts have 3 attributes: joy, fear, grief": lambda _: text_pairs(TEXTS, []),
     "a run has no table 'tests.csv'": lambda _: RUN.table("tests.csv"),
     "this run has no results.csv": lambda _: RUN.table("results.csv"),
-    "a model of one's own cannot be called 'ridge'": lambda _: training_protocol(
-        "mine.py:ridge", "EN_S", MANIFEST
-    ),
     "no visual concept has": lambda _: training_protocol("cav", "EN_S", MANIFEST),
 }
 
 
-@pytest.mark.usefixtures("skops")
 @pytest.mark.parametrize("words", REFUSED)
 def test_it_is_refused_in_these_words(words: str, tmp_path: Path) -> None:
     with pytest.raises(ObygazeError) as found:

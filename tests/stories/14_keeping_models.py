@@ -2,70 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
-from support.cli import without_torch
+from sklearn.naive_bayes import GaussianNB
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips, rows_of_clips
 from stories.made import begin_with_extracted_films
+from stories.results import scores_of
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=50 --jobs 1"
 LOGISTIC = f"train logistic --set model.C=0.5 {QUICK}"
-
-PIPELINE = """
-from pathlib import Path
-
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
-
-Path(__file__).with_name("this-ran").touch()
-
-
-def scaled_machine():
-    return make_pipeline(StandardScaler(), SVC(C=2.0))
-"""
-
-# A class that needs another file.
-OWN_CLASS = """
-import numpy as np
-from half import HALF
-from sklearn.base import BaseEstimator, ClassifierMixin
-
-
-class Middle(ClassifierMixin, BaseEstimator):
-    def __init__(self, border=0.0):
-        self.border = border
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        self.border_ = 2 * HALF * np.mean(X[:, 0])
-        return self
-
-    def decision_function(self, X):
-        return X[:, 0] - self.border_
-
-    def predict(self, X):
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
-"""
-
-
-@pytest.fixture
-def no_torch(tmp_path: Path) -> dict[str, str]:
-    """Return the variables of a process without torch, which skops imports if it is there."""
-    return without_torch(tmp_path / "no-torch")
 
 
 def logistic(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> LogisticRegression:
@@ -168,6 +121,10 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     lab("models predict theirs films.descriptors -o theirs.csv")
     assert lab.read("theirs.csv") == ws.read("ours.csv")
     assert "descriptors" in lab("models show theirs").text
+    # Arrays, tables and texts: nothing of it is code.
+    assert set(lab.bytes_of("models/theirs")) == {
+        *("model.safetensors", "model.json", "training-clips.csv", "README.md")
+    }
 
     # One damaged byte of what was learnt, and the model is not used.
     (arrays,) = lab.path("models/theirs").glob("*.safetensors")
@@ -180,88 +137,24 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     assert not lab.path("again.csv").exists()
 
 
-def test_a_saved_model_runs_no_code_that_is_not_trusted(
-    ws: Workspace, no_torch: dict[str, str]
+def test_a_model_of_scikit_learn_is_refused_with_the_line_that_tests_it(
+    ws: Workspace,
 ) -> None:
-    X, y, _, _ = planted_clips(ws)
-    ws.write("mine.py", PIPELINE)
-    ws(f"train mine.py:scaled_machine planted films -o machine {QUICK}")
-    ws.path("this-ran").unlink()
-
-    predict = "models predict machine planted --in-sample"
-    refused = ws.process(f"{predict} -o no.csv", code=2, env=no_torch)
-    assert "--trust models/machine/code/mine.py:scaled_machine" in refused.text
-    assert not ws.path("this-ran").exists()
-
-    trusting = f"{predict} --trust mine.py:scaled_machine"
-    ws(f"{trusting} -o machine.csv")
-    X = X.astype(float)
-    machine = make_pipeline(StandardScaler(), SVC(C=2.0)).fit(X, y)
-    assert has_scores(ws, "machine.csv", machine.decision_function(X))
-
-    # Other code under the same name is another model.
-    ws.write("mine.py", PIPELINE.replace("C=2.0", "C=200.0"))
-    ws(f"{trusting} -o changed.csv", code=5)
-    assert not ws.path("changed.csv").exists()
-
-
-def test_what_cannot_be_saved_is_said_before_the_training(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted_clips(ws)
-    ws.write("mine.py", PIPELINE)
-    ws.write("big.py", f"{PIPELINE}# {'a' * 10**6}\n")
-    line = f"planted films -o machine {QUICK}"
-    said = ws(f"train big.py:scaled_machine {line}", code=1).text
-    assert "a model cannot take along the file big.py" in said
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: None if name == "skops" else find(name),
+    X, y, films, clip_ids = planted_clips(ws)
+    refused = ws(
+        f"train sklearn.naive_bayes.GaussianNB planted films -o bayes {QUICK}"
+        " --set model.var_smoothing=0.5",
+        code=2,
     )
-    said = ws(f"train mine.py:scaled_machine {line}", code=2).text
-    assert "obygaze[skops]" in said
-    assert not ws.path("runs/machine").exists()
-
-
-def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
-    """Return whether the EN and S clips of a table have the expected scores."""
-    clip_ids = og.dataset("planted", "films", task="EN_S", workspace=ws.folder).ids
-    found = {}
-    for row in ws.read_table(table):
-        found[row["clip_id"]] = float(row["score:positive"])
-    scores = [found[clip_id] for clip_id in clip_ids]
-    return np.allclose(scores, expected, atol=1e-5)
-
-
-@pytest.mark.check("a process for each refusal")
-def test_a_model_of_own_code_takes_its_file_to_another_lab(
-    ws: Workspace, tmp_path: Path, no_torch: dict[str, str]
-) -> None:
-    """The file stayed behind, and nothing said so."""
-    X = planted_clips(ws).X
-    ws.write("half.py", "HALF = 0.5\n")
-    ws.write("own.py", OWN_CLASS)
-    ws(f"train own.py:Middle planted films -o own {QUICK}")
-    # A process that has trained with the code trusts it.
-    ws.process("models push own ../disk/own", code=2, env=no_torch)
-    said = ws("models push own ../disk/own --trust own.py:Middle").text
-    assert "with the own code that it needs: half.py, own.py" in said
-    ws("store push planted ../disk/planted --no-licence")
-
-    lab = Workspace(tmp_path / "lab")
-    shutil.copytree(ws.path("manifests"), lab.path("manifests"))
-    lab("store pull ../disk/planted")
-    said = lab.process("models pull ../disk/own", env=no_torch).text
-    assert "own would run own code, own.py:Middle, which is not trusted" in said
-    assert "--trust models/own/code/own.py:Middle" in said
-    assert lab.read("models/own/code/own.py") == ws.read("own.py")
-    predict = "models predict own planted --in-sample -o own.csv"
-    refused = lab.process(predict, code=2, env=no_torch).text
-    assert "--trust models/own/code/own.py:Middle" in refused
-    lab(f"{predict} --trust models/own/code/own.py:Middle")
-    assert has_scores(lab, "own.csv", X[:, 0] - X[:, 0].mean())
-    # Another file of this name is not the code that the model was trained with.
-    lab.write("models/own/code/half.py", "HALF = 5\n")
-    lab(f"{predict} --force --trust models/own/code/own.py:Middle", code=5)
+    (line,) = re.findall(r"(?m)^  Try: obygaze (.*)$", refused.err)
+    ws(f"{line} --jobs 1")
+    found = scores_of(ws, "bayes", model="mine")
+    for film in np.unique(films):
+        of_film = films == film
+        model = GaussianNB(var_smoothing=0.5).fit(
+            X[~of_film].astype(float), y[~of_film]
+        )
+        expected = model.predict_proba(X[of_film].astype(float))[:, 1]
+        scores = [found[clip_id] for clip_id in np.array(clip_ids)[of_film]]
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert not ws.path("models").exists()

@@ -22,6 +22,7 @@ import h5py
 import numpy as np
 import pytest
 from support.cli import environment
+from support.saved_models import write_model_json
 from support.store_servers import web_server
 from support.videos import write_video
 
@@ -359,9 +360,6 @@ def test_a_hostile_model(lab: Lab) -> None:
     import_features(lab.ws, rows, features_of(rows, level=2.0), "stored")
     options = "--jobs 1 --set report.replicates=50"
     lab.ws(f"train ridge stored films -o ridge {options}")
-    own = "from sklearn.linear_model import LogisticRegression as Mine"
-    lab.ws.write("mine.py", own)
-    lab.ws(f"train mine.py:Mine stored films -o own {options}")
     lines = []
     for name in lab.ws.bytes_of("models/ridge"):
         if name.endswith((".md", ".csv")) or name == "croissant.json":
@@ -378,13 +376,16 @@ def test_a_hostile_model(lab: Lab) -> None:
     assert len(lines) >= 10
     check_refused(lab, lines)
     assert not lab.ws.path("models/theirs").exists()
-    # The model names a class in a file of its own, and the file of that name is another one.
-    lab.ws.write("mine.py", f"import os\nos.system('touch ran-by-a-stranger')\n{own}")
+    # The model names a class in a file, which is there; its checksums are right.
+    lab.ws.write("mine.py", "import os\nos.system('touch ran-by-a-stranger')\n")
     theirs = lab.theirs("own")
-    shutil.copytree(lab.ws.path("models/own"), theirs)
-    shutil.copy(lab.ws.path("mine.py"), theirs)
+    shutil.copytree(lab.ws.path("models/ridge"), theirs)
+    document = json.loads((theirs / "model.json").read_text("utf-8"))
+    settings = {"class_name": "mine.py:Mine", "settings": {}}
+    document["estimator"] = {"kind": "OwnClassifier", "params": settings}
+    write_model_json(theirs, document)
     (text,) = check_refused(lab, [f"models predict {theirs} stored -o scores.csv"])
-    assert "mine.py" in text
+    assert "unknown estimator 'OwnClassifier'" in text
 
 
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"

@@ -38,7 +38,6 @@ EXTRAS = (
         "torchcodec",
         "numba",
         "xarray",
-        "skops",
     ),
     *("pyarrow", "obstore", "huggingface_hub", "python_calamine", "xlsxwriter"),
 )

@@ -15,7 +15,7 @@ from obygaze_models.models.registry import CLASSES, estimator_class
 
 # Vectors have targets in place of classes, sentences learn from no row, and estimators of others
 # are what they are.
-NO_CLASSIFIERS = {"ConceptBank", "ZeroShot", "OwnClassifier", "KeptEstimator"}
+NO_CLASSIFIERS = {"ConceptBank", "ZeroShot", "OwnClassifier"}
 SETTINGS = {"Bottleneck": {"bank": ConceptBank(C=0.1), "cross_fit": 3}}
 ESTIMATORS: list[Any] = [
     estimator_class(name)(**SETTINGS.get(name, {}))

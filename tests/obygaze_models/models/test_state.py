@@ -29,7 +29,7 @@ def test_words_of_any_script_survive() -> None:
 
 
 def test_a_kind_from_elsewhere_is_never_built() -> None:
-    for kind in ("os.system", "SVC", None, ["Bottleneck"], {}):
+    for kind in ("os.system", "SVC", "OwnClassifier", None, ["Bottleneck"], {}):
         with pytest.raises(Corrupt, match="unknown estimator"):
             build_estimator({"kind": kind, "params": {}})
     with pytest.raises(Corrupt, match="invalid params"):

@@ -277,18 +277,6 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     assert np.ptp(scaling.factors) > 0.1 * scaling.factors.max()
 
 
-def test_an_own_class_is_not_saved_for_joined_features(workspace: Path) -> None:
-    with pytest.raises(FixUsage, match=r"joined features of joined \(heard \+ seen\)"):
-        og.train(
-            "sklearn.naive_bayes.GaussianNB",
-            "joined",
-            FEWER.name,
-            output="bayes",
-            workspace=workspace,
-        )
-    assert not (workspace / "runs" / "bayes").exists()
-
-
 # ---- over time ----
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from obygaze import cli
 for kind in sys.argv[1:]:
     code = cli.run_line(["models", "predict", kind, "sig", "-o", f"{kind}.csv"])
-    heavy = {"sklearn", "scipy", "pandas", "torch", "skops"} & sys.modules.keys()
+    heavy = {"sklearn", "scipy", "pandas", "torch"} & sys.modules.keys()
     print(kind, code, heavy or "", len(Path(f"{kind}.csv").read_text().splitlines()))
 """
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
+from sklearn.linear_model import LogisticRegression
 from support.cli import call_obygaze
 from support.fake_hub import hub_here
 from support.kills import kill_everywhere
@@ -37,6 +38,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store import Row, open_store, push
 from obygaze_features.store.targets import OWN_PLACE
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.own import OwnClassifier
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import (
     FeatureSpec,
@@ -271,6 +273,51 @@ def test_a_later_format_asks_for_an_update(saved: Path) -> None:
     )
     with pytest.raises(Mismatch, match="obygaze-model/2"):
         load_model(saved)
+
+
+def test_words_in_another_order_are_refused(
+    tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    """The model would say S where it said EN."""
+    X, y, _ = data
+    probe = LogisticProbe().fit(X, np.array(["EN", "S"])[y])
+    store = a_store(tmp_path, X)
+    with pytest.raises(FixInput, match="the classes are S, EN, but EN, S in the"):
+        save_model(probe, an_info(store, classes=("S", "EN")), tmp_path / "m", X)
+    right = save_model(probe, an_info(store, classes=("EN", "S")), tmp_path / "m", X)
+    document = json.loads((right / "model.json").read_text("utf-8"))
+    write_model_json(right, {**document, "classes": ["S", "EN"]})
+    with pytest.raises(Corrupt, match="the classes are S, EN, but EN, S in the"):
+        load_model(right)
+
+
+def test_what_predicts_otherwise_when_loaded_is_not_saved(
+    tmp_path: Path, data: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, _ = data
+    probe = LogisticProbe().fit(X, y)
+    arrays = {**probe.to_arrays(), "coef_": -probe.coef_}
+    monkeypatch.setattr(LogisticProbe, "to_arrays", lambda _: arrays)
+    words = "LogisticProbe cannot be saved: when it is loaded"
+    with pytest.raises(FixInput, match=words):
+        save_model(probe, an_info(a_store(tmp_path, X)), tmp_path / "m", X)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe, OwnClassifier])
+def test_what_is_no_fitted_kind_of_obygaze_is_not_saved(
+    tmp_path: Path, data: tuple[np.ndarray, ...], kind: Any
+) -> None:
+    X, y, _ = data
+    model = kind()
+    words = "features.width is 6, but None in the estimator"
+    if kind is not LogisticProbe:
+        words = f"{kind.__name__} cannot be saved as a model"
+    if kind is LogisticRegression:
+        model.fit(X, y)
+    with pytest.raises(FixInput, match=words):
+        save_model(model, an_info(a_store(tmp_path, X)), tmp_path / "m", X)
+    assert not (tmp_path / "m").exists()
 
 
 def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) -> None:
