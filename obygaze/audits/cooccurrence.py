@@ -24,6 +24,7 @@ from obygaze.audits.texts import (
     words_of_caption,
 )
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.evaluation.bootstrap import ratio_interval
 
 CUT = (
@@ -45,10 +46,11 @@ def audit_cooc(
 ) -> Audit:
     """Count which things are named together with words of which gender."""
     genders = read_words("gender")
+    spelling = Spelling()
     texts = read_captions(
         source,
         "caption",
-        lambda cells: _things_of(cells[things]),
+        lambda cells: _things_of(spelling.cell(cells[things], things)),
         hint="a table with the columns caption and --things COLUMN",
         columns=(things,),
         cluster=column_names(cluster),

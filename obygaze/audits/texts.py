@@ -14,6 +14,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import read_table
+from obygaze_features.manifest.spelling import Spelling
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
@@ -129,10 +130,14 @@ class GroupNames:
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
         self.record_cells: dict[str, tuple[str, ...]] = {}
+        self._spelling = Spelling()
 
     def __call__(self, cells: Mapping[str, str]) -> frozenset[str]:
         """Return the name of the group of a text; none where one of its columns is empty."""
-        group = tuple(cells[column].strip() for column in self.columns)
+        group = tuple(
+            self._spelling.cell(cells[column], column).strip()
+            for column in self.columns
+        )
         if not all(group):
             return frozenset()
         name = " ".join(group)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.marks import COMMENT, SCORE, Mark, plain
+from obygaze.films.marks import COMMENT, SCORE, Mark
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import open_file
 
@@ -85,7 +86,7 @@ class ElanFile:
 
     def tiers(self) -> Iterator[Tier]:
         """Yield the tiers in their order."""
-        names = {plain(name) for name in self._document.tiers}
+        names = {printable_line(name) for name in self._document.tiers}
         for name, (aligned, referring, *_) in self._document.tiers.items():
             texts = {key: text for key, (_, _, text, _) in aligned.items()}
             texts |= {key: text for key, (_, text, *_) in referring.items()}
@@ -93,12 +94,12 @@ class ElanFile:
             for key, text in texts.items():
                 span_s = self._span_s(key)
                 if span_s is not None:
-                    annotations.append(TierAnnotation(*span_s, plain(text)))
-            column = _column_and_person(plain(name), names)[0]
+                    annotations.append(TierAnnotation(*span_s, printable_line(text)))
+            column = _column_and_person(printable_line(name), names)[0]
             n_without = len(texts) - len(annotations)
             stated = self._stated(name)
             yield Tier(
-                plain(name),
+                printable_line(name),
                 column,
                 stated or self._annotator(),
                 bool(stated),
@@ -123,13 +124,13 @@ class ElanFile:
         people = {
             _stated_annotator(name, facts)
             for name, (_, _, facts, _) in self._document.tiers.items()
-            if _column_and_person(plain(name), set())[0] != SCORE
+            if _column_and_person(printable_line(name), set())[0] != SCORE
         }
         people.discard("")
         if len(people) == 1:
             return people.pop()
-        author = plain(self._document.adocument.get("AUTHOR", ""))
-        return plain(self.path.stem) if author.casefold() in NOBODY else author
+        author = printable_line(self._document.adocument.get("AUTHOR", ""))
+        return printable_line(self.path.stem) if author.casefold() in NOBODY else author
 
     def _span_s(self, key: str) -> tuple[float, float] | None:
         """Return the times of an annotation, or of the one above it that has some."""
@@ -300,7 +301,8 @@ def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
 def _stated_annotator(name: str, facts: Mapping[str, str]) -> str:
     """Return who annotated, as a tier says it; its participant is who is seen or heard."""
     return (
-        plain(facts.get("ANNOTATOR", "")) or _column_and_person(plain(name), set())[1]
+        printable_line(facts.get("ANNOTATOR", ""))
+        or _column_and_person(printable_line(name), set())[1]
     )
 
 
@@ -385,7 +387,7 @@ class _Outline:
         for name in ("ANNOTATION_ID", "TIME_SLOT_ID"):
             self.ids.add(attributes.get(name, ""))
         if tag == "TIER":
-            self.tier_names.add(plain(attributes.get("TIER_ID", "")))
+            self.tier_names.add(printable_line(attributes.get("TIER_ID", "")))
         has_words = (
             "CONSTRAINTS" in attributes or "CONTROLLED_VOCABULARY_REF" in attributes
         )

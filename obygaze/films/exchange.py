@@ -25,7 +25,6 @@ from obygaze.films.marks import (
     in_one_spelling,
     marks_by_film,
     people_of,
-    plain,
     read_marks,
     read_table_of_marks,
     require_one_file,
@@ -38,6 +37,7 @@ from obygaze.films.predictions import read_predictions
 from obygaze.films.sampling import is_drawn
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
@@ -46,6 +46,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.annotators import made_columns
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.io import (
     annotations_to_csv,
     annotators_of,
@@ -206,9 +207,13 @@ class _Reader:
         coded: Collection[str],
     ) -> None:
         self.films = films
-        self.columns = {plain(tier): _asked(text) for tier, text in tiers.items()}
-        self.words = {plain(word): plain(new) for word, new in words.items()}
-        self.coded = [plain(column) for column in coded]
+        self.columns = {
+            printable_line(tier): _asked(text) for tier, text in tiers.items()
+        }
+        self.words = {
+            printable_line(word): printable_line(new) for word, new in words.items()
+        }
+        self.coded = [printable_line(column) for column in coded]
         self.marks: list[Mark] = []
         self.n_left_out: Counter[str] = Counter()
         self.empty: list[str] = []
@@ -367,15 +372,13 @@ class _Reader:
 
     def _add(self, mark: Mark, path: Path) -> None:
         """Add a mark of a file, a mark for each word of its text."""
-        text = self.words.get(mark.value, mark.value)
-        self._read_words[mark.value] = None
+        text = self._meaning(mark.value, mark.column)
         require_one_file(self._file_of, mark, path)
         parts = [text] if mark.column == COMMENT else text.split("|")
         for part in parts:
-            word = plain(part)
+            word = printable_line(part)
             if text == mark.value:
-                self._read_words[word] = None
-                word = self.words.get(word, word)
+                word = self._meaning(word, mark.column)
             value = word_of(mark.column, word)
             if value:
                 self.marks.append(mark._replace(value=value))
@@ -384,12 +387,21 @@ class _Reader:
             else:
                 self.n_left_out[f"{mark.column} without a word"] += 1
 
+    def _meaning(self, word: str, column: str) -> str:
+        """Return what an option says that a word of a column stands for, else the word."""
+        self._read_words[word] = None
+        for asked, meaning in self.words.items():
+            if plain_value(asked, column) == plain_value(word, column):
+                self._read_words[asked] = None
+                return meaning
+        return word
+
 
 def _asked(text: str) -> tuple[str, str]:
     """Return the column that a tier is read as, and whose it is; "" where neither is said."""
     before, sign, after = text.partition("@")
-    column = plain(before)
-    person = plain(after)
+    column = printable_line(before)
+    person = printable_line(after)
     if sign and not (column and person):
         raise FixUsage(f"--tier has COLUMN or COLUMN@NAME, got {text!r}")
     return column, person
@@ -587,7 +599,7 @@ def _said_in(
             continue
         film = manifest[clip_id].movie_id
         start_s, end_s = spans_s[clip_id]
-        texts = map(plain, (column, value, annotator))
+        texts = map(printable_line, (column, value, annotator))
         marks.append(Mark(film, start_s, end_s, *texts))
     if not marks and without_times:
         n_clips = count(len(without_times), "clip")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -33,6 +33,7 @@ from obygaze_features.core.tables import (
     read_table,
 )
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
 from obygaze_features.manifest.io import as_id, ids_of_names
 from obygaze_features.manifest.model import LEVELS
@@ -78,20 +79,15 @@ class Marks:
         return iter(self.marks)
 
 
-def plain(text: str) -> str:
-    """Return text on one line; a name is one however it was typed."""
-    printable = "".join(c if c.isprintable() else " " for c in composed(text))
-    return " ".join(printable.split())
-
-
 def word_of(column: str, text: str) -> str:
     """Return the word of a column that a text stands for; "" if the column has no such word."""
-    word = plain(text)
+    word = printable_line(text)
     if column == LEVEL:
         return word if word == UNKNOWN else canonical_level(word) or ""
     if column == CONCEPTS_COLUMN:
         return canonical_concept(word) or word.replace("|", "/")
-    return word
+    # What was watched is the name of a column.
+    return word if column == WATCHED else plain_value(word, column)
 
 
 def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -196,7 +192,7 @@ def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
         rate = _rate_of(row, rates)
         said = [_said_of_row(row)] if is_long else _said_of_segment(row)
         film = as_id(row["movie_id"])
-        annotator = plain(row["annotator"])
+        annotator = printable_line(row["annotator"])
         for name, text in (("movie_id", film), ("annotator", annotator)):
             if not text or "|" in text:
                 row.add(name, f"expected one name, got {text!r}")
@@ -231,7 +227,7 @@ def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
 
 def _said_of_row(row: TableRow) -> tuple[str, str]:
     """Return the column and the value of a row of the long table."""
-    column = plain(row["column"])
+    column = printable_line(row["column"])
     value = word_of(column, row["value"])
     if not column:
         row.add("column", "expected a name")
@@ -242,8 +238,8 @@ def _said_of_row(row: TableRow) -> tuple[str, str]:
 
 def _said_of_segment(row: TableRow) -> list[tuple[str, str]]:
     """Return the columns and values of a row that has all of one segment."""
-    level = plain(row["level"])
-    comment = plain(row.cells.get(COMMENT, ""))
+    level = printable_line(row["level"])
+    comment = printable_line(row.cells.get(COMMENT, ""))
     # A level `watched` says only that the time was seen.
     if level == WATCHED:
         return [(WATCHED, WATCHED)]
@@ -253,7 +249,7 @@ def _said_of_segment(row: TableRow) -> list[tuple[str, str]]:
         if not said[0][1]:
             row.add("level", _not_a_word(LEVEL, row["level"]))
     for word in row.cells.get(CONCEPTS_COLUMN, "").split("|"):
-        if plain(word):
+        if printable_line(word):
             said.append((CONCEPTS_COLUMN, word_of(CONCEPTS_COLUMN, word)))
     if comment:
         said.append((COMMENT, comment))

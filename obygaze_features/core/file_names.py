@@ -92,6 +92,14 @@ def single_line(text: str) -> str:
     return " ".join(composed(text).split())
 
 
+def printable_line(text: str) -> str:
+    """Return text on one line, in which signs that nobody sees are blanks."""
+    composed_text = composed(text)
+    if composed_text.isprintable():
+        return single_line(composed_text)
+    return single_line("".join(c if c.isprintable() else " " for c in composed_text))
+
+
 def _names_in(folder: Path) -> list[str]:
     try:
         return sorted(entry.name for entry in folder.iterdir())

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.file_names import single_line
+from obygaze_features.core.file_names import printable_line
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -163,15 +163,20 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return a word as manifests have it: 04 and 4.0 are 4, and it is one line. A name stays."""
+    """Return the word of a column that a text stands for: 04 and 4.0 are 4. A name stays.
+
+    It is one line. All that compares words asks this function: tables, marks and tiers, where
+    they are read, expressions and options.
+    """
     if column in OF_NAMES:
         return word
-    plain = single_line(word)
+    plain = printable_line(word)
     if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
         return plain
     if "." in plain:
         plain = plain.rstrip("0").rstrip(".")
-    return ZEROS_BEFORE.sub(r"\1", plain)
+    plain = ZEROS_BEFORE.sub(r"\1", plain)
+    return "0" if plain == "-0" else plain
 
 
 class _Parser:

@@ -172,11 +172,12 @@ def _never_tested(clips: _Clips) -> BoolArray:
     splits = clips.protocol.splits
     table = clips.table
     column = table.group_column
-    never = np.isin(table.groups, splits.never)
+    asked = [plain_value(name, column) for name in splits.never]
+    never = np.isin(table.groups, asked)
     # A group may have been left out by data.where.
     every_clip = table.of_manifest or table.clips
     known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)
-    unknown = [name for name in splits.never if name not in known]
+    unknown = [name for name in asked if name not in known]
     if unknown:
         meant = near(unknown[0], known)
         raise FixInput(

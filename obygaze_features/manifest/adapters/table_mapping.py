@@ -39,7 +39,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_time,
 )
 from obygaze_features.manifest.annotators import RULES
-from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.expression import CONCEPTS, NUMBER, plain_value
 from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -87,12 +87,12 @@ class WordMapping:
 
     def level(self, word: str) -> str | None:
         """Return the level that a word means, None for an unknown word."""
-        return _meaning(word, self.levels, LEVELS, canonical_level)
+        return _meaning(word, self.levels, LEVELS, canonical_level, "level")
 
     def concept(self, word: str) -> str | None:
         """Return the concepts that a word means, joined with `|`; None for an unknown word."""
         meanings = {**self.concepts, **{name: name for name in self.modalities}}
-        return _meaning(word, meanings, concepts(), canonical_concept)
+        return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
 
 
 def _meaning(
@@ -100,17 +100,21 @@ def _meaning(
     meanings: Mapping[str, str],
     vocabulary: Collection[str],
     canonical: Callable[[str], str | None],
+    column: str,
 ) -> str | None:
-    """Return what a word means; None where nobody knows.
+    """Return what a word of a column means; None where nobody knows.
 
-    A word that is not listed means what it does in other capitals, if that is one thing.
+    A word that is not listed means what it does in another spelling, if that is one thing.
     """
     if word in meanings:
         return meanings[word]
     if word in vocabulary:
         return word
-    plain = word.casefold()
-    found = {value for other, value in meanings.items() if other.casefold() == plain}
+    plain = plain_value(word, column).casefold()
+    found = set()
+    for other, value in meanings.items():
+        if plain_value(other, column).casefold() == plain:
+            found.add(value)
     if found:
         return found.pop() if len(found) == 1 else None
     return canonical(word)
@@ -250,12 +254,13 @@ def without_no_values(table: CsvTable, mapping: TableMapping) -> CsvTable:
                 f"[no_value] names a column that the table has not: {column!r}"
                 f"{near(column, table.columns)}"
             )
-        words_of[column] = [word.strip() for word in listed.split(",")]
+        words = map(str.strip, listed.split(","))
+        words_of[column] = {plain_value(word, column) for word in words}
     rows = []
     for row in table.rows:
         cells = dict(row.cells)
-        for column, words in words_of.items():
-            if cells[column].strip() in words:
+        for column, no_values in words_of.items():
+            if plain_value(cells[column].strip(), column) in no_values:
                 cells[column] = ""
         rows.append(replace(row, cells=cells))
     return replace(table, rows=tuple(rows))

@@ -101,10 +101,15 @@ def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], A
     text = path.read_bytes().decode("utf-8-sig")
     rows = csv.DictReader(io.StringIO(text, newline=""))
     captions = []
+    # Of two words of a column that differ by capitals alone, the first one stands.
+    first: dict[tuple[str, str], str] = {}
     for row in rows:
         if row["caption"].strip():
             names = {name: spelled(cell) for name, cell in row.items()}
-            group = (names["a"], names["b"])
+            group = tuple(
+                first.setdefault((name, names[name].lower()), names[name])
+                for name in ("a", "b")
+            )
             cluster = (names["film"], names["image"])
             captions.append((row["caption"], group, cluster))
     return captions

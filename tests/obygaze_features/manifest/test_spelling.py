@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
-from obygaze.films.marks import read_marks
+from obygaze.audits.cooccurrence import audit_cooc
+from obygaze.audits.texts import GroupNames
+from obygaze.films.elan import write_elan
+from obygaze.films.formats import import_manifest
+from obygaze.films.marks import Mark, read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.adapters.table_mapping import WordMapping
+from obygaze_features.manifest.annotators import orders_of
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import annotators_of, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -24,7 +33,11 @@ MOODS = {
     "04": "4",
     "sad|Calm|calm": "sad|Calm",
     "007x": "007x",
+    "-0.0": "0",
+    "sad\u200b": "sad",
 }
+# One word, as a person, Excel, pandas, R and a web page write it.
+ONE = ("1", "1.0", "01", " 1 ", "1\u200b")
 MARKS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
 
 
@@ -85,3 +98,95 @@ def test_marks_of_a_person_are_of_one_however_the_name_is_typed(tmp_path: Path) 
     assert {mark.annotator for mark in marks} == {"Ada"}
     said = {mark.value for mark in marks if mark.column == "concepts"}
     assert said == {"Gun", "Look"}
+
+
+def _of_rows(folder: Path) -> set[str]:
+    rows = [f"c{number},lake,{word}" for number, word in enumerate(ONE)]
+    path = table_of(folder, "clip_id,movie_id,mood", *rows)
+    return set(moods_of(csv_table.read(path).manifest))
+
+
+def _of_marks(folder: Path) -> set[str]:
+    rows = [f"lake,{n},{n + 1},mood,{word},ada" for n, word in enumerate(ONE)]
+    path = table_of(folder, "movie_id,start_s,end_s,column,value,annotator", *rows)
+    return {mark.value for mark in read_marks([path])}
+
+
+def _of_tiers(folder: Path, **options: dict[str, str]) -> set[str]:
+    marks = [
+        Mark("lake", n, n + 0.5, "mood", word, "ada") for n, word in enumerate(ONE)
+    ]
+    (folder / "lake.eaf").write_bytes(write_elan(marks))
+    path = import_manifest(
+        folder / "lake.eaf", name="lake", workspace=folder, **options
+    ).path
+    return {mark.value for mark in read_marks([path])}
+
+
+def _of_expressions(folder: Path) -> set[str]:
+    holds = [parse(f'mood == "{word}"').holds(lambda _: ["1"]) for word in ONE]
+    return {"1"} if all(holds) else set()
+
+
+def _of_orders(folder: Path) -> set[str]:
+    return {orders_of({"mood": f"{word},2"})["mood"][0] for word in ONE}
+
+
+def _of_levels(folder: Path) -> set[str]:
+    return {"1" for word in ONE if WordMapping({"1.0": "S"}).level(word) == "S"}
+
+
+def _of_no_value(folder: Path) -> set[str]:
+    rows = [f"c{number},lake,{word}" for number, word in enumerate((*ONE, "2"))]
+    path = table_of(folder, "clip_id,movie_id,mood", *rows)
+    mapping = folder / "t.toml"
+    mapping.write_text('[no_value]\nmood = "0, 1.0"\n', "utf-8")
+    read = csv_table.read(path, mapping=mapping).manifest
+    return {"1"} if moods_of(read) == [*[""] * len(ONE), "2"] else set()
+
+
+def _of_groups(folder: Path) -> set[str]:
+    name_of = GroupNames(["mood"])
+    return {*frozenset().union(*(name_of({"mood": word}) for word in ONE))}
+
+
+def _of_things(folder: Path) -> set[str]:
+    rows = [{"caption": "a man", "mood": word} for word in ONE]
+    return {one["thing"] for one in audit_cooc(rows, things="mood").values["things"]}
+
+
+DOORS = {
+    "rows of a table": _of_rows,
+    "marks of a table": _of_marks,
+    "tiers of ELAN": _of_tiers,
+    "expressions": _of_expressions,
+    "--order": _of_orders,
+    "the words of a mapping": _of_levels,
+    "no_value of a mapping": _of_no_value,
+    "groups of captions": _of_groups,
+    "things of captions": _of_things,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_one_function_makes_a_word_of_a_cell_at_every_door(
+    tmp_path: Path, door: str
+) -> None:
+    read: Callable[[Path], set[str]] = DOORS[door]
+    assert read(tmp_path) == {"1"}
+
+
+def test_an_option_names_a_word_of_a_tier_in_any_spelling(tmp_path: Path) -> None:
+    assert _of_tiers(tmp_path, words={"1.0": "low"}) == {"low"}
+
+
+def test_people_who_write_one_number_in_two_ways_agree(tmp_path: Path) -> None:
+    """Alpha of ratings `1` and `1.0` was -.150 in marks, and 1 in a manifest."""
+    rows = ["movie_id,start_s,end_s,column,value,annotator"]
+    for number in range(12):
+        span = f"lake,{10 * number},{10 * number + 10},rating"
+        rows += [f"{span},{number % 3},ada", f"{span},{number % 3}.0,ben"]
+    (tmp_path / "marks.csv").write_text("\n".join([*rows, ""]), "utf-8")
+    line = "manifest agree marks.csv --every 10 --column rating --json"
+    done = call_obygaze(*line.split(), cwd=tmp_path)
+    assert '"alpha": 1.0' in done.stdout, done.stderr
