@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -32,7 +33,8 @@ def there_and_back(manifest: Manifest, folder: Path) -> Manifest:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 LINE = st.text(st.characters(codec="utf-8"), max_size=12)
 WORD = st.text("abcXYZ019_", min_size=1, max_size=8)
-COLUMN = TEXT.filter(lambda name: name != "" and name not in CLIP_COLUMNS)
+NOT_OWN = ("", *CLIP_COLUMNS, *CONCEPTS)
+COLUMN = TEXT.filter(lambda name: name not in NOT_OWN)
 TIME = st.floats(0, 1e6, allow_nan=False).filter(lambda value: value == value)
 
 
