@@ -33,7 +33,10 @@ COLUMNS = {
 SPLIT = "mediaeval2015"
 TEST = 0
 MAX_RUNS = 5
-EXTERNAL_DATA = "At least one run of each subtask must be without external data, which no run file states."
+EXTERNAL_DATA = (
+    "At least one run of each subtask must be without external data, which no run file"
+    " states."
+)
 TITLE = "MediaEval 2015, Affective Impact of Movies"
 HEADERS = (
     "run",

@@ -6,7 +6,6 @@ a function of one's own. A format is added here and nowhere else.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any, Literal
@@ -23,7 +22,6 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
 from obygaze_features.core.options import Option
-from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -44,7 +42,6 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest, ascii_id
-from obygaze_features.manifest.own import read_own
 
 OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
 OF_MARKS = ("tiers", "words", "coded")
@@ -220,8 +217,7 @@ def import_manifest(
     """Make a manifest of a table, a folder of films or a data set, or a table of marks.
 
     The ending of SOURCE says its format; a folder is looked into for films, or for ELAN files. --as
-    says it where an ending cannot, names a data set, or a function of yours: FILE.py:NAME or
-    package.module:NAME.
+    says it where an ending cannot, and names a data set.
 
     {formats}
 
@@ -242,8 +238,8 @@ def import_manifest(
     of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
     coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
     beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
-    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
-    each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
+    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says.
+    X.annotators.csv beside X.csv is read with it.
 
     Marks become the table segments/NAME.csv, which manifest project and agree take, with a row for
     each word: a tier of ELAN is a column. Who annotated is the annotator of the tier, else the name
@@ -254,7 +250,7 @@ def import_manifest(
     Args:
         sources: A file or a folder; several files of marks.
         name: Name of the manifest. [default: that of the file or folder, or the data set's]
-        format: The format, the data set, or a function of yours.
+        format: The format, or the data set.
         force: Replace the output if it exists.
         columns: Map a column; it takes precedence over the mapping.
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
@@ -306,10 +302,7 @@ def import_manifest(
     }
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
-    if format is not None and is_own_code(format):
-        chosen = _own_format(format)
-    else:
-        chosen = _format_of(paths, format)
+    chosen = _format_of(paths, format)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
     if name is None:
         name = _default_name(chosen, paths)
@@ -330,20 +323,13 @@ import_manifest.__doc__ = str(import_manifest.__doc__).replace(
 )
 
 
-def _own_format(name: str) -> LabelFormat:
-    """Return the format of a function of one's own, which may run as it was typed."""
-    trust([name])
-    read = partial(read_own, find_part(name))
-    return LabelFormat(label_of(name), "", read, several=True, is_dataset=True)
-
-
 def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
     """Return the format that is named, or the one that the endings say."""
     if name is not None:
         if name not in BY_NAME:
             raise FixUsage(
                 f"no format has the name {name!r}{near(name, BY_NAME)}",
-                hint=f"one of {', '.join(BY_NAME)}, or FILE.py:NAME",
+                hint=f"one of {', '.join(BY_NAME)}",
             )
         return BY_NAME[name]
     formats = {known.name: known for known in map(_format_by_ending, paths)}

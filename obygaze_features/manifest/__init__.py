@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.manifest.adapters import ImportedManifest as ImportedManifest
-    from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import grouped as grouped
     from obygaze_features.manifest.functions import assign_folds as assign_folds
     from obygaze_features.manifest.grouping import (

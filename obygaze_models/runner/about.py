@@ -10,7 +10,6 @@ import numpy as np
 from obygaze_features import __version__
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.registry import solver_of
@@ -43,9 +42,6 @@ def about_run(
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
     parts = used_parts(protocol)
-    read_by = packages_that_read(manifest.header)
-    if read_by:
-        parts["datasets"] = {manifest.name: ", ".join(read_by)}
     manifest_path = inputs.manifest_path
     if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
         manifest_path = stated_place(manifest_path, folder)

@@ -13,8 +13,6 @@ import pytest
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
-from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.own import read_own
 from obygaze_models.models.registry import build, default_settings
 
 
@@ -203,59 +201,6 @@ def test_what_is_not_trusted_is_not_imported(here: Path) -> None:
     # A record names the file alone; the folder is where somebody trusted it.
     trust([f"{here}/mine.py:read"])
     assert find_part("mine.py:read").name == "mine.py:read"
-
-
-# ---- what a data set returns -------------------------------------------------------------------
-
-DATA_SET = """
-from dataclasses import replace
-import numpy as np
-from obygaze_features.manifest import Clip, Header, ImportedManifest, Manifest
-
-def read(files, *, name):
-    clip = Clip("a-1", "a", level="S", concepts=("Body",))
-    header = Header("Mine", {{"Body": "visual"}})
-    manifest = Manifest(name, header, (clip,))
-    return {returned}
-"""
-
-
-def read_mine(folder: Path, returned: str) -> Manifest:
-    write(folder / "data.py", DATA_SET.format(returned=returned))
-    trust(["data.py:read"])
-    part = find_part("data.py:read")
-    return read_own(part, [folder / "x.csv"], "mine").manifest
-
-
-@pytest.mark.parametrize(
-    ("returned", "told"),
-    [
-        ("None", "must return an ImportedManifest, got None (NoneType)"),
-        ("1 / 0", "data.py:read failed: ZeroDivisionError"),
-        (
-            "ImportedManifest(replace(manifest, header=Header('Mine', ('Body',))))",
-            "a manifest that is not valid",
-        ),
-        (
-            "ImportedManifest(replace(manifest, header=Header('Mine', sources=(files[0],))))",
-            "a manifest that is not valid",
-        ),
-        (
-            "ImportedManifest(replace(manifest, clips=('a-1',)))",
-            "a manifest that is not valid",
-        ),
-        (
-            "ImportedManifest(replace(manifest, clips=(replace(clip, concepts='Body'),)))",
-            "unknown concept",
-        ),
-    ],
-)
-def test_what_a_data_set_returns_is_checked(
-    here: Path, returned: str, told: str
-) -> None:
-    with pytest.raises(ObygazeError) as caught:
-        read_mine(here, returned)
-    assert told in str([caught.value.message, *caught.value.details])
 
 
 # ---- what a model returns ----------------------------------------------------------------------
