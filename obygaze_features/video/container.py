@@ -52,6 +52,8 @@ REASONS = {
     "error": "the same command again",
 }
 
+PICTURES_CUT_OFF = "the file is incomplete: pictures of this part are missing"
+
 # What a title says of a track with other words than those of the film.
 _COMMENTARY = re.compile(
     "[ck]omm?ent[aá]|comment[is]|commento|kommentti|(?<!тифло)комм?ентар|コメンタリ",

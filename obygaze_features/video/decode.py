@@ -1,5 +1,6 @@
 """Decode the pictures of a clip that a model sees: exact, scaled, with damage marked."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.container import BadVideo, OnProgress, no_progress
+from obygaze_features.video.container import (
+    PICTURES_CUT_OFF,
+    BadVideo,
+    OnProgress,
+    no_progress,
+)
 from obygaze_features.video.decoded_clip import (
     Allocate,
     Canvas,
@@ -221,9 +227,17 @@ class _ClipDecoder:
             message = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
             raise self.source.no_picture_error()
+        film = self.source.film
+        film_end_s = film.end_s(index)
         if span[0] >= span[1]:
-            raise BadVideo(message, path=self.source.path, reason="outside")
-        film_end_s = self.source.film.end_s(index)
+            cut_s = film.cut_s(index)
+            begins_s = self.start_s or 0.0
+            is_cut_off = cut_s <= begins_s < film_end_s
+            if self.ranks is not None:
+                is_cut_off = cut_s < math.inf
+            reason = "truncated" if is_cut_off else "outside"
+            message = PICTURES_CUT_OFF if is_cut_off else message
+            raise BadVideo(message, path=self.source.path, reason=reason)
         too_long = overshoot(film_end_s, self.start_s, self.end_s)
         if self.ranks is None and too_long is not None:
             raise BadVideo(too_long, path=self.source.path, reason="too-long")

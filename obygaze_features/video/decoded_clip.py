@@ -10,7 +10,7 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.container import BadVideo
+from obygaze_features.video.container import PICTURES_CUT_OFF, BadVideo
 from obygaze_features.video.index import (
     Bools,
     Floats,
@@ -149,8 +149,7 @@ class DecodedClip:
         if accept_damaged:
             return self
         if self.is_incomplete:
-            message = "the file is incomplete: pictures of this part are missing"
-            raise BadVideo(message, path=self.path, reason="truncated")
+            raise BadVideo(PICTURES_CUT_OFF, path=self.path, reason="truncated")
         n_damaged = int(self.substituted.sum())
         if n_damaged:
             message = f"{n_damaged} of {real} pictures are damaged"

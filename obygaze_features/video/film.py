@@ -65,8 +65,19 @@ class FileState(NamedTuple):
 
 
 _FILMS: dict[FileState, IndexedFilm] = {}
-# Of small files, when their last picture ends.
-_ENDS_S: dict[FileState, float] = {}
+# Of small files.
+_ENDS: dict[FileState, "PicturesEnd"] = {}
+
+
+class PicturesEnd(NamedTuple):
+    """When the pictures of a film end, NaN without pictures; and from when on they are missing.
+
+    A film that is broken ends when its header says so, if that is later: its sound may be missing
+    with its pictures. `cut_s` is infinity if none are missing.
+    """
+
+    end_s: float
+    cut_s: float
 
 
 @dataclass(frozen=True)
@@ -137,7 +148,7 @@ def open_film(
         identity = state_of(path, indexes)
         if indexes is None and identity.n_bytes <= KEEP_BYTES:
             source = _read(path, video, progress)
-            _remember(_ENDS_S, identity, _end_of(source.film))
+            _remember(_ENDS, identity, _end_of(source.film))
             yield source
             return
         film = _FILMS.get(identity)
@@ -164,14 +175,11 @@ def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
         films.pop(oldest, None)
 
 
-def pictures_end_s(
+def pictures_end(
     path: Path, indexes: Path | None, progress: OnProgress = no_progress
-) -> float:
-    """Return when the last picture of a film ends; NaN if it has no pictures.
-
-    A film that is broken ends when its header says so, if that is later.
-    """
-    known = _ENDS_S.get(state_of(path, indexes))
+) -> PicturesEnd:
+    """Return when the pictures of a film end."""
+    known = _ENDS.get(state_of(path, indexes))
     if known is not None:
         return known
     try:
@@ -180,15 +188,15 @@ def pictures_end_s(
     except FilmChanged:
         raise
     except BadVideo:
-        return math.nan
+        return PicturesEnd(math.nan, math.inf)
 
 
-def _end_of(film: IndexedFilm) -> float:
+def _end_of(film: IndexedFilm) -> PicturesEnd:
     index = film.index
-    if film.broken:
-        # Its sound may be missing with its pictures.
-        return film.end_s(index)
-    return float(index.times_s[-1]) + index.last_s
+    end_s = film.end_s(index)
+    if not film.broken:
+        end_s = float(index.times_s[-1]) + index.last_s
+    return PicturesEnd(end_s, film.cut_s(index))
 
 
 def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:

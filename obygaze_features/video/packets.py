@@ -1,5 +1,6 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,6 +154,15 @@ class IndexedFilm:
         """Return when the film ends: after its last picture, or as its header says, if later."""
         last_picture_s = float(index.times_s[-1]) + index.last_s
         return max(last_picture_s, self.declared_s)
+
+    def cut_s(self, index: FrameIndex) -> float:
+        """Return from when on the file has no pictures, though its header does; else infinity."""
+        if not self.broken or not index.frames:
+            return math.inf
+        ranks = np.arange(index.frames)
+        if not ends_early(index, ranks, self.declared_s):
+            return math.inf
+        return float(index.times_s[-1]) + index.last_s
 
     def is_incomplete(
         self,

@@ -12,7 +12,7 @@ import numpy as np
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, OnProgress, no_progress
 from obygaze_features.video.decoded_clip import MAX_CLIP_BYTES
-from obygaze_features.video.film import distrust, pictures_end_s
+from obygaze_features.video.film import PicturesEnd, distrust, pictures_end
 from obygaze_features.video.index import (
     CLOCK_SET_BACK,
     Bools,
@@ -73,7 +73,7 @@ class DecodedSound:
     which is from `start_s` to `end_s`. `missing_s` and `damaged_s` are stretches [n, 2] of that
     time, and of the time before it, in seconds: their samples are 0. `stream` names the stream if
     the file has several, such as "sound 2 of 3 (eng)". `bounds_s` is when the sound of the film
-    begins and ends.
+    begins and ends. From `cut_s` on, the pictures of the film are missing from its file.
     """
 
     path: Path
@@ -85,6 +85,7 @@ class DecodedSound:
     missing_s: Floats
     damaged_s: Floats
     bounds_s: tuple[float, float]
+    cut_s: float = math.inf
     stream: str = ""
 
     @property
@@ -146,7 +147,10 @@ class DecodedSound:
             reason = "no-sound"
             message = self._how_much()
             begin_s, end_s = self.bounds_s
-            if end_s <= self.start_s:
+            if self.end_s > max(self.cut_s, end_s):
+                reason = "truncated"
+                message = "the file is incomplete: sound of this part is missing"
+            elif end_s <= self.start_s:
                 message = f"the sound ends at {end_s:.1f} s"
             elif begin_s >= self.end_s:
                 message = f"the sound begins at {begin_s:.1f} s"
@@ -223,9 +227,9 @@ def decode_sounds(
     for index_folder in (folder, folder, None):
         try:
             source = sound_source(Path(path), index_folder, progress)
-            pictures_end = partial(pictures_end_s, Path(path), index_folder, progress)
-            part_s = _part_of(source, start_s, end_s, pictures_end)
-            return {view: _decoded(source, view, *part_s) for view in views}
+            end_of_pictures = partial(pictures_end, Path(path), index_folder, progress)
+            part = _part_of(source, start_s, end_s, end_of_pictures)
+            return {view: _decoded(source, view, *part) for view in views}
         except FilmChanged as error:
             # An index that was read by seeking is used once more, from the beginning of the file.
             if not error.film.table.seekable:
@@ -239,9 +243,9 @@ def _part_of(
     source: SoundSource,
     start_s: float | None,
     end_s: float | None,
-    pictures_end: Callable[[], float],
-) -> tuple[float, float]:
-    """Return where a part begins and ends.
+    end_of_pictures: Callable[[], PicturesEnd],
+) -> tuple[float, float, float]:
+    """Return where a part begins and ends, and from when on the file is cut off.
 
     The end of the pictures takes a pass over them, and few parts need it.
     """
@@ -251,12 +255,14 @@ def _part_of(
     begin_s, stop_s = bounds_of(start_s, end_s)
     begin_s = max(begin_s, 0.0)
     is_within = overshoot(index.end_s, start_s, stop_s) is None
-    if is_within and begin_s < stop_s < math.inf:
-        return begin_s, stop_s
-    end_of_pictures_s = pictures_end()
-    film_end_s = float(np.fmax(end_of_pictures_s, index.end_s))
+    # Else the pictures say whether the file is cut off, or has no sound here.
+    is_heard = begin_s / 2 + stop_s / 2 <= index.end_s
+    if is_within and is_heard and begin_s < stop_s < math.inf:
+        return begin_s, stop_s, math.inf
+    pictures = end_of_pictures()
+    film_end_s = float(np.fmax(pictures.end_s, index.end_s))
     if stop_s == math.inf:
-        stop_s = end_of_pictures_s if end_of_pictures_s > 0 else index.end_s
+        stop_s = pictures.end_s if pictures.end_s > 0 else index.end_s
     reason = "too-long"
     message = overshoot(film_end_s, start_s, stop_s)
     if stop_s <= begin_s:
@@ -264,11 +270,11 @@ def _part_of(
         message = f"the part is outside the film, which ends at {film_end_s:.2f} s"
     if message is not None:
         raise BadVideo(message, path=source.path, reason=reason)
-    return begin_s, stop_s
+    return begin_s, stop_s, pictures.cut_s if begin_s < film_end_s else math.inf
 
 
 def _decoded(
-    source: SoundSource, view: SoundView, begin_s: float, end_s: float
+    source: SoundSource, view: SoundView, begin_s: float, end_s: float, cut_s: float
 ) -> DecodedSound:
     """Return the sound of a part of an open film."""
     index = source.film
@@ -300,6 +306,7 @@ def _decoded(
         missing_s=_inside(edges_s, before / view.rate, end_s),
         damaged_s=_inside(damaged_s, before / view.rate, end_s),
         bounds_s=(float(heard_s[0, 0]), float(heard_s[-1, 1])),
+        cut_s=cut_s,
         stream=index.stream,
     )
 

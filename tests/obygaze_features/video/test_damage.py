@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import overshoot
+from obygaze_features.video.sound import SoundView, decode_sound
 from obygaze_features.video.subtitles import length_of
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
@@ -104,6 +106,54 @@ def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
             with pytest.raises(BadVideo) as caught:
                 decode_clip(short, PictureView(8), start_s=late / 25, end_s=end_s)
             assert caught.value.reason == "truncated"
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".avi", ".mov"])
+def test_what_is_behind_the_end_of_a_cut_file_is_truncated(
+    suffix: str, tmp_path: Path
+) -> None:
+    """Pictures were `outside`, as if a person had asked for too much, and sound `silent`."""
+    codec, options = CUT.get(suffix, ("libx264", EVEN_GROUPS))
+    front = {"movflags": "faststart"} if suffix in (".mp4", ".mov") else {}
+    whole = write_video(
+        tmp_path / f"whole{suffix}",
+        codec,
+        options=options,
+        container_options=front,
+        audio=True,
+    )
+    pictures = PictureView(4)
+    sound = SoundView(16000)
+    short = cut(whole, tmp_path / f"short{suffix}", 0.5)
+
+    def reason(decode: Callable[..., object], view: object, start_s: float) -> str:
+        with pytest.raises(BadVideo) as caught:
+            decode(short, view, start_s=start_s, end_s=start_s + 0.5)
+        return caught.value.reason
+
+    for start_s in (2.5, 3.0, 3.4):
+        assert reason(decode_clip, pictures, start_s) == "truncated"
+        assert reason(decode_sound, sound, start_s) == "truncated"
+    # The whole film ends before.
+    assert reason(decode_clip, pictures, 5.1) == "outside"
+    assert reason(decode_sound, sound, 5.1) == "too-long"
+    with pytest.raises(BadVideo) as caught:
+        decode_clip(short, pictures, ranks=[98, 99])
+    assert caught.value.reason == "truncated"
+    # A film without sound at its end is silent there, also if it is damaged elsewhere.
+    quiet = write_video(
+        tmp_path / f"quiet{suffix}",
+        codec,
+        options=options,
+        numbers=range(200),
+        audio=True,
+    )
+    data = bytearray(quiet.read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 200] = bytes(200)
+    quiet.write_bytes(data)
+    with pytest.raises(BadVideo) as caught:
+        decode_sound(quiet, sound, start_s=6.0, end_s=7.0)
+    assert caught.value.reason == "no-sound"
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".webm", ".avi"])
