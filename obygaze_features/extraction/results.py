@@ -132,12 +132,16 @@ def next_steps(
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     steps = []
     clips_of: dict[str, set[str]] = {status: set() for status in STATUSES}
+    # Those of this command, and of those before it.
+    new = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
             why = state.failures.get(row.clip_id)
-            if why is not None and is_computed:
+            if why is not None:
                 clips_of[why.status].add(row.clip_id)
+                if is_computed and why.status in (FAILED, NO_VIDEO):
+                    new.add(row.clip_id)
     failed = clips_of[FAILED]
     # A silent film may be damaged, too, which can be corrected.
     silent = clips_of[SILENT] - failed
@@ -159,7 +163,7 @@ def next_steps(
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
     is_whole = all(state.seal and state.ok for state in states)
-    if is_whole and not failed and not clips_of[NO_VIDEO]:
+    if is_whole and not new:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 

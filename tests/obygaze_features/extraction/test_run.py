@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import Result, call_obygaze
-from support.extracted_stores import films_with_failures
+from support.extracted_stores import BROKEN, EMPTY, films_with_failures
 from support.extraction import film_folder, keep_manifest
 
 import obygaze as og
@@ -67,6 +67,24 @@ def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     shutil.rmtree(tmp_path / "videos")
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
     assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout
+
+
+def test_the_last_lines_count_the_clips_of_all_commands(
+    world: Path, films: Manifest
+) -> None:
+    """A run that went on counted its own clips only: 1 failed, where the store has 2."""
+    advice = "failed: correct their files"
+    keep_manifest(films.with_clips(films.clips[: BROKEN + 1]), world)
+    assert f"1 clip {advice}" in run(world).stderr
+    keep_manifest(films.with_clips(films.clips[: EMPTY + 1]), world)
+    assert f"2 clips {advice}" in run(world).stderr
+    keep_manifest(films, world)
+    assert f"2 clips {advice}" in run(world).stderr
+    # Of a command that computes nothing, too; then the others are used.
+    said = run(world).stderr
+    assert f"2 clips {advice}" in said
+    assert "1 clip without a video" in said
+    assert "next: obygaze run" in said
 
 
 def test_the_status_counts_blocks_while_a_store_is_filled(
