@@ -34,7 +34,7 @@ from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.tables import rows_as_dicts
-from obygaze_models.models.registry import find_baseline
+from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.features import Features
@@ -171,7 +171,7 @@ def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
         # Two models can differ; one model on two stores does not, and on noise no order of clips
         # is better than a random one.
         is_same = row["against_store"] and row["against_model"] == row["model"]
-        is_random = find_baseline(row["against_model"]).is_drawn
+        is_random = BASELINES[row["against_model"]].is_drawn
         if not is_same and not (is_null and is_random):
             continue
         if not math.isnan(row["p"]):
@@ -196,7 +196,7 @@ def _estimates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return
     for row in rows_as_dicts(run.results):
         is_value = not row["film"] and not row["against_model"]
-        is_value = is_value and not find_baseline(row["model"]).is_drawn
+        is_value = is_value and not BASELINES[row["model"]].is_drawn
         if is_value and row["metric"] in RANKING_METRICS:
             yield f"{row['metric']}, {row['model']}", row
 

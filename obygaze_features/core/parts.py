@@ -1,8 +1,8 @@
 """Parts of one's own: the function or class that `FILE.py:NAME` or `package.module:NAME` names.
 
-Such a name may stand wherever a backbone, model, metric, baseline or kind of splits is named. The
-code is imported as Python does it: the folder of the file (for a module the working folder) comes
-first in `sys.path` while it is imported or called, and the module has its own name.
+Such a name may stand wherever a backbone or a model is named. The code is imported as Python does
+it: the folder of the file (for a module the working folder) comes first in `sys.path` while it is
+imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
 is refused until a person trusts it. Classes of scikit-learn, by names such as

@@ -242,7 +242,7 @@ def resample(
         groups: The group of each clip.
         n_replicates: The number of draws.
         seed: The seed of the draws.
-        within_unit: Statistics whose draws lie in [0, 1] are widened on the logit scale.
+        within_unit: Whether draws lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
         label_inflation: The same for what the share of positives explains of statistics in [0, 1].
         counts: How many groups are behind a statistic (`groups_behind`), where not all are.
@@ -273,11 +273,11 @@ def resample(
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
     """Multiply what the shares of positives explain of draws in [0, 1] by a factor.
 
-    They explain it by a straight line, on the logit scale; other draws stay as they are. Draws of 0
-    and 1 do, too: next to them, they would count as inside for `widen`, and be far from all others.
+    They explain it by a straight line, on the logit scale. Draws of 0 and 1 stay as they are: next
+    to them, they would count as inside for `widen`, and be far from all others.
     """
     is_known = np.isfinite(values) & np.isfinite(shares)
-    if factor == 1 or not is_known.any() or not _are_within_unit(values[is_known]):
+    if factor == 1 or not is_known.any():
         return values
     x = shares[is_known]
     edge = _next_to_edge(values[is_known])
@@ -323,7 +323,6 @@ def interval_of(
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
     draws = values[np.isfinite(values)]
-    within_unit = within_unit and _are_within_unit(draws)
     low = np.nan
     high = np.nan
     is_known = groups.number >= LEAST_GROUPS and np.isfinite(inflation)
@@ -363,11 +362,6 @@ def _student(
     low = max(centre - half, 0.0)
     high = min(centre + half, math.pi / 2)
     return math.sin(low) ** 2, math.sin(high) ** 2
-
-
-def _are_within_unit(draws: FloatArray) -> bool:
-    """Return whether draws lie in [0, 1]; those of a metric of own code may not."""
-    return bool((np.abs(draws - 0.5) <= 0.5 + LEAST_WIDTH).all())
 
 
 def _next_to_edge(draws: FloatArray) -> float:

@@ -41,10 +41,10 @@ from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
     METRICS,
     PREVALENCE,
+    RANKING_METRICS,
     GroupCount,
     MetricValues,
     evaluate,
-    find_metric,
 )
 from obygaze_models.evaluation.predictions import (
     BoolArray,
@@ -82,17 +82,13 @@ class Cell:
         rows: Its rows of the table of tests, in which `clip` is the number of the clip.
         ids: The id of the clip of each number.
         is_averaged: Whether values are means over fits; else they are pooled over folds.
-        own_metrics: Metrics of own code.
         intervals: The interval of each metric that has one, where they are known.
-        given: Values of metrics of own code, where that is not to be run.
     """
 
     rows: pd.DataFrame
     ids: NDArray[Any]
     is_averaged: bool = False
-    own_metrics: Sequence[str] = ()
     intervals: Mapping[str, Interval] = field(default_factory=dict)
-    given: Mapping[str, float] = field(default_factory=dict)
 
     # ---- what it is called, and what is known of it ----
 
@@ -321,8 +317,7 @@ class Cell:
 
     def film_counts(self, metric: str) -> tuple[int, int]:
         """Return how many films are behind a value, and how many were tested."""
-        metric_record = METRICS.get(metric)
-        if metric_record is None or metric_record.ranking is None:
+        if metric not in RANKING_METRICS:
             return self.n_films, self.n_films
         return self.groups_behind(metric).number, self.n_films
 
@@ -333,28 +328,27 @@ class Cell:
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
-        return replace(self, rows=rows, intervals={}, given={})
+        return replace(self, rows=rows, intervals={})
 
     def within_films(self) -> Cell:
         """Return the cell with a fold for each film of each of its folds."""
         rows = self.rows.sort_values("movie_id", kind="stable")
         # No id has this sign, which would make one fold of two.
         fold = rows["fold"] + "\n" + rows["movie_id"]
-        return replace(self, rows=rows.assign(fold=fold), intervals={}, given={})
+        return replace(self, rows=rows.assign(fold=fold), intervals={})
 
     def in_random_order(self) -> Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
         random = {"score": 0.0, "decision": 0.5, "is_probability": False}
         random |= {"is_model": False, "is_trained": False}
-        return replace(self, rows=self.rows.assign(**random), intervals={}, given={})
+        return replace(self, rows=self.rows.assign(**random), intervals={})
 
     # ---- values ----
 
     @cached_property
     def metrics(self) -> Sequence[str]:
         """The metrics that are defined for the scores of all folds."""
-        metrics = tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
-        return (*metrics, *self.own_metrics)
+        return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
     def statistics(self, units: NDArray[Any], metrics: Sequence[str]) -> Statistics:
         """Return the value of metrics as a function of the weights of units, in bounded memory.
@@ -401,7 +395,7 @@ class Cell:
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
-        return self.values.get(metric, self.given.get(metric, math.nan))
+        return self.values.get(metric, math.nan)
 
     def is_ranked(self, metric: str) -> bool:
         """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
@@ -464,7 +458,7 @@ class Cell:
             values = statistics(np.eye(len(names)))
         n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
         for name in metrics:
-            if find_metric(name).needs_positives:
+            if METRICS[name].needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
             if name == PREVALENCE.name:
                 # A count of clips, and no mean over the folds that test parts of a film.
@@ -498,7 +492,7 @@ class Cell:
         if self.is_averaged:
             means = {}
             for name in metrics:
-                function = find_metric(name).function
+                function = METRICS[name].function
                 means[name] = mean_within_units(folds, n_units, function)
             return means
         of_runs = []
@@ -507,22 +501,17 @@ class Cell:
                 return None
             values = {}
             for name in metrics:
-                values[name] = find_metric(name).within_units(joined, of_seed)
+                values[name] = METRICS[name].within_units(joined, of_seed)
             of_runs.append(values)
         return _mean_of(of_runs, metrics)
 
 
-def cells_of(
-    tests: pd.DataFrame,
-    averaged: Iterable[Pair] = (),
-    own_metrics: Sequence[str] = (),
-) -> list[Cell]:
+def cells_of(tests: pd.DataFrame, averaged: Iterable[Pair] = ()) -> list[Cell]:
     """Return the cells of a table of tests, in its order.
 
     Args:
         tests: The table.
         averaged: The pairs of tasks whose folds test clips several times.
-        own_metrics: Metrics of own code.
     """
     ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
@@ -531,7 +520,7 @@ def cells_of(
     for _, rows in numbered.groupby([*CELL], sort=False):
         first = rows.iloc[0]
         is_averaged = (first["train"], first["test"]) in pairs
-        cells.append(Cell(rows, ids, is_averaged, own_metrics))
+        cells.append(Cell(rows, ids, is_averaged))
     return cells
 
 
@@ -631,7 +620,7 @@ def _pooled(
         drawn_folds = [fold.under(weights) for fold in folds]
         values = {}
         for name in metrics:
-            values[name] = find_metric(name).over_folds(drawn, drawn_folds)
+            values[name] = METRICS[name].over_folds(drawn, drawn_folds)
         of_runs.append(values)
     return _mean_of(of_runs, metrics)
 
@@ -643,7 +632,7 @@ def _means(
     drawn = [fold.under(weights) for fold in folds]
     means = {}
     for name in metrics:
-        means[name] = mean_over_folds(drawn, find_metric(name).function)
+        means[name] = mean_over_folds(drawn, METRICS[name].function)
     return means
 
 

@@ -7,15 +7,13 @@ without clips of both classes are NaN. There are no warnings. Another metric is 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import Part, find_part, is_own_code, label_of
 from obygaze_models.evaluation.grouped_stats import (
     Confusion,
     DrawnSums,
@@ -245,48 +243,21 @@ RANKING_METRICS = {
 MARGIN_METRICS = tuple(
     name for name, metric in METRICS.items() if not metric.needs_probabilities
 )
-METRIC_HINT = (
-    "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
-    "counts.fp, counts.fn and counts.tn, and returns an array: docs/own-parts.md"
-)
 
 
 def find_metric(name: str) -> Metric:
-    """Return a metric of obygaze or of own code; an error that names the shipped ones."""
-    if name in METRICS:
-        return METRICS[name]
-    if not is_own_code(name):
+    """Return a metric; an error that names the known ones."""
+    if name not in METRICS:
         raise FixInput(
             f"unknown metric {name!r}{near(name, METRICS)}",
-            hint=f"one of {', '.join(METRICS)}, or FILE.py:NAME",
+            hint=f"one of {', '.join(METRICS)}",
         )
-    function = _load_function(find_part(name))
-    return Metric(name, lambda sums: function(sums.counts))
-
-
-@cache
-def _load_function(part: Part) -> Callable[[Confusion], FloatArray]:
-    """Return the function of a part, after it was tried on the counts of two sets of clips."""
-    function = part.load_function()
-
-    def metric(counts: Confusion) -> FloatArray:
-        return part.call(
-            lambda: np.asarray(function(counts)), "does not work", METRIC_HINT
-        )
-
-    values = metric(Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]])))
-    if values.shape != (2,) or values.dtype.kind != "f":
-        raise part.refuse(
-            "must return one number for each entry of the counts, got "
-            f"{short_value(values)}"
-        )
-    return metric
+    return METRICS[name]
 
 
 def metric_name(name: str) -> str:
     """Return the name of a metric for a text, a table or a figure."""
-    metric = METRICS.get(name)
-    return metric.title if metric and metric.title else label_of(name)
+    return METRICS[name].title or name
 
 
 def ranking_metric(primary: str) -> str:
@@ -296,7 +267,7 @@ def ranking_metric(primary: str) -> str:
 
 def goodness(name: str, value: float) -> float:
     """Return a number that is larger where a value of a metric is better."""
-    return -value if name in METRICS and METRICS[name].direction < 0 else value
+    return -value if METRICS[name].direction < 0 else value
 
 
 def evaluate(

@@ -77,7 +77,6 @@ class RunSettings:
 
     Attributes:
         primary: The primary metric.
-        own_metrics: Metrics of own code.
         replicates: The number of draws of films.
         seed: The seed of the draws.
         compares: Whether differences are computed.
@@ -92,7 +91,6 @@ class RunSettings:
     """
 
     primary: str = AP.name
-    own_metrics: Sequence[str] = ()
     replicates: int = 2000
     seed: int = 0
     compares: bool = True
@@ -120,7 +118,7 @@ def results(
         settings: What values depend on beside it.
         each: Returns what jobs return, in their order.
     """
-    cells = cells_of(tests, settings.averaged, settings.own_metrics)
+    cells = cells_of(tests, settings.averaged)
     # Families of p join differences of several tasks: all are of the films of the whole table.
     draws = Draws(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []

@@ -278,11 +278,6 @@ def has_epochs(kind: str) -> bool:
     return kind in KINDS and KINDS[kind].has_epochs
 
 
-def find_baseline(name: str) -> Baseline:
-    """Return the baseline of a name; one of own code learns from the clips that train."""
-    return BASELINES.get(name, Baseline())
-
-
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
     names = []
@@ -302,11 +297,6 @@ def find_kind(name: str) -> ModelKind:
 def is_kind(name: str) -> bool:
     """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
     return is_own_code(name) or is_of_sklearn(name) or name in KINDS
-
-
-def own_baselines(names: Iterable[str]) -> list[str]:
-    """Return those of some baselines that are of own code."""
-    return [name for name in names if name not in BASELINES]
 
 
 @cache

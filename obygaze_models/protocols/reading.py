@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, near
-from obygaze_features.core.parts import is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
@@ -23,7 +22,7 @@ from obygaze_features.manifest.expression import (
     plain_value,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_models.evaluation.metrics import METRICS, metric_name
+from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
     BANK,
     BASELINES,
@@ -45,7 +44,6 @@ from obygaze_models.protocols.schedule import (
     KEYS_OF_ALL,
     LEAVES_OUT_GROUPS,
     SPLIT_KINDS,
-    split_kind,
 )
 from obygaze_models.protocols.schema import (
     NONE,
@@ -264,22 +262,20 @@ def _check_settings(
 
 
 def _check_parts(document: Document, protocol: Protocol) -> None:
-    """Check names that may be those of own code, and lists that must not have a value twice."""
+    """Check names of what comes with obygaze, and lists that must not have a value twice."""
     grid = protocol.grid
     report = protocol.report
     of_models = [name for name, metric in METRICS.items() if metric.direction]
-    parts = (
+    schemes = (NONE, *SHIPPED_SCHEMES)
+    parts: tuple[tuple[str, Iterable[str], Collection[str], str], ...] = (
         ("splits.kind", [protocol.splits.kind], SPLIT_KINDS, "kind of splits"),
         ("grid.baselines", grid.baselines, BASELINES, "baseline"),
         ("report.primary", [report.primary], of_models, "metric"),
         ("report.metrics", report.metrics, METRICS, "metric"),
+        ("splits.scheme", [protocol.splits.scheme], schemes, "scheme"),
     )
     for key, names, known, noun in parts:
-        for name in names:
-            if name not in known and not is_own_code(name):
-                document.unknown(key, name, (*known, "FILE.py:NAME"), noun)
-    schemes = (NONE, *SHIPPED_SCHEMES)
-    _check_known(document, "splits.scheme", [protocol.splits.scheme], schemes, "scheme")
+        _check_known(document, key, names, known, noun)
     lists: dict[str, Sequence[object]] = {
         "data.array": protocol.data.array,
         "grid.train": grid.train,
@@ -376,7 +372,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         key = f"paper[{number}]"
         _check_known(document, f"{key}.metric", [value.metric], METRICS, "metric")
         _check_sides(document, protocol, key, [value.model], (value.train, value.test))
-    _check_labels(document, protocol)
     if len(protocol.report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
@@ -410,26 +405,6 @@ def _check_every_task_is_run(
             )
 
 
-def _check_labels(document: Document, protocol: Protocol) -> None:
-    """Check that no two columns of a table have one name: that of FILE.py:NAME is NAME."""
-    columns = {
-        "report.metrics": (*METRICS, *protocol.further_metrics),
-        "grid.baselines": (*protocol.models, *protocol.grid.baselines),
-    }
-    for key, names in columns.items():
-        name_of: dict[str, str] = {}
-        for name in dict.fromkeys(names):
-            shown = label_of(name)
-            if key == "report.metrics":
-                shown = metric_name(name).casefold()
-            other = name_of.setdefault(shown, name)
-            if other != name:
-                problem = (
-                    f"{name} has the name of {other} in tables; rename one of them"
-                )
-                document.add(key, problem)
-
-
 def _check_sides(
     document: Document,
     protocol: Protocol,
@@ -438,7 +413,7 @@ def _check_sides(
     tasks: Iterable[str],
 ) -> None:
     """Check that a question or a printed value is about models and tasks that are there."""
-    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
+    known = [*protocol.models, *BASELINES]
     _check_known(document, key, filter(None, models), known, "model or baseline")
     _check_known(document, key, filter(None, tasks), protocol.tasks, "task")
 
@@ -459,7 +434,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
     """Check the names of models, and that their settings fit the splits."""
     for name, model in protocol.models.items():
         # Results of such a model would be taken for those of the baseline.
-        if name in BASELINES or name in protocol.grid.baselines:
+        if name in BASELINES:
             document.add(f"models.{name}", "is the name of a baseline; another name")
         kind = find_kind(model.kind)
         if kind.has_epochs:
@@ -530,7 +505,7 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
         run: The tasks that are run; those of `--task` may be no tasks of the protocol.
     """
     splits = protocol.splits
-    kind = split_kind(splits.kind)
+    kind = SPLIT_KINDS[splits.kind]
     for name in sorted(protocol.tasks.keys() & set(run)):
         if kind.by_task and not protocol.tasks[name].folds:
             document.add(

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import few, plural
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import find_part
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import plain_value, quoted_word
 from obygaze_features.manifest.folds import (
@@ -57,7 +55,7 @@ def splits_of_task(
 ) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     clips = _Clips(protocol, table, labels, usable)
-    return split_kind(protocol.splits.kind).split(clips, train)
+    return SPLIT_KINDS[protocol.splits.kind].split(clips, train)
 
 
 class _Clips(NamedTuple):
@@ -92,7 +90,7 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     splits = clips.protocol.splits
     groups = clips.table.groups
     tested = ~_never_tested(clips)
-    by_clip = split_kind(splits.kind).by_clip
+    by_clip = SPLIT_KINDS[splits.kind].by_clip
     unit = unit_of(splits.kind, splits.column)
     if not splits.folds:
         return _in_turn(clips, train, folds_by_group(groups, unit))
@@ -133,38 +131,6 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
             where=clips.table.name,
             hint="--set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
         )
-
-
-def _own(clips: _Clips, train: str) -> Sequence[Split]:
-    """Return the splits of the folds of an own function; no film may be in two of them."""
-    splits = clips.protocol.splits
-    table = clips.table
-    part = find_part(splits.kind)
-    divide = part.load_function()
-    values = part.call(
-        lambda: np.asarray(divide(table.clips, folds=splits.folds, seed=splits.seed)),
-        "failed",
-        "a kind of splits is a function of the clips, with folds= and seed=, and returns the fold "
-        "of each clip: docs/own-parts.md",
-    )
-    is_folds = values.shape == (len(table),) and values.dtype.kind in "iu"
-    if not is_folds or (values < OUTSIDE).any():
-        raise part.refuse(
-            f"must return a whole number for each of {len(table)} clips, its fold from 0 on"
-            f" or -1 for none, got {short_value(values)}"
-        )
-    inside = values != OUTSIDE
-    for group in np.unique(table.groups[inside]).tolist():
-        folds_of_group = np.unique(values[inside & (table.groups == group)])
-        if len(folds_of_group) > 1:
-            unit = unit_of(splits.kind, splits.column)
-            raise part.refuse(
-                f"divides the {unit} {group!r}: it is in the folds "
-                f"{', '.join(map(str, folds_of_group.tolist()))}"
-            )
-    folds = values.astype(np.intp)
-    folds[inside & _never_tested(clips)] = folds.max() + 1
-    return _in_turn(clips, train, folds)
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
@@ -270,19 +236,13 @@ SPLIT_KINDS = {
     ),
     "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
 }
-OWN_SPLITS = SplitKind(_own, _OF_GROUPS, pairs=True, of_groups=True)
 # What every kind reads of `[splits]`, beside its own keys.
 KEYS_OF_ALL = ("kind", "validation", "seed")
 
 
-def split_kind(name: str) -> SplitKind:
-    """Return the record of a kind of splits; that of own code for `FILE.py:NAME`."""
-    return SPLIT_KINDS.get(name, OWN_SPLITS)
-
-
 def group_column(kind: str, column: str) -> str:
     """Return the column of what splits hold out as a whole: the film, or a group of films."""
-    return column if column and split_kind(kind).of_groups else FILM_COLUMN
+    return column if column and SPLIT_KINDS[kind].of_groups else FILM_COLUMN
 
 
 def unit_of(kind: str, column: str) -> str:
@@ -299,7 +259,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     """
     column = group_column(splits.kind, splits.column)
     if column == FILM_COLUMN:
-        if split_kind(splits.kind).of_groups and not table.has_films:
+        if SPLIT_KINDS[splits.kind].of_groups and not table.has_films:
             raise FixInput(
                 f"{splits.kind} splits hold out whole films, and this manifest has no films",
                 where=table.name,

@@ -21,7 +21,7 @@ from msgspec import Meta
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_check import Name
 from obygaze_features.store.segments import Reducer, WindowRule
-from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
+from obygaze_models.evaluation.metrics import F1_WEIGHTED
 from obygaze_models.models.registry import BASELINES
 
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
@@ -163,8 +163,7 @@ class Question:
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics that the page shows, such as those of own code; those of obygaze
-    are always computed.
+    `metrics` are further metrics that the page shows; all of them are always computed.
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
@@ -234,12 +233,6 @@ class Protocol:
         return [name for name in self.grid.train or self.tasks if name in trained]
 
     @property
-    def further_metrics(self) -> tuple[str, ...]:
-        """Return the metrics of own code that the protocol names."""
-        named = dict.fromkeys((self.report.primary, *self.report.metrics))
-        return tuple(name for name in named if name not in METRICS)
-
-    @property
     def pairs(self) -> list[tuple[str, str]]:
         """Return the train and the test task of every cell, in the order of the tables."""
         tests = self.grid.test or self.tasks
@@ -269,7 +262,7 @@ class Protocol:
 
     def with_models(self, names: Sequence[str]) -> Self:
         """Return the protocol with some of its models, and without questions about others."""
-        known = {"", *names, *BASELINES, *self.grid.baselines}
+        known = {"", *names, *BASELINES}
         questions = []
         for question in self.report.questions:
             if {question.first, question.second} <= known:

@@ -46,7 +46,7 @@ from obygaze_features.manifest.own_labels import (
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.schedule import split_kind, unit_of
+from obygaze_models.protocols.schedule import SPLIT_KINDS, unit_of
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
 # A column, a sign and one value; a longer expression is read by `parse`.
@@ -92,7 +92,7 @@ def with_tasks(
                 )
     names = tuple(of_name)
     for name, asked_task in of_name.items():
-        if split_kind(protocol.splits.kind).by_task and not asked_task.task.folds:
+        if SPLIT_KINDS[protocol.splits.kind].by_task and not asked_task.task.folds:
             raise FixUsage(
                 f"the published splits of the protocol {protocol.name} have no folds for"
                 f" the task {name}",

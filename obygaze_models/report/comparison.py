@@ -76,7 +76,7 @@ OF_DIFFERENCE = {
 }
 NOTHING: RunRow = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
 # What two runs of one experiment share, or what follows from the rest.
-COMPARED = ("protocol", "manifest", "texts", "versions", "parts")
+COMPARED = ("protocol", "manifest", "texts", "versions")
 # The lists of a grid that mean all where they are empty.
 ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
 # Of a model, a task, a question and a store.
@@ -253,11 +253,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
     if metric is not None and metric not in METRICS:
         raise FixUsage(
             f"unknown metric {metric!r}{near(metric, METRICS)}",
-            hint=f"one of {', '.join(METRICS)}; results.csv has the values of others",
+            hint=f"one of {', '.join(METRICS)}",
         )
     with explaining(*runs):
-        primary = runs[0].settings.primary
-        return _compared(runs, metric or (primary if primary in METRICS else AP.name))
+        return _compared(runs, metric or runs[0].settings.primary)
 
 
 def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
@@ -421,9 +420,8 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
         for cell in run.cells:
             model = cell.model if by_model or not cell.is_model else ""
             store = store_of.get(cell.store, cell.store) if by_store else ""
-            # Without metrics of own code: nothing that a run names is run.
             by_key.setdefault((*cell.pair, model, store), {})[number] = replace(
-                cell, rows=rows.loc[cell.rows.index], ids=ids, own_metrics=()
+                cell, rows=rows.loc[cell.rows.index], ids=ids
             )
     return by_key
 

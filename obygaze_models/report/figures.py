@@ -26,7 +26,6 @@ from obygaze_features.core.figures import (
     wrapped,
 )
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
@@ -199,7 +198,7 @@ def figure_of_senses(run: Run, gain: Gain, titles: Titles) -> Figure:
         (joined.store, joined),
     ]
     metric = compared_metric(run)
-    of_model = f"{metric_name(metric)} of {label_of(joined.model)}"
+    of_model = f"{metric_name(metric)} of {joined.model}"
     title = f"{of_model} by store, {pair_name(*joined.pair)}"
     return _figure_of_cells(run, "senses", title, rows, metric, titles)
 

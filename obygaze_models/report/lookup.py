@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
-from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.listing import titles_of
 from obygaze_features.manifest.model import Manifest
@@ -54,7 +53,7 @@ def explaining(*runs: Run) -> Iterator[None]:
 
 
 def shown_metrics(run: Run) -> list[str]:
-    """Return the metrics of a page: the primary one, what is compared, and own ones."""
+    """Return the metrics of a page: the primary one, what is compared, and what else is asked."""
     report = run.protocol["report"]
     metrics = (report["primary"], compared_metric(run), *report["metrics"])
     return [*dict.fromkeys(metrics)]
@@ -84,13 +83,12 @@ def label(run: Run, cell: Cell) -> str:
 
 def label_on(run: Run, model: str, store: str) -> str:
     """Return the name of a model on a store, which is named if the run has several."""
-    name = label_of(model)
     if store == CHOSEN:
-        return f"{name} (store chosen on training {run.units})"
+        return f"{model} (store chosen on training {run.units})"
     if model in CEILINGS:
-        return f"{name} ({CEILINGS[model]})"
+        return f"{model} ({CEILINGS[model]})"
     has_several = len({cell.store for cell in run.models}) > 1
-    return f"{name} ({store})" if store and has_several else name
+    return f"{model} ({store})" if store and has_several else model
 
 
 def pair_name(train: str, test: str) -> str:

@@ -775,7 +775,5 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
         # Of a saved model that is tested.
         if "sha256" in model.get("settings", {}):
             yield "model", name, model["settings"]["sha256"]
-    of_kind = {"texts": about["texts"], **about["parts"]}
-    for kind, files in of_kind.items():
-        for name, checksum in files.items():
-            yield kind, name, checksum
+    for name, checksum in about["texts"].items():
+        yield "texts", name, checksum

@@ -14,11 +14,11 @@ from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import labels_sha256
-from obygaze_models.protocols.schedule import split_kind
+from obygaze_models.protocols.schedule import SPLIT_KINDS
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.files import RUN_FORMAT, stated_place
 from obygaze_models.runner.heldout import repeats_clips
-from obygaze_models.runner.inputs import Inputs, used_parts
+from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.store_run import StoreRun
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
@@ -41,7 +41,6 @@ def about_run(
     protocol = inputs.protocol
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
-    parts = used_parts(protocol)
     manifest_path = inputs.manifest_path
     if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
         manifest_path = stated_place(manifest_path, folder)
@@ -85,7 +84,6 @@ def about_run(
         "solver": solver_of(len(inputs.table)),
         "fits": list(fits),
         "versions": {"obygaze": __version__, **machine.packages},
-        "parts": parts,
         "machine": machine.to_json(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
@@ -107,7 +105,7 @@ def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
 
     Splits by the folds of a published file test few clips of a film.
     """
-    if not split_kind(inputs.protocol.splits.kind).by_task:
+    if not SPLIT_KINDS[inputs.protocol.splits.kind].by_task:
         return {}
     sizes: dict[str, dict[str, list[int]]] = {}
     for task, labels in inputs.labels.items():

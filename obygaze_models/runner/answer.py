@@ -17,7 +17,6 @@ from obygaze_features.core.console import (
     plural,
     signed,
 )
-from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
@@ -137,12 +136,11 @@ def cell_label(cell: Cell, run: Run) -> str:
 
 def model_name(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store where the run has several."""
-    name = label_of(cell.model)
     if cell.store == CHOSEN:
-        return f"{name} on the store that training {run.units} choose"
+        return f"{cell.model} on the store that training {run.units} choose"
     if cell.store and len(run.about["stores"]) > 1:
-        return f"{name} on {cell.store}"
-    return name
+        return f"{cell.model} on {cell.store}"
+    return cell.model
 
 
 def short(value: float, digits: int = 2) -> str:
@@ -501,7 +499,7 @@ def _compared(run: Run, row: RunRow) -> Compared:
     second = by_name[(*tasks, row["against_store"], row["against_model"])]
     if first.store == second.store:
         where = cell_label(first, run)
-        names = (label_of(first.model), label_of(second.model), where)
+        names = (first.model, second.model, where)
     else:
         names = (model_name(run, first), model_name(run, second), first.tasks)
     return Compared(row, first, second, *names)
@@ -577,7 +575,7 @@ class Gain:
     @property
     def sentence(self) -> str:
         """Return the gain, and what it means as far as its interval says so."""
-        name = label_of(self.joined.model)
+        name = self.joined.model
         names = listed([cell.store for cell in self.parts])
         meaning = f"{names} together say more than the best store alone"
         if verdict(self.row) != BETTER:

@@ -121,7 +121,7 @@ def run(
         obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
         obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
         obygaze run my-protocol.toml --manifest films --store clip=S --json
-        obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
+        obygaze run honest --store clip=S --set 'report.metrics=["recall", "precision"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.clips import with_view

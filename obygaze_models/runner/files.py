@@ -46,7 +46,6 @@ from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
-from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.evaluation.results import RunSettings
 from obygaze_models.evaluation.tables import (
     CELL,
@@ -69,7 +68,7 @@ RUN_FILE = "run.json"
 # The keys of run.json.
 RUN_KEYS = (
     *("format", "name", "identity", "sha256", "created", "created_by", "seconds"),
-    *("protocol", "protocol_sha256", "manifest", "stores", "texts", "parts", "sizes"),
+    *("protocol", "protocol_sha256", "manifest", "stores", "texts", "sizes"),
     *("files", "fits", "averaged", "rare_concepts", "remarks", "solver"),
     *("versions", "machine"),
 )
@@ -80,7 +79,6 @@ def settings_of(about: Mapping[str, Any]) -> RunSettings:
     """Return what the values of a run depend on beside its tests, from run.json."""
     protocol = about["protocol"]
     report = protocol["report"]
-    named = (report["primary"], *report["metrics"])
     starting_at_random = []
     for name, model in protocol["models"].items():
         if has_epochs(model["kind"]):
@@ -91,7 +89,6 @@ def settings_of(about: Mapping[str, Any]) -> RunSettings:
             backbones[name] = str(facts["backbone"])
     return RunSettings(
         primary=report["primary"],
-        own_metrics=[name for name in dict.fromkeys(named) if name not in METRICS],
         replicates=report["replicates"],
         seed=protocol["fit"]["seed"],
         compares=report["compare"],
@@ -206,27 +203,18 @@ class Run:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Its models, then its baselines, with their intervals.
-
-        Metrics of own code have the values of results.csv: nothing that a run names is run.
-        """
+        """Its models, then its baselines, with their intervals."""
         rows = self.results
         of_cells = (rows["film"] == "") & (rows["against_model"] == "")
-        own_metrics = self.settings.own_metrics
         intervals: dict[CellName, dict[str, Interval]] = {}
-        given: dict[CellName, dict[str, float]] = {}
         for row in rows[of_cells].to_dict("records"):
             name = (row["train"], row["test"], row["store"], row["model"])
             if math.isfinite(row["low"]):
                 interval = Interval(row["low"], row["high"])
                 intervals.setdefault(name, {})[row["metric"]] = interval
-            if row["metric"] in own_metrics:
-                given.setdefault(name, {})[row["metric"]] = row["value"]
         cells = []
         for cell in cells_of(self.predictions, self.settings.averaged):
-            of_cell = intervals.get(cell.name, {})
-            own = given.get(cell.name, {})
-            cells.append(replace(cell, intervals=of_cell, given=own))
+            cells.append(replace(cell, intervals=intervals.get(cell.name, {})))
         return cells
 
     @property

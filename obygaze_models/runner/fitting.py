@@ -1,16 +1,12 @@
 """Fit a model of a protocol in folds with the same training clips, or a baseline in one fold."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import find_part
-from obygaze_features.manifest.model import DIFFERS, own_columns
 from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
 from obygaze_models.models.fitting import (
     fit_best,
@@ -30,10 +26,6 @@ from obygaze_models.runner.store_run import StoreRun
 # The seed of a fit with epochs is that of the protocol times this number, and the number of its
 # training set.
 SEEDS_APART = 10_000
-BASELINE_HINT = (
-    "a baseline is a function of the training clips, their classes and the tested clips, and "
-    "returns a number from 0 to 1 for each tested clip: docs/own-parts.md"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,46 +131,9 @@ def fit_baseline(
 
     y = labels[held.train].astype(np.int64)
     check_classes(y)
-    if name not in BASELINES:
-        return _own_baseline(name, held, y, table)
     X = table.film_and_scene
     if BASELINES[name].needs == "concepts":
         # A clip whose annotators differ on a concept is neither with it nor without it.
         X = np.where(table.is_open_concept, 0.5, table.has_concept)
     score = BY_NAME[name](X[held.train], y == 1, seed)
     return lambda clips: score(X[clips])
-
-
-def _own_baseline(
-    name: str, held: HeldOut, y: NDArray[np.int64], table: ClipTable
-) -> Callable[[IntArray], FloatArray]:
-    """Return the scores of an own function, which sees no annotation but the classes."""
-    part = find_part(name)
-    function = part.load_function()
-    # Any column of a person's own may be the label.
-    columns = table.clips[0].extra
-    hidden = dict.fromkeys(own_columns(columns), "")
-    if DIFFERS in columns:
-        hidden[DIFFERS] = ""
-    blind = []
-    for clip in table.clips:
-        extra = {**clip.extra, **hidden}
-        blind.append(replace(clip, level="", concepts=(), extra=extra))
-    trained = [blind[row] for row in held.train.tolist()]
-
-    def score(rows: IntArray) -> FloatArray:
-        tested = [blind[row] for row in rows.tolist()]
-        scores = part.call(
-            lambda: np.asarray(function(trained, y, tested), dtype=np.float64),
-            "failed",
-            BASELINE_HINT,
-        )
-        is_probability = (scores >= 0) & (scores <= 1)
-        if scores.shape != (len(tested),) or not is_probability.all():
-            raise part.refuse(
-                f"must return a number from 0 to 1 for each of {len(tested)} clips,"
-                f" got {short_value(scores)}"
-            )
-        return scores
-
-    return score

@@ -27,7 +27,7 @@ from obygaze_models.evaluation.tables import (
     Pair,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, split_kind, splits_of_task
+from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import MadeWhenAsked, Split
 
@@ -167,7 +167,7 @@ def _held_out(
         number: The number of the split.
     """
     whole = splits[number]
-    has_own_folds = split_kind(protocol.splits.kind).by_task
+    has_own_folds = SPLIT_KINDS[protocol.splits.kind].by_task
     test = whole.test[tests[whole.test]]
     if has_own_folds:
         folds = table.fold(protocol.tasks[pair[1]].folds)
@@ -209,7 +209,7 @@ def _is_by_film(
 ) -> bool:
     """Return whether no film has clips on both sides of a split."""
     splits = protocol.splits
-    if split_kind(splits.kind).by_clip or splits.follow_scheme:
+    if SPLIT_KINDS[splits.kind].by_clip or splits.follow_scheme:
         return False
     others = np.concatenate([whole.train, whole.validation])
     return not np.isin(films[test_fold], films[others]).any()

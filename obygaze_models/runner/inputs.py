@@ -22,7 +22,6 @@ from obygaze_features.core.files import (
     sha256_bytes,
     sha256_file,
 )
-from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
@@ -42,7 +41,6 @@ from obygaze_models.models.registry import (
     TEXTS,
     find_kind,
     finds_concepts,
-    own_baselines,
 )
 from obygaze_models.protocols.clips import (
     ClipTable,
@@ -101,7 +99,6 @@ class Inputs:
             "concepts": self.table.concept_names,
             "stores": stores,
             "obygaze": __version__,
-            "parts": used_parts(self.protocol),
         }
         if self.texts:
             parts[TEXTS] = {path: file.sha256 for path, file in self.texts.items()}
@@ -123,25 +120,6 @@ class Inputs:
         if self.protocol.splits.follow_scheme and has_video.any():
             return has_video
         return np.ones(len(self.table), dtype=np.bool_)
-
-
-def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
-    """Return the version of each metric, baseline and kind of splits of own code, by kind and name.
-
-    The versions of own models are settings of the models.
-    """
-    splits = protocol.splits
-    own_splits = list(filter(is_own_code, (splits.kind,)))
-    names_of_kinds = {
-        "metrics": protocol.further_metrics,
-        "baselines": own_baselines(protocol.grid.baselines),
-        "splits": own_splits,
-    }
-    used: dict[str, dict[str, str]] = {}
-    for kind, names in names_of_kinds.items():
-        for name in names:
-            used.setdefault(kind, {})[name] = find_part(name).package
-    return used
 
 
 def gather(

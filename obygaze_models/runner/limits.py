@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from obygaze_features.core.console import count, few, listed
-from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
@@ -29,8 +28,7 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.results import LEAST_CLIPS
 from obygaze_models.protocols.schedule import (
     LEAVES_OUT_GROUPS,
-    OWN_SPLITS,
-    split_kind,
+    SPLIT_KINDS,
     unit_of,
 )
 from obygaze_models.runner.answer import (
@@ -211,7 +209,7 @@ def _guessing(run: Run, models: Models) -> Iterator[Values]:
             "guess": guess.model,
             "metric": metric_name(metric),
             "value_of_guess": short(guess.value(metric)),
-            "model": label_of(cell.model),
+            "model": cell.model,
             "value": short(cell.value(metric)),
             "where": cell_label(cell, run),
         }
@@ -222,7 +220,7 @@ def _chance(run: Run, models: Models) -> Iterator[Values]:
     names = []
     for cell in models:
         if cell.ends(AUC.name)[0] <= 0.5:
-            names.append(f"{label_of(cell.model)} ({cell_label(cell, run)})")
+            names.append(f"{cell.model} ({cell_label(cell, run)})")
     if names:
         yield {"n_cells": len(names), "cells": few(names, MOST_NAMES)}
 
@@ -305,8 +303,8 @@ def _folds_of_several_films(run: Run, models: Models) -> Iterator[Values]:
 
     Of a run with groups, the person has said over what intervals are.
     """
-    kind = split_kind(run.protocol["splits"]["kind"])
-    is_of_person = kind.by_task or kind is OWN_SPLITS
+    kind = SPLIT_KINDS[run.protocol["splits"]["kind"]]
+    is_of_person = kind.by_task
     has_interval = False
     for cell in run.cells:
         if cell.is_trained and not cell.knows_films:
@@ -325,7 +323,7 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> Limit | None:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    is_each_film = split_kind(splits["kind"]).leaves_one_out and not splits["folds"]
+    is_each_film = SPLIT_KINDS[splits["kind"]].leaves_one_out and not splits["folds"]
     if n_folds <= MANY_FOLDS or not is_each_film:
         return None
     unit = unit_of(splits["kind"], splits["column"])
@@ -390,7 +388,7 @@ def _chosen_stores(run: Run, models: Models) -> Iterator[Values]:
     if asked is not None and asked.store == CHOSEN:
         n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(asked))
         yield {
-            "model": label_of(asked.model),
+            "model": asked.model,
             "n_tests": n_of_store.total(),
             "stores": listed([f"{name} {n}" for name, n in n_of_store.most_common()]),
         }

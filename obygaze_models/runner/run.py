@@ -45,7 +45,7 @@ from obygaze_models.evaluation.tables import (
 )
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import (
-    find_baseline,
+    BASELINES,
     find_kind,
     finds_concepts,
     has_epochs,
@@ -627,7 +627,7 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
         "scenes": table.scenes is not None,
         "films": table.has_films,
     }
-    needs = {name: find_baseline(name).needs for name in protocol.grid.baselines}
+    needs = {name: BASELINES[name].needs for name in protocol.grid.baselines}
     names = [name for name, needed in needs.items() if is_possible[needed]]
     if not names and not run.models:
         lacking = [f"{name} needs {NEEDS[needed]}" for name, needed in needs.items()]
@@ -663,7 +663,7 @@ def _test_baseline(
         return error.reason
     scores = score(held.test)
     decision = (scores > 0.5).astype(np.float64)
-    kind = find_baseline(name)
+    kind = BASELINES[name]
     if kind.is_drawn:
         # All clips have one score, and half of each is called positive.
         scores = np.zeros(len(held.test))

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell, grouped_by, have_same_clips
@@ -153,7 +152,7 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
 
 def _column(cell: Cell, run: Run) -> str:
     """Return the name of a model, with its store where there are several."""
-    name = label_of(cell.model)
+    name = cell.model
     if cell.store and len(run.about["stores"]) > 1:
         return f"{name} ({cell.store})"
     return name

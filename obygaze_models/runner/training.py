@@ -432,7 +432,7 @@ def _metrics(run: Run, models: Sequence[Cell]) -> dict[str, CardMetric]:
     for cell in models:
         prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
-            if name in (*cell.metrics, *cell.given):
+            if name in cell.metrics:
                 ci = cell.ends(name)
                 metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ci)
     return metrics

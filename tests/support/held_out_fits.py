@@ -28,16 +28,6 @@ from support.experiments import VISUAL, films, planted, quick, store_of
 from support.joined_stores import joined_stores
 from support.sentences import recipe_of_words, write_sentences
 
-OWN_SPLITS = """
-def some_films(clips, folds, seed):
-    # Two films are in no fold but for their last clips: the others may not be learned from.
-    names = sorted({clip.movie_id for clip in clips})
-    numbers = []
-    for clip in clips:
-        film = names.index(clip.movie_id)
-        numbers.append(-1 if film < 2 and clip.scene < 12 else film)
-    return numbers
-"""
 OWN_CLASS = """
 import numpy as np
 
@@ -57,15 +47,6 @@ class Nearest:
         return far[:, 0] - far[:, 1]
     def predict(self, X):
         return (self.decision_function(X) > 0).astype(int)
-"""
-OWN_BASELINE = """
-import numpy as np
-
-def share_of_scenes(trained, y, tested):
-    # The positive share of the trained clips, moved by the scene of each tested one.
-    sure = [clip.scene for clip, code in zip(trained, y) if code == 1]
-    later = [np.mean(np.array(sure) < clip.scene) for clip in tested]
-    return (np.mean(y) + np.array(later)) / 2
 """
 # Models of each kind that reads one vector of a clip.
 QUICK_MODELS = (

@@ -252,7 +252,6 @@ def made_run(
         "rare_concepts": {},
         "fits": [cell.fit() for cell in cells],
         "versions": {"obygaze": "0"},
-        "parts": {},
         "seconds": 1.0,
         "created": "2026-01-01T00:00:00Z",
         "created_by": "obygaze 0",

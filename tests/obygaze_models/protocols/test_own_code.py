@@ -1,4 +1,4 @@
-"""Models, metrics, baselines and kinds of splits of a file: FILE.py:NAME."""
+"""Models of a file: FILE.py:NAME."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
-from support.tables import baselines, models, rows_of
+from support.tables import models, rows_of
 
 import obygaze as og
 from obygaze_features.core import parts
@@ -68,33 +68,6 @@ class Doubled(NearestMean):
         super().fit(X, y)
         self.classes_ = np.array([1, 1])
         return self
-
-
-def specificity(counts):
-    return counts.tn / (counts.tn + counts.fp + 1e-12)
-
-
-def later(clips, y, tested):
-    assert not any(clip.level or clip.concepts for clip in [*clips, *tested])
-    last = max(clip.scene for clip in clips)
-    return [clip.scene / last for clip in tested]
-
-
-def told(clips, y, tested):
-    return [float(clip.extra["violent"] == "yes") for clip in tested]
-
-
-def too_much(clips, y, tested):
-    return [2.0] * len(tested)
-
-
-def by_parity(clips, *, folds, seed):
-    return [int(clip.movie_id[-1]) % 2 for clip in clips]
-
-
-def divided(clips, *, folds, seed):
-    return [clip.scene % 2 for clip in clips]
-
 """
 FILMS = replace(films(4, 30), name="films")
 QUICK = [
@@ -102,7 +75,6 @@ QUICK = [
     "report.compare=false",
 ]
 ONE_TASK = [*QUICK, 'grid.train=["EN_S"]', 'grid.test=["EN_S"]']
-RIDGE = [*ONE_TASK, 'grid.models=["ridge"]']
 
 
 @pytest.fixture
@@ -146,41 +118,6 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 ) -> None:
     with pytest.raises(FixInput, match="must have each class once in classes_"):
         own_run("Doubled")
-
-
-def test_a_baseline_of_a_file_sees_no_annotation_and_gives_probabilities(
-    here: Path,
-) -> None:
-    changes = {
-        "baselines": 'grid.baselines=["own.py:later"]',
-        "splits": "splits.kind=own.py:by_parity",
-    }
-    for kind, change in changes.items():
-        run = og.run("honest", "sig", "films", changes=[*RIDGE, change], output=kind)
-        (package,) = run.about["parts"][kind].values()
-        assert package.startswith("own.py ")
-    og.report("baselines")
-    wrong = 'grid.baselines=["own.py:too_much"]'
-    with pytest.raises(FixInput, match="a number from 0 to 1"):
-        og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
-
-
-def test_a_baseline_of_a_file_does_not_see_a_label_of_ones_own(here: Path) -> None:
-    words = {
-        clip.clip_id: "no" if int(clip.scene or 0) % 3 else "yes" for clip in FILMS
-    }
-    films = FILMS.with_column("violent", words)
-    told = 'grid.baselines=["own.py:told"]'
-    changes = [*QUICK, 'grid.models=["ridge"]', told]
-    run = og.run("honest", "sig", films, tasks=["violent"], changes=changes, output="a")
-    (cell,) = baselines(run)
-    assert cell.value("auc") == 0.5
-
-
-def test_splits_of_a_file_that_divide_a_film_are_refused(here: Path) -> None:
-    wrong = "splits.kind=own.py:divided"
-    with pytest.raises(FixInput, match="divides the film 'tt0000001'"):
-        og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
 
 
 def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(

@@ -149,20 +149,6 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        'report.metrics=["a.py:later", "b.py:later"]',
-        'grid.baselines=["a.py:ridge"]',
-    ],
-)
-def test_two_parts_of_one_name_are_refused(change: str) -> None:
-    """They had one column in the tables, with the values of the second."""
-    with pytest.raises(FixInput) as refused:
-        load_protocol("honest", [change])
-    assert "in tables; rename one of them" in refused.value.details[0]
-
-
-@pytest.mark.parametrize(
     ("changes", "problem"),
     [
         ((f"splits.scheme={CODE}",), "splits.scheme: has no meaning in nested splits"),

@@ -258,20 +258,6 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
 
 
-def test_own_metrics_are_not_compared_and_no_code_is_run(tmp_path: Path) -> None:
-    name = "own.py:metric"
-    runs: list[Run] = []
-    for folder in "ab":
-        run = made_run(tmp_path / folder, [cell()])
-        report = {**run.protocol["report"], "primary": name}
-        about = {**run.about, "protocol": {**run.protocol, "report": report}}
-        runs.append(Run(run.folder, about))
-    assert compare_runs(runs).metric == "ap"
-    with pytest.raises(FixUsage, match="unknown metric 'own") as raised:
-        compare_runs(runs, name)
-    assert "results.csv" in str(raised.value.hint)
-
-
 def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     run = made_run(tmp_path / "a", [cell()])
     with pytest.raises(FixUsage, match="two runs or more"):

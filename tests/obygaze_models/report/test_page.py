@@ -263,7 +263,6 @@ def hostile_run(folder: Path) -> Run:
     about = json.loads((folder / "run.json").read_bytes())
     about["protocol"] |= {"report": report, "tasks": tasks, "name": HOSTILE}
     about |= {"stores": {HOSTILE: store}, "remarks": {HOSTILE: HOSTILE}}
-    about["parts"] = {HOSTILE: {HOSTILE: HOSTILE}}
     write_run_json(folder, about)
     return made
 

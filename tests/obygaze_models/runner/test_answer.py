@@ -322,7 +322,6 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     ("kind", "seen", "is_said"),
     [
         ("published", "unseen", True),
-        ("own.py:folds", "unseen", True),
         ("nested", "unseen", False),
         # Folds that divide films are said in another limit.
         ("published", "film", False),

@@ -16,9 +16,7 @@ import numpy as np
 import pytest
 from support.held_out_fits import (
     MODELS_OF_FRAMES,
-    OWN_BASELINE,
     OWN_CLASS,
-    OWN_SPLITS,
     QUICK_MODELS,
     Way,
     answers,
@@ -84,7 +82,6 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "published, by film": (PUBLISHED_BY_FILM, True),
     "published, by the code": ((*PUBLISHED, *BY_THE_CODE), False),
     "published, by the text": ((*PUBLISHED, *BY_THE_TEXT), False),
-    "own": ((), True),
 }
 # Ways of learning, beside the fits themselves.
 LEARNING: dict[str, tuple[str, ...]] = {
@@ -124,19 +121,11 @@ def case(
         *QUICK_MODELS,
         f"models.own.kind={own_class}",
         *vectors,
-        *changes_of(folder, splits),
+        *SPLITS[splits][0],
         *LEARNING[learning],
         *more,
         joined=learning == "joined",
     )
-
-
-def changes_of(folder: Path, splits: str) -> tuple[str, ...]:
-    """The changes of a protocol that make these splits."""
-    if splits == "own":
-        name = trusted(folder, "own_splits", OWN_SPLITS, "some_films")
-        return (f"splits.kind={name}", "splits.folds=5")
-    return SPLITS[splits][0]
 
 
 def trusted(folder: Path, module: str, code: str, name: str) -> str:
@@ -158,7 +147,7 @@ def folds_to_try(way: Way) -> Sequence[HeldOut]:
 
 # Kinds of splits that hold out films, clips, and a part of all films; `make check` has each of the
 # others with another way of learning.
-SOME_SPLITS = ("nested", "by clip", "published, by the code", "own")
+SOME_SPLITS = ("nested", "by clip", "published, by the code", "fixed, by film")
 
 
 @pytest.mark.parametrize("splits", amount(SOME_SPLITS, tuple(SPLITS)))
@@ -233,7 +222,7 @@ def test_no_chosen_tolerance_learns_from_what_is_held_out(
 def test_no_model_of_frames_learns_from_what_is_held_out(
     tmp_path: Path, splits: str
 ) -> None:
-    way = way_of(tmp_path, *MODELS_OF_FRAMES, *of_vectors(tmp_path, splits), frames=4)
+    way = way_of(tmp_path, *MODELS_OF_FRAMES, *of_vectors(splits), frames=4)
     assert all_learn_nothing(way, splits) >= 4
 
 
@@ -241,13 +230,13 @@ def test_no_model_of_frames_learns_from_what_is_held_out(
 def test_no_model_of_sentences_learns_from_what_is_held_out(
     tmp_path: Path, splits: str
 ) -> None:
-    way = way_of_sentences(tmp_path, *of_vectors(tmp_path, splits))
+    way = way_of_sentences(tmp_path, *of_vectors(splits))
     assert all_learn_nothing(way, splits) >= 2
 
 
-def of_vectors(folder: Path, splits: str) -> list[str]:
+def of_vectors(splits: str) -> list[str]:
     """The changes that make these splits, but those of models that are not there."""
-    changes = changes_of(folder, splits)
+    changes, _ = SPLITS[splits]
     return [change for change in changes if not change.startswith("models.")]
 
 
@@ -256,8 +245,7 @@ def test_no_baseline_learns_from_what_is_held_out(tmp_path: Path, splits: str) -
     way = case(tmp_path, splits)
     held = folds_to_try(way)[0].joined()
     rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
-    own = trusted(tmp_path, "own_baseline", OWN_BASELINE, "share_of_scenes")
-    for name in ("prevalence", "film_prior", "neighbour", "oracle", own):
+    for name in ("prevalence", "film_prior", "neighbour", "oracle"):
         assert not baseline_learns(way, name, held, rows), name
 
 
@@ -357,10 +345,10 @@ def test_the_test_sees_one_held_out_row_that_trains(
     if reads == "vectors":
         way = case(tmp_path, splits)
     elif reads == "frames":
-        changes = of_vectors(tmp_path, splits)
+        changes = of_vectors(splits)
         way = way_of(tmp_path, *MODELS_OF_FRAMES, *changes, frames=4)
     else:
-        way = way_of_sentences(tmp_path, *of_vectors(tmp_path, splits))
+        way = way_of_sentences(tmp_path, *of_vectors(splits))
     whole = folds_to_try(way)[0]
     for name, model in way.run.models.items():
         held = way.run.for_model(model, whole)
