@@ -73,10 +73,14 @@ class HeldOut:
 
     @property
     def hidden_films(self) -> list[str]:
-        """The films that nothing may learn from; none where films are divided."""
+        """The films of the fold that are held out as a whole; none where films are divided.
+
+        Nothing learns from a clip that is in no fold, either, but its film is none of these.
+        """
         if not self.is_by_film:
             return []
-        films: list[str] = np.unique(self.films[~self.may_learn]).tolist()
+        is_held_out = np.isin(self.units, self.hidden)
+        films: list[str] = np.unique(self.films[is_held_out]).tolist()
         return films
 
     def joined(self) -> "HeldOut":
