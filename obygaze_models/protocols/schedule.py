@@ -87,13 +87,18 @@ def _published(clips: _Clips, train: str) -> Sequence[Split]:
 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of folds of films or of clips, each of which is tested in turn."""
+    return _in_turn(clips, train, _drawn_folds(clips, train))
+
+
+def _drawn_folds(clips: _Clips, train: str) -> IntArray:
+    """Return the fold of each clip: that of its film or group, or one of folds that are drawn."""
     splits = clips.protocol.splits
     groups = clips.table.groups
     tested = ~_never_tested(clips)
     by_clip = SPLIT_KINDS[splits.kind].by_clip
     unit = unit_of(splits.kind, splits.column)
     if not splits.folds:
-        return _in_turn(clips, train, folds_by_group(groups, unit))
+        return folds_by_group(groups, unit)
     levels = clips.table.levels
     strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
     # Films that are never tested are one more fold.
@@ -104,7 +109,7 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
         of_groups = groups[tested], strata[tested]
         drawn = grouped_folds(*of_groups, splits.folds, seed=splits.seed, unit=unit)
     folds[tested] = drawn
-    return _in_turn(clips, train, folds)
+    return folds
 
 
 def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
@@ -112,12 +117,27 @@ def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
     _check_size(clips, folds)
     never = np.unique(folds[_never_tested(clips)]).tolist()
     validation = clips.protocol.splits.validation
-    if validation == "each":
-        return film_pairs(folds, clips.usable, never)
     labels = clips.labels[train]
     trains = clips.usable & (labels >= 0)
+    if validation == "each":
+        return film_pairs(folds, clips.usable, never, trains)
     validates = validation == "next"
     return rotated(folds, labels, trains, never, validates=validates)
+
+
+def without_validation(
+    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
+) -> list[str]:
+    """Return the films that validate no fit of a task, where each film is to validate in turn."""
+    splits = protocol.splits
+    if splits.validation != "each" or splits.kind not in SPLIT_KINDS:
+        return []
+    clips = _Clips(protocol, table, labels, usable)
+    folds = _drawn_folds(clips, train)
+    validating = folds[usable & (labels[train] >= 0)]
+    lacking = ~np.isin(folds, validating) & ~_never_tested(clips)
+    films: list[str] = np.unique(table.groups[lacking]).tolist()
+    return films
 
 
 def _check_size(clips: _Clips, folds: IntArray) -> None:
@@ -158,8 +178,17 @@ def _never_tested(clips: _Clips) -> BoolArray:
 
 def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the one split that a column of the manifest is."""
-    folds = _parts_of_column(clips.protocol.splits, clips.table)
+    splits = clips.protocol.splits
+    folds = _parts_of_column(splits, clips.table)
     rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
+    if splits.choose and not np.any(clips.labels[train][rows[1]] >= 0):
+        raise FixInput(
+            f"no clip of splits.choose has features and a class of {train}: nothing would"
+            " validate",
+            where=clips.table.name,
+            hint=f"other values of {splits.column}, or none: --set 'splits.choose=[]' with --set"
+            " splits.validation=none",
+        )
     outside = np.flatnonzero(folds == OUTSIDE)
     return [Split("fixed", rows[0], rows[1], rows[2], outside=outside)]
 

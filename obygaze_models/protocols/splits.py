@@ -122,19 +122,31 @@ def rotated(
 
 
 def film_pairs(
-    folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
+    folds: IntArray,
+    has_video: ArrayLike,
+    never: Sequence[int] = (),
+    trains: BoolArray | None = None,
 ) -> Sequence[Split]:
     """Return the splits for unseen films: each pair of films tests and validates, the rest train.
 
-    Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
+    A film without a row that can train does not validate. The pairs (i, j) and (j, i) have the
+    same training rows.
+
+    Args:
+        folds: The fold of each row.
+        has_video: Which rows can be used.
+        never: The folds that only train.
+        trains: Which rows can train and validate; by default, all that can be used.
     """
     usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
     films = [fold for fold in range(n_folds_of(folds)) if fold not in never]
-    if len(films) < 2:
+    validating = set(folds[usable if trains is None else usable & trains].tolist())
+    pairs = [pair for pair in permutations(films, 2) if pair[1] in validating]
+    if len({chosen_on for _, chosen_on in pairs}) < 2:
         raise FixInput(
-            "validation = 'each' needs at least two films outside splits.never"
+            "validation = 'each' needs at least two films outside splits.never that can validate,"
+            " with features and a class"
         )
-    pairs = list(permutations(films, 2))
     outside = np.flatnonzero(folds == OUTSIDE)
 
     def make(number: int) -> Split:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few, listed
+from obygaze_features.core.console import count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -53,7 +53,12 @@ from obygaze_models.protocols.clips import (
     with_view,
 )
 from obygaze_models.protocols.kinds import for_task
-from obygaze_models.protocols.schedule import Labels, with_groups
+from obygaze_models.protocols.schedule import (
+    Labels,
+    unit_of,
+    with_groups,
+    without_validation,
+)
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
 from obygaze_models.text_vectors import (
@@ -150,6 +155,7 @@ def gather(
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": empty_labels(protocol.tasks, labels, table),
+        "without validation": _without_validation(protocol, table, labels, features),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
@@ -196,6 +202,24 @@ def _shares_left_out(
         if of_tasks:
             of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
     return " ".join(of_stores.values())
+
+
+def _without_validation(
+    protocol: Protocol, table: ClipTable, labels: Labels, features: Sequence[Features]
+) -> str:
+    """Return which films validate no fit, so that other films are tested by fewer fits."""
+    units = plural(unit_of(protocol.splits.kind, protocol.splits.column))
+    sentences = []
+    for store in features:
+        for task in protocol.train_tasks:
+            films = without_validation(protocol, table, labels, store.present, task)
+            if films:
+                sentences.append(
+                    f"These {units} validate no fit of {task} on {store.name}, because none of"
+                    f" their clips has features and a class: {few(films)}. Other {units} are"
+                    " tested by fewer fits."
+                )
+    return " ".join(sentences)
 
 
 def _only_heard(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.experiments import planted, quick, store_of
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.leakage import numbers_of
@@ -93,6 +96,51 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     first, second, *others = folds(divided, *published)
     # Where a fold divides a film, clips of other tasks may find concept vectors.
     assert seen([first, second]) == {"film"} and seen(others) == {"unseen"}
+
+
+def test_a_fold_names_its_own_films() -> None:
+    """Folds 0, 2 and 4, and a film in no fold, which stood under the folds 1 and 3."""
+    manifest = clips({})
+    fold_of = {"a": "0", "b": "2", "c": "4", "d": ""}
+    cells = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}
+    published = ("splits.kind=published", "tasks.EN_S.folds=gaps")
+    found = folds(manifest.with_column("fold:gaps", cells), *published)
+    assert [held.hidden_films for held in found] == [["a"], [], ["b"], [], ["c"]]
+    # Nothing learns from the film in no fold, and it is no part of the empty folds.
+    for held in found:
+        assert set(names(manifest, np.flatnonzero(~held.may_learn)).split()) >= {"d0"}
+
+
+def test_a_film_without_clips_that_can_validate_makes_no_fit(tmp_path: Path) -> None:
+    """Fits without validation clips ran through all epochs, and counted as others."""
+    manifest = clips({})
+    rows = [clip for clip in manifest if clip.movie_id != "b"]
+    some = manifest.with_clips(rows)
+    store = store_of(tmp_path / "store", some, planted(some))
+    # The clips of c have features, and no class of the task.
+    unlabelled = [
+        replace(clip, level="NS") if clip.movie_id == "c" else clip for clip in manifest
+    ]
+    asked = manifest.with_clips(unlabelled)
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw", "splits.validation=each")
+    for one, films, missing in ((manifest, "acd", "b"), (asked, "ad", "b, c")):
+        inputs = gather(protocol, one, "", {"x": store})
+        (run,) = store_runs(inputs)
+        (found,) = run.folds.values()
+        tested = {}
+        for held in found:
+            assert len(held.validation)
+            for film in set(held.films[held.test].tolist()):
+                tested[film] = tested.get(film, 0) + 1
+        assert tested == dict.fromkeys(films, len(films) - 1)
+        remark = inputs.table.remarks["without validation"]
+        assert f"has features and a class: {missing}." in remark
+    chosen = ("splits.kind=fixed", "splits.column=part")
+    values = ('splits.test=["a"]', 'splits.choose=["b"]', "splits.validation=next")
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw", *chosen, *values)
+    parts = clips({film: film for film in "abcd"})
+    with pytest.raises(FixInput, match="nothing would validate"):
+        _ = store_runs(gather(protocol, parts, "", {"x": store}))[0].folds
 
 
 def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
