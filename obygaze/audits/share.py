@@ -19,7 +19,6 @@ from obygaze.films.sampling import (
     DrawnFilm,
     draw_plan,
     is_drawn,
-    not_withdrawn,
     require_column,
     values_of_films,
 )
@@ -28,7 +27,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.io import read_manifest
@@ -72,7 +71,6 @@ def audit_share(
     workspace: PathLike | None = None,
 ) -> Audit:
     """Estimate in how many clips of films something is, from clips drawn by plan and labelled."""
-    here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
         n_clips = min(5 * len(drawn.films), len(drawn))
@@ -84,9 +82,8 @@ def audit_share(
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
-    kept = drawn.with_clips(not_withdrawn(drawn.clips, here))
-    expression = _expression(of, kept)
-    decided = kept.undisputed((*expression.compared, *expression.concepts))
+    expression = _expression(of, drawn)
+    decided = drawn.undisputed((*expression.compared, *expression.concepts))
     answers: dict[str, list[tuple[str, bool]]] = {}
     for clip in decided:
         holds = expression.holds(clip.values)
@@ -102,7 +99,7 @@ def audit_share(
         )
     scores = None
     if predictions is not None:
-        scores = _read_scores(Path(predictions), kept, plan)
+        scores = _read_scores(Path(predictions), drawn, plan)
     films = _marked_films(films_with_marks, plan, answers, scores)
     explained = None if scores is None else float(explained_by_scores(films))
     slopes = (
@@ -122,8 +119,7 @@ def audit_share(
     # What is missing, and is said: by its name in JSON.
     missing: dict[str, Any] = {
         "n_drawn": sum(film.n_drawn for film in plan.values()),
-        "n_withdrawn": len(drawn) - len(kept),
-        "n_disputed": len(kept) - len(decided),
+        "n_disputed": len(drawn) - len(decided),
         "films_without_marks": [
             film for film in drawn.films if film not in films_with_marks
         ],
@@ -221,14 +217,13 @@ def _limits_of_marks(
     n_marked: int,
     *,
     n_drawn: int,
-    n_withdrawn: int,
     n_disputed: int,
     films_without_marks: Sequence[str],
     films_without_group: Sequence[str],
     n_without_score: int,
 ) -> Iterator[str]:
     """Yield what is missing."""
-    n_missing = n_drawn - n_withdrawn - n_disputed - n_marked
+    n_missing = n_drawn - n_disputed - n_marked
     if n_missing:
         yield (
             f"{n_missing} of {n_drawn} drawn clips have no label: the share is right if"
@@ -241,8 +236,6 @@ def _limits_of_marks(
         )
     if n_disputed:
         yield f"Left out, because annotators differ: {count(n_disputed, 'clip')}."
-    if n_withdrawn:
-        yield f"Left out, because they were withdrawn: {count(n_withdrawn, 'clip')}."
     if films_without_group:
         yield (
             f"In no group: {count(len(films_without_group), 'film')}"

@@ -57,16 +57,11 @@ class DrawnFilm:
 
 @dataclass(frozen=True)
 class DrawnClips:
-    """The manifest of the clips that were drawn.
-
-    `n_clips` is how many there were to draw from, and `n_withdrawn` how many were left out, as
-    stores list them as withdrawn.
-    """
+    """The manifest of the clips that were drawn; `n_clips` is how many there were to draw from."""
 
     manifest: Manifest
     path: Path
     n_clips: int
-    n_withdrawn: int
 
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and the numbers of clips."""
@@ -74,7 +69,6 @@ class DrawnClips:
             **facts_of_saved(self.manifest, self.path),
             "drawn": len(self.manifest),
             "clips": self.n_clips,
-            "withdrawn": self.n_withdrawn,
             "films": {
                 film: {"drawn": drawn.n_drawn, "clips": drawn.n_clips}
                 for film, drawn in draw_plan(self.manifest).items()
@@ -87,15 +81,9 @@ class DrawnClips:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, and how to go on."""
-        notes = []
-        if self.n_withdrawn:
-            notes.append(
-                f"left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}"
-            )
+        """How to go on."""
         name = shell_word(self.manifest.name)
-        notes.append(f"next: obygaze view {name} --annotate NAME")
-        return notes
+        return [f"next: obygaze view {name} --annotate NAME"]
 
 
 def sample_clips(
@@ -109,8 +97,7 @@ def sample_clips(
     workspace: PathLike | None = None,
 ) -> DrawnClips:
     """Draw clips within films, to be marked."""
-    here = Workspace.of(workspace)
-    path = here.new_manifest(name)
+    path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)
     if is_drawn(source):
         raise FixInput(
@@ -118,7 +105,9 @@ def sample_clips(
             where=source.name,
             hint="the manifest that they were drawn from",
         )
-    clips_of_film, n_withdrawn = _clips_to_draw_from(source, here)
+    if not isinstance(source.clips, Windows):
+        require_films([clip.movie_id for clip in source], source.name)
+    clips_of_film = by_film(source.clips)
     n_of_film = _allocated(n_clips, clips_of_film, by, seed, source)
     drawn = []
     for film, clips in clips_of_film.items():
@@ -140,7 +129,7 @@ def sample_clips(
     )
     write_manifest(made, path, force=force)
     n_all = sum(map(len, clips_of_film.values()))
-    return DrawnClips(made, path, n_all, n_withdrawn)
+    return DrawnClips(made, path, n_all)
 
 
 def is_drawn(manifest: Manifest) -> bool:
@@ -170,33 +159,6 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
             )
         films[film] = DrawnFilm(n_drawn, of_film)
     return films
-
-
-def _clips_to_draw_from(
-    source: Manifest, workspace: Workspace
-) -> tuple[dict[str, list[Clip]], int]:
-    """Return the clips of each film, and how many were withdrawn and are not among them."""
-    clips = list(source)
-    if not isinstance(source.clips, Windows):
-        require_films([clip.movie_id for clip in clips], source.name)
-    kept = not_withdrawn(clips, workspace)
-    return by_film(kept), len(clips) - len(kept)
-
-
-def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
-    """Return the clips that no store of a workspace lists as withdrawn."""
-    # NumPy is not loaded for the help of commands.
-    from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
-
-    stores = stores_with_withdrawals(workspace)
-    withdrawals = Withdrawals.of(list(stores.values()))
-    if not withdrawals:
-        return list(clips)
-    kept = []
-    for clip in clips:
-        if not withdrawals.reason(clip.clip_id, clip.movie_id):
-            kept.append(clip)
-    return kept
 
 
 def _allocated(

@@ -20,7 +20,6 @@ from obygaze_features.store.rows import (
     ALWAYS,
     NOT_EXTRACTED,
     WITH_VIDEO,
-    WITHDRAWN,
     Row,
 )
 
@@ -72,10 +71,6 @@ OTHER_CLIPS = Case(
     REFUSE,
     "no clip of this store is in the manifest ({clips})",
     _ANOTHER_STORE,
-)
-WITHDRAWN_BEFORE = Case(
-    KEEP,
-    "{clips} withdrawn from this store, alone or with the film; this stays so",
 )
 TIMES_CHANGED = Case(
     REFUSE,
@@ -216,9 +211,7 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         name = clip.clip_id
         if name in known:
             continue
-        if _was_withdrawn(clip, wanted, stored):
-            found[WITHDRAWN_BEFORE].append(name)
-        elif stored.is_filling:
+        if stored.is_filling:
             found[MANIFEST_CHANGED].append(f"{name}: not in the plan")
         else:
             found[NEW].append(name)
@@ -266,10 +259,6 @@ def case_of_row(
         is_planned: Whether the store is being filled, and computes this row.
     """
     name = row.clip_id
-    if row.status == WITHDRAWN:
-        if clip is None or _was_withdrawn(clip, wanted, stored):
-            return WITHDRAWN_BEFORE, name
-        return TIMES_CHANGED, f"{name}: {other_times(row, clip)}"
     if clip is None and is_planned:
         return MANIFEST_CHANGED, f"{name}: not in the manifest"
     if clip is None:
@@ -312,10 +301,6 @@ def _case_without_features(
     if stored.is_filling:
         return FAILED_SO_FAR, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
-
-
-def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
-    return bool(stored.withdrawals.reason(clip.clip_id, clip.movie_id))
 
 
 def _cases_of_further_arrays(

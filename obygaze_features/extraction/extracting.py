@@ -77,7 +77,6 @@ from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
-from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_features.video.pool import DecodePool
 
 # Another process may finish a store while this one compares; then all is compared once more.
@@ -227,31 +226,15 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
-    """Yield what a person should know of stores that are there, and of what was withdrawn."""
+    """Yield what a person should know of stores that are there."""
     yield from plan.notes
     for store in plan.stores:
-        name = store.path.name
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
-                yield f"{name}: {sentence}"
-        withdrawn = withdrawn_elsewhere(_clips_with_features(store, run), run.workspace)
-        if withdrawn:
-            yield f"{name}: {withdrawn}; this store has or gets their features"
+                yield f"{store.path.name}: {sentence}"
     for view in {store.view for store in plan.stores if store.n_computed}:
         if view in plan.kept:
             yield f"kept frames are read from {plan.kept[view].store.location}"
-
-
-def _clips_with_features(
-    store: StorePlan, run: ExtractionRun
-) -> Iterator[tuple[str, str]]:
-    """Yield the clip and the film of each row that has features after this extraction.
-
-    Those that a copy had before, of a film that its source withdrew since, are among them.
-    """
-    for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-        if row.is_ok or (is_computed and not run.seal_now):
-            yield row.clip_id, row.movie_id
 
 
 def _nothing_was_added(one: Begun) -> str:

@@ -111,8 +111,7 @@ class Extraction(StatusOfStores):
     def require_ok(self) -> None:
         """Raise an error if the run was stopped, or if no clip was extracted."""
         self.stop.raise_if_stopped(kept_clips(self))
-        has_clips = any(state.clips > state.withdrawn for state in self)
-        if has_clips and not any(state.ok for state in self):
+        if self and not any(state.ok for state in self):
             raise ObygazeError("no clip was extracted")
 
 

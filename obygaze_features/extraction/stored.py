@@ -16,12 +16,13 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     first_line,
 )
+from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
 from obygaze_features.store.layout import BEFORE, NEXT, Array
-from obygaze_features.store.placing import finish_waiting, seal_at
+from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import Reason, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
@@ -30,13 +31,9 @@ from obygaze_features.store.rows import (
     NOT_EXTRACTED,
     OK,
     STATUSES,
-    WITHDRAWN,
     Row,
     RowStatus,
 )
-from obygaze_features.store.withdrawals import Withdrawals
-
-NOTHING_WITHDRAWN = Withdrawals({})
 
 # The failed clips that are listed without -v.
 SHOWN_CLIPS = 20
@@ -52,7 +49,6 @@ class StoreState:
         rows: All rows; those that are planned and not computed are `not-extracted`.
         kinds: What computed the rows, or is planned to.
         manifest: The manifest whose clips the rows are.
-        withdrawals: What was withdrawn and never comes back.
         seal: The seal of the finished store; "" if there is none.
         computed: While the store is filled: for each row, whether this filling computes it.
         filling: Its filling, if it is being filled.
@@ -63,7 +59,6 @@ class StoreState:
     rows: Sequence[Row]
     kinds: Sequence[Kind]
     manifest: str = ""
-    withdrawals: Withdrawals = NOTHING_WITHDRAWN
     seal: str = ""
     computed: Sequence[bool] | None = None
     filling: Filling | None = None
@@ -87,7 +82,7 @@ class StoreState:
 def read_stored(path: Path) -> StoreState | None:
     """Return what is there of a store: its filling, else the finished store; None if nothing is."""
     while True:
-        finish_waiting(path)
+        remove_leftovers(path)
         remove_leftover(path)
         filling = None
         with suppress(NotFound):
@@ -106,7 +101,6 @@ def read_stored(path: Path) -> StoreState | None:
                     rows=store.rows,
                     kinds=[maker.kind for maker in store.record.makers],
                     manifest=store.record.manifest.name,
-                    withdrawals=Withdrawals.of([store]),
                     seal=store.seal,
                 )
             else:
@@ -122,10 +116,8 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
     rows = [row._replace(status=NOT_EXTRACTED) for row in filling.rows]
-    withdrawals = NOTHING_WITHDRAWN
     if plan.replaces:
         before = store_before(filling.target, plan.replaces)
-        withdrawals = Withdrawals.of([before])
         for number, row in enumerate(before.rows):
             if not filling.computed[number]:
                 rows[number] = row
@@ -147,7 +139,6 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         rows=rows,
         kinds=[plan.kind],
         manifest=plan.manifest.name,
-        withdrawals=withdrawals,
         seal=seal,
         computed=filling.computed.tolist(),
         filling=filling,
@@ -193,11 +184,6 @@ class StoreStatus:
     def failed(self) -> int:
         """How many clips could not be extracted."""
         return self.counts[FAILED]
-
-    @property
-    def withdrawn(self) -> int:
-        """How many rows were withdrawn."""
-        return self.counts[WITHDRAWN]
 
     @property
     def not_extracted(self) -> int:
@@ -278,7 +264,7 @@ def status_at(path: Path) -> StoreStatus | None:
     failures = {}
     for row in rows:
         counts[row.status] += 1
-        if row.status not in (OK, WITHDRAWN, NOT_EXTRACTED):
+        if row.status not in (OK, NOT_EXTRACTED):
             failures[row.clip_id] = Reason(row.status, row.reason)
     filling = stored.filling
     n_blocks = len(filling.needed) if filling else 0

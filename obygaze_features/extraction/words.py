@@ -28,11 +28,9 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.features import Imported
 from obygaze_features.store.layout import N_WORDS, Array
 from obygaze_features.store.making import new_store, write_store
-from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, Row, RowColumns
-from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 # The remark on a clip in which nothing is said. It has features: those of no words.
 NOTHING_SAID = "no words"
@@ -115,9 +113,6 @@ def extract_words(
         not_in_manifest=[],
         remarks=remarks,
         next_command=first_command(clips, clips.name, [written.path.name]),
-        warnings=rows_withdrawn_elsewhere(
-            open_store(written.path), here, "in this new store"
-        ),
     )
 
 

@@ -1,12 +1,7 @@
 """The card of a store, README.md: what the store is in words, and under which terms.
 
 Licence and citation stand in the YAML head of the card, outside what is sealed, so that they can be
-stated or corrected later. What is published (the card, Croissant, CITATION.cff) is made from the
-record of the store and these terms.
-
-A person may edit the card. A change of the store changes what the program has written of the head,
-and keeps the rest. The head has a hash of the text below it: the text is written anew only if it is
-the one that the program wrote.
+stated or corrected later.
 """
 
 import json
@@ -16,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import human, listed
-from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.store.joining import (
@@ -33,15 +27,13 @@ from obygaze_features.store.recipe import (
     Recipe,
     joined_parts,
 )
-from obygaze_features.store.records import Maker, StoreRecord, history_of
+from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
 
 HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
 MOST_CARD_BYTES = 10_000_000
-# The table of a publication, which its card names.
-PUBLISHED_TABLE = "features.parquet"
-# The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
+# The licences that the hub and Zenodo know, by their SPDX identifiers.
 LICENCES = (
     "Apache-2.0",
     "BSD-3-Clause",
@@ -60,8 +52,6 @@ _BOM = "\ufeff"
 _IN_QUOTES = re.compile(r"""("(?:[^"\\]+|\\.)*+"|'(?:[^']+|'')*+')(?:\s+#.*)?""")
 # Keys of the head that the program writes, whatever a person has edited.
 _TERMS_KEYS = ("license", "license_name", "citation")
-_SEAL_KEY = "obygaze_seal"
-_TEXT_KEY = "obygaze_text"
 
 
 # --- Licence and citation ---
@@ -126,7 +116,8 @@ def read_terms(card: bytes) -> Terms:
 
 def with_terms(card: bytes, terms: Terms) -> bytes:
     """Return a card with other terms, in its head and in its section on them."""
-    head, body = _parts(card)
+    # A person may have edited it in an editor that does not write UTF-8.
+    head, body = _split(card.decode("utf-8", "surrogateescape"))
     kept = []
     for key, lines in _keys_of(head):
         if key not in _TERMS_KEYS:
@@ -136,107 +127,13 @@ def with_terms(card: bytes, terms: Terms) -> bytes:
         f"{citation_text(terms)}\n"
     )
     body = _SECTION.sub(lambda _: section, body, count=1)
-    return _joined([*terms_lines(terms), *kept], body)
-
-
-def require_licence(
-    terms: Terms, where: str, hint: str = "license: cc-by-4.0 in the head of README.md"
-) -> None:
-    """Raise an error for a store that states no licence, which is not published."""
-    if not terms.licence:
-        raise FixUsage(
-            "this store states no licence; without one nobody knows what they may do with the"
-            " features",
-            where=where,
-            hint=hint,
-        )
-
-
-# --- What a person edited ---
-
-
-class Edits(NamedTuple):
-    """What a person may have edited in a card.
-
-    Args:
-        head: The lines of its head.
-        body: Its text; "" if it is the one that the program wrote.
-    """
-
-    head: Sequence[str] = ()
-    body: str = ""
-
-
-def edits_of(card: bytes) -> Edits:
-    """Return what a person edited in a card."""
-    head, body = _parts(card)
-    is_own = _text_line(body) in map(str.rstrip, head) or not body.strip()
-    return Edits(head, "" if is_own else body)
-
-
-def with_edits(card: str, edits: Edits) -> bytes:
-    """Return a card that the program has written, with what a person edited in another one."""
-    head, body = _split(card)
-    kept = _keys_of_persons(edits.head)
-    terms = []
-    others = []
-    for key, lines in _keys_of(head):
-        if key in _TERMS_KEYS:
-            terms += lines
-        elif key not in dict(kept):
-            others += lines
-    own: list[str] = []
-    for _, lines in kept:
-        own += lines
-    return _joined([*terms, *own, *others], edits.body or body)
-
-
-def with_body(card: bytes, edits: Edits) -> bytes:
-    """Return a card with the text of another card, and the keys that only the other's head has."""
-    head, body = _parts(card)
-    known = dict(_keys_of(head))
-    for key, lines in _keys_of_persons(edits.head):
-        if key not in known:
-            head += lines
-    return _joined(head, edits.body or body)
-
-
-def _keys_of_persons(head: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the keys of a head that the program does not write anew, with their lines."""
-    kept = []
-    for key, lines in _keys_of(head):
-        is_of_table = key == "configs" and any(
-            quoted(PUBLISHED_TABLE) in line for line in lines
-        )
-        if key not in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) and not is_of_table:
-            kept.append((key, lines))
-    return kept
+    lines = ["---", *terms_lines(terms), *kept, "---", body]
+    return "\n".join(lines).encode("utf-8", "surrogateescape")
 
 
 def has_head(card: bytes) -> bool:
     """Return whether a text begins with a head, as every card that the program writes."""
     return card.decode("utf-8", "replace").removeprefix(_BOM).startswith("---")
-
-
-def _text_line(body: str) -> str:
-    """Return the line of the head by which a text of the program is known.
-
-    The section on terms does not count, since it follows the head.
-    """
-    text = _SECTION.sub("", body.replace("\r\n", "\n"), count=1).strip()
-    data = text.encode("utf-8", "surrogateescape")
-    return f"{_TEXT_KEY}: {quoted(sha256_bytes(data)[:16])}"
-
-
-def _parts(card: bytes) -> tuple[list[str], str]:
-    """Return the lines of the head of a card, and the rest, as `_joined` takes them."""
-    # A person may have edited it in an editor that does not write UTF-8.
-    return _split(card.decode("utf-8", "surrogateescape"))
-
-
-def _joined(head: Sequence[str], body: str) -> bytes:
-    lines = ["---", *head, "---"]
-    return ("\n".join(lines) + "\n" + body).encode("utf-8", "surrogateescape")
 
 
 def _keys_of(head: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -338,23 +235,20 @@ def card_of_store(
     record: StoreRecord,
     rows: RowColumns,
     terms: Terms,
-    *,
-    seal: str = "",
-    has_table: bool = False,
+    seal: str,
 ) -> str:
-    """Return the card of a store, as the program writes it.
+    """Return the card of a store.
 
     Args:
         record: What the store says of itself.
         rows: All rows.
         terms: Licence and citation.
-        seal: Its seal, where it is known.
-        has_table: Whether the table of a publication stands beside the card.
+        seal: Its seal.
     """
     recipe = Recipe.from_json(record.recipe)
     counts = [f"{n:,} {status}" for status, n in record.rows.by_status.items() if n]
     reasons = _reasons_of(rows) if record.rows.ok < len(rows) else []
-    text = render(
+    return render(
         "card.md",
         HERE,
         manifest=record.manifest,
@@ -369,12 +263,9 @@ def card_of_store(
         makers=list(map(maker_text, record.makers)),
         reasons=reasons,
         citation=SafeText(citation_text(terms)),
-        history=history_of(record),
+        replaces=record.replaces,
         seal=seal,
-        parquet=PUBLISHED_TABLE if has_table else "",
     )
-    head, body = _split(text)
-    return _joined([*head, _text_line(body)], body).decode()
 
 
 def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:

@@ -1,12 +1,11 @@
 """Make stores of the rows of other stores.
 
-A subset, a merger, a join of vectors side by side, a store without withdrawn clips.
+A subset, a merger, a join of vectors side by side.
 """
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,28 +15,14 @@ import numpy as np
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
 from obygaze_features.core.console import Progress, Quiet, count, few, human
-from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
-    FixUsage,
-    Mismatch,
-    NotFound,
-)
-from obygaze_features.core.files import is_listed
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.encoding import Values, fill_rows
-from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.finding import (
-    Copy,
-    find_copies,
-    text_of_copies,
-)
 from obygaze_features.store.joining import (
     DTYPES_OF_PARTS,
     JOINED_ARRAY,
@@ -56,16 +41,9 @@ from obygaze_features.store.layout import (
     Array,
     with_companions,
 )
-from obygaze_features.store.making import (
-    FinishedFile,
-    Written,
-    new_store,
-    was_first,
-    write_store,
-)
+from obygaze_features.store.making import FinishedFile, new_store, write_store
 from obygaze_features.store.matching import facts_of_rows, has_times_of_windows
-from obygaze_features.store.placing import finish_waiting, next_of, seal_at
-from obygaze_features.store.reading import Store, StoreName, location_of, open_store
+from obygaze_features.store.reading import Store, StoreName, open_store
 from obygaze_features.store.recipe import (
     Recipe,
     part_of,
@@ -76,18 +54,11 @@ from obygaze_features.store.records import (
     Maker,
     ManifestMark,
     Origin,
-    Tombstone,
     common_maker,
     place_in,
 )
-from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
-from obygaze_features.store.sealing import file_of_store, history_after
-from obygaze_features.store.withdrawals import (
-    Withdrawals,
-    made_of,
-    rows_withdrawn_elsewhere,
-    tombstones_of,
-)
+from obygaze_features.store.rows import FAILED, OK, Row, RowColumns
+from obygaze_features.store.sealing import file_of_store
 
 # Rows that are in two stores are compared so many at a time.
 _COMPARED_ROWS = 256
@@ -106,8 +77,6 @@ class Changed:
         n_files: How many files it has.
         n_bytes: How long they are together.
         warnings: What its user should know.
-        clips: The clips that were withdrawn.
-        copies: Where features of the withdrawn clips still are.
     """
 
     path: Path
@@ -116,76 +85,29 @@ class Changed:
     n_files: int
     n_bytes: int
     warnings: Sequence[str] = ()
-    clips: Sequence[str] = ()
-    copies: Sequence[Copy] = ()
-
-    @classmethod
-    def of(cls, written: Written, **more: Any) -> Self:
-        """Return what was written, with its size."""
-        files = [path for path in written.path.rglob("*") if path.is_file()]
-        return cls(
-            path=written.path,
-            seal=written.seal,
-            n_clips=len(open_store(written.path)),
-            n_files=len(files),
-            n_bytes=sum(path.stat().st_size for path in files),
-            warnings=written.warnings,
-            **more,
-        )
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the new store."""
-        copies = [copy.to_json() for copy in self.copies]
-        return {**vars(self), "path": str(self.path), "copies": copies}
+        return {**vars(self), "path": str(self.path)}
 
     def __str__(self) -> str:
         size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
-        lines = [f"{self.path}: {count(self.n_clips, 'clip')}, {size}"]
-        if self.clips:
-            lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
-        lines += text_of_copies(self.copies)
-        if self.clips:
-            lines.append(
-                "what was pushed or published has them until it is sent again: obygaze store push"
-            )
-        return "\n".join(lines)
+        return f"{self.path}: {count(self.n_clips, 'clip')}, {size}"
 
 
 def subset(
     store: StoreName,
-    path: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str],
     *,
     films: Iterable[str] | None = None,
     clips: ClipIds | Iterable[str | Clip] | None = None,
     arrays: Sequence[str] = (),
     without: Sequence[str] = (),
-    reason: str = "",
-    author: str = "",
     progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
-    """Make a store of some clips or arrays of a store, or withdraw clips of it."""
-    here = Workspace.of(workspace)
-    if reason.strip():
-        is_part = films is not None or clips is not None or arrays
-        if path is not None or is_part or not without:
-            raise FixUsage(
-                "a reason belongs to films or clips that are withdrawn from a store",
-                hint="--without FILM --reason TEXT, and no other option",
-            )
-        return _withdraw(
-            store,
-            without,
-            reason=one_line(reason),
-            author=one_line(author),
-            workspace=here,
-        )
-    if path is None:
-        raise FixUsage(
-            "a subset is a new store, which needs a name",
-            hint="-o NAME, or --reason TEXT to withdraw clips from this store",
-        )
-    target = new_store(here, path)
+    """Make a store of some clips or arrays of a store."""
+    target = new_store(Workspace.of(workspace), path)
     opened = open_store(store, workspace=workspace)
     if isinstance(clips, str | os.PathLike):
         clips = clip_ids(clips)
@@ -197,17 +119,9 @@ def subset(
     picked = []
     for row, number in zip(opened.table.some(rows), rows.tolist(), strict=True):
         picked.append(SourceRow(row, 0, number))
-    if all(each.row.status == WITHDRAWN for each in picked):
-        first = picked[0].row
-        raise FixInput(
-            f"no clip of the subset has features: {first.clip_id!r} was withdrawn on"
-            f" {first.reason}",
-            where=opened.location,
-        )
     return _change(
         target,
         PickedRows([opened], picked),
-        here,
         arrays=chosen,
         recipe=opened.recipe,
         terms=opened.terms,
@@ -260,41 +174,27 @@ def _require_sources(
 def _change(
     target: Path,
     source: "PickedRows | JoinedRows",
-    workspace: Workspace,
     *,
     arrays: Sequence[Array],
     recipe: Recipe,
     terms: Terms,
     progress: Progress | None = None,
-    remarks: Iterable[str] = (),
-    before: Store | None = None,
-    tombstones: Sequence[Tombstone] = (),
+    remarks: Sequence[str] = (),
 ) -> Changed:
-    """Write a store of rows of other stores; what was withdrawn from these stays so.
+    """Write a store of rows of other stores.
 
     Args:
         target: The folder of the store.
         source: The rows.
-        workspace: The workspace, whose stores are asked for further withdrawals.
         arrays: The arrays of the new store.
         recipe: How its features were made.
         terms: Its licence, and what to cite.
         progress: A bar that counts the rows of all arrays.
         remarks: What a person should know of the rows.
-        before: The store whose place it takes.
-        tombstones: What is withdrawn by this change.
     """
     if progress is not None:
         progress.expect(len(source.rows) * len(arrays))
         source.progress = progress
-    if before is not None:
-        history = history_after(before) | {"changes": before.seal}
-    else:
-        history = {
-            "tombstones": tombstones_of(source.stores),
-            "origins": origins_of(source.stores),
-        }
-    history["tombstones"] = [*history["tombstones"], *tombstones]
     written = write_store(
         target,
         source,
@@ -303,14 +203,17 @@ def _change(
         manifest=_common_manifest(source),
         makers=source.makers,
         terms=terms,
-        **history,
+        origins=origins_of(source.stores),
     )
-    warnings = [*written.warnings, *remarks]
-    if before is None:
-        warnings += rows_withdrawn_elsewhere(
-            open_store(target), workspace, "in this new store"
-        )
-    return Changed.of(written._replace(warnings=tuple(warnings)))
+    files = [path for path in written.path.rglob("*") if path.is_file()]
+    return Changed(
+        path=written.path,
+        seal=written.seal,
+        n_clips=len(source.rows),
+        n_files=len(files),
+        n_bytes=sum(path.stat().st_size for path in files),
+        warnings=remarks,
+    )
 
 
 def origins_of(stores: Sequence[Store]) -> list[Origin]:
@@ -321,7 +224,7 @@ def origins_of(stores: Sequence[Store]) -> list[Origin]:
         # A path names the disk and the user, and a store is given to others.
         place = location if is_url(location) else Path(location).name
         theirs = {origin.seal: origin for origin in store.record.origins}
-        for seal in made_of(store):
+        for seal in store.made_of:
             origins[theirs.get(seal, Origin(place, seal))] = None
     return list(origins)
 
@@ -345,50 +248,32 @@ def _chosen_rows(
                 f" the first is {missing[0]!r}",
                 where=store.location,
             )
-    left_out = _Named.of(store, without).rows
-    rows = np.setdiff1d(selection.rows, left_out)
+    rows = np.setdiff1d(selection.rows, _rows_of_names(store, without))
     if not len(rows):
         raise FixInput("no row is left; a store has at least one", where=store.location)
     return rows
 
 
-class _Named(NamedTuple):
-    """Films and clips of a store that a user names, and their rows."""
-
-    films: Sequence[str]
-    clips: Sequence[str]
-    rows: Rows
-
-    @classmethod
-    def of(cls, store: Store, names: Sequence[str]) -> Self:
-        """Return what the names are: a film, or else a clip; an error for an unknown name."""
-        known_films = store.table.films.runs_of_film
-        # Ids of NumPy, as `Store.clip_ids` has them, are no texts of JSON.
-        names = list(dict.fromkeys(map(str, each_name(names))))
-        films = [name for name in names if name in known_films]
-        for film, row in zip(films, store.table.find(films).tolist(), strict=True):
-            if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
-                raise FixInput(
-                    f"{film!r} is the id of a film and of a clip",
-                    where=store.location,
-                    hint="--without CLIP for each clip that you mean",
-                )
-        clips = [name for name in names if name not in known_films]
-        rows = store.table.find(clips)
-        for clip, row in zip(clips, rows.tolist(), strict=True):
-            if row < 0:
-                raise unknown_name(
-                    "film or clip", clip, list(known_films), where=store.location
-                )
-        if films:
-            rows = np.union1d(rows, store.table.films.rows_of(films))
-        return cls(films, clips, rows)
-
-    def films_and_clips(self, store: Store) -> list[tuple[str, str]]:
-        """Return each film with "", and each clip with its film, "" where this is not stated."""
-        clips = store.table.movie_ids_of(store.table.find(self.clips)).tolist()
-        named = [(film, "") for film in self.films]
-        return [*named, *zip(clips, self.clips, strict=True)]
+def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
+    """Return the rows of films or clips that a user names; an error for an unknown name."""
+    known_films = store.table.films.runs_of_film
+    names = list(dict.fromkeys(map(str, each_name(names))))
+    films = [name for name in names if name in known_films]
+    for film, row in zip(films, store.table.find(films).tolist(), strict=True):
+        if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
+            raise FixInput(
+                f"{film!r} is the id of a film and of a clip",
+                where=store.location,
+                hint="--without CLIP for each clip that you mean",
+            )
+    clips = [name for name in names if name not in known_films]
+    rows = store.table.find(clips)
+    for clip, row in zip(clips, rows.tolist(), strict=True):
+        if row < 0:
+            raise unknown_name(
+                "film or clip", clip, list(known_films), where=store.location
+            )
+    return np.union1d(rows, store.table.films.rows_of(films))
 
 
 class SourceRow(NamedTuple):
@@ -468,95 +353,6 @@ class PickedRows(_NewRows):
         return file
 
 
-# --- Withdrawal ---
-
-
-def _withdraw(
-    store: StoreName,
-    names: Sequence[str],
-    *,
-    reason: str,
-    author: str,
-    workspace: Workspace,
-) -> Changed:
-    """Let a store without some films or clips take the place of a store; see `subset`."""
-    target = _folder_of(store, workspace)
-    finish_waiting(target)
-    before = open_store(target)
-    if isinstance(store, Store) and store.seal != before.seal:
-        raise was_first(target)
-    try:
-        named = _Named.of(before, names)
-        rows = list(before.rows)
-        numbers = named.rows.tolist()
-    except (Corrupt, OSError):
-        # Another store may have taken its place while it was read.
-        if seal_at(target) != before.seal:
-            raise was_first(target) from None
-        raise
-    today = datetime.now(UTC).date().isoformat()
-    tombstones = []
-    for movie_id, clip_id in named.films_and_clips(before):
-        tombstones.append(
-            Tombstone(
-                movie_id=movie_id,
-                clip_id=clip_id,
-                date=today,
-                reason=reason,
-                author=author,
-                seal=before.seal,
-            )
-        )
-    # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
-    known_films = set(Withdrawals.of([before]).films)
-    is_new = not known_films >= set(named.films)
-    for number in numbers:
-        if rows[number].status != WITHDRAWN:
-            rows[number] = rows[number]._replace(
-                status=WITHDRAWN, reason=f"{today}: {reason}"
-            )
-            is_new = True
-    if is_new:
-        picked = [SourceRow(row, 0, number) for number, row in enumerate(rows)]
-        changed = _change(
-            target,
-            PickedRows([before], picked),
-            workspace,
-            arrays=before.record.arrays,
-            recipe=before.recipe,
-            terms=before.terms,
-            before=before,
-            tombstones=tombstones,
-        )
-    else:
-        # The same command again: it lists what is still to be removed.
-        warnings = ("these clips were withdrawn before",)
-        changed = Changed.of(Written(target, before.seal, warnings))
-    copies = find_copies(open_store(target), tombstones, workspace)
-    ids = [rows[number].clip_id for number in numbers]
-    return replace(changed, clips=ids, copies=copies)
-
-
-def _folder_of(store: StoreName, workspace: Workspace) -> Path:
-    """Return the folder of a store that is changed."""
-    if isinstance(store, Store):
-        location = store.location
-        is_folder = isinstance(store.files, FolderFiles)
-    else:
-        location = str(store)
-        if isinstance(store, str):
-            location = location_of(store, workspace)
-        path = Path(location)
-        is_folder = is_listed(path) or is_listed(next_of(path))
-    if not is_folder:
-        raise FixUsage(
-            "only a store in a folder of this machine is changed",
-            where=location,
-            hint="obygaze store pull --help",
-        )
-    return Path(location)
-
-
 # --- Merging ---
 
 
@@ -569,18 +365,14 @@ def merge(
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
     """Make one store of several, which have one recipe and equal arrays."""
-    here = Workspace.of(workspace)
-    target = new_store(here, path)
+    target = new_store(Workspace.of(workspace), path)
     opened = [open_store(store, workspace=workspace) for store in stores]
     remarks = _require_sources("merge", opened, [store.seal for store in opened])
     arrays = _common_arrays(opened)
     terms = _common_terms(opened, licence)
-    clips, lost = _clips_of(opened)
-    remarks += lost
     return _change(
         target,
-        PickedRows(opened, _merged_rows(opened, clips, arrays)),
-        here,
+        PickedRows(opened, _merged_rows(opened, _clips_of(opened), arrays)),
         arrays=arrays,
         recipe=opened[0].recipe,
         terms=terms,
@@ -660,32 +452,14 @@ def _kinds_of(store: Store) -> set[Kind]:
     return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
-def _clips_of(
-    stores: Sequence[Store],
-) -> tuple[dict[str, list[SourceRow]], list[str]]:
-    """Return the rows that stores have of each clip, and what a person should know of them.
-
-    A row of a clip that one of the stores lists as withdrawn is withdrawn.
-    """
-    withdrawals = Withdrawals.of(stores)
+def _clips_of(stores: Sequence[Store]) -> dict[str, list[SourceRow]]:
+    """Return the rows that stores have of each clip."""
     rows_of_clip: dict[str, list[SourceRow]] = {}
-    had_features: dict[str, None] = {}
     for place, store in enumerate(stores):
         for number, row in enumerate(store.rows):
             known = rows_of_clip.setdefault(row.clip_id, [])
-            # A row that may be withdrawn gives nothing, also where another row knows better.
-            reason = withdrawals.reason(row.clip_id, row.movie_id)
-            if reason and row.is_ok:
-                had_features[row.clip_id] = None
-            if reason:
-                row = row._replace(status=WITHDRAWN, reason=reason)
             known.append(SourceRow(row, place, number))
-    lost = []
-    for clip in had_features:
-        if not any(each.row.is_ok for each in rows_of_clip[clip]):
-            lost.append(clip)
-    words = "with features in one of the stores, withdrawn in the new one"
-    return rows_of_clip, _sentences({words: lost})
+    return rows_of_clip
 
 
 def _require_same_clips(stores: Sequence[Store]) -> list[str]:
@@ -830,9 +604,7 @@ def join(
     keys = [(one.fingerprint, one.array) for one in parts]
     remarks = _require_sources("join", opened, keys)
     terms = _common_terms(opened, licence)
-    clips, lost = _clips_of(opened)
-    remarks += lost
-    source = JoinedRows(opened, parts, clips)
+    source = JoinedRows(opened, parts, _clips_of(opened))
     width = sum(part.width for part in parts)
     arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
     # An import may have another array of this name.
@@ -847,7 +619,6 @@ def join(
     return _change(
         target,
         source,
-        here,
         arrays=arrays,
         recipe=Recipe.from_json(recipe_of_parts(parts, opened[0].recipe.windows)),
         terms=terms,
@@ -901,7 +672,7 @@ class JoinedRows(_NewRows):
     """The rows of several stores side by side, as a `RowSource`.
 
     A row is ok where all stores have features of its clip. The others are failed, with the name of
-    each part that is missing and its reason, or withdrawn.
+    each part that is missing and its reason.
 
     Args:
         stores: The stores.
@@ -947,9 +718,6 @@ class JoinedRows(_NewRows):
             pictures=_only([each.row.pictures for each in rows]),
             maker=None,
         )
-        for each in rows:
-            if each.row.status == WITHDRAWN:
-                return row._replace(status=WITHDRAWN, reason=each.row.reason)
         row_of_place = {each.place: each.row for each in rows}
         remarks = []
         reason_of_missing = {}

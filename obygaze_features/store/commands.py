@@ -15,7 +15,6 @@ COMMANDS = {
     "export": f"{_HERE}:export_features",
     "push": f"{_HERE}:push",
     "pull": f"{_HERE}:pull",
-    "card": f"{_HERE}:describe_as_card",
 }
 
 

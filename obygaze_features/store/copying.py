@@ -1,100 +1,58 @@
 """Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
 
-`store.json` is written last, after each file was compared with its SHA-256, so that half a copy is
-no store. A copy whose source was replaced becomes the new store; the copy before is kept beside it.
+A file that is there, with its length and its SHA-256, is not copied again. `store.json` is written
+last, so that half a copy is no store. No command replaces another store.
 """
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, few, human
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    Corrupt,
-    FixUsage,
-    Mismatch,
-    NotFound,
-    Stopped,
-)
-from obygaze_features.core.files import is_listed, write_atomic
+from obygaze_features.core.console import Progress, Quiet, human
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
+from obygaze_features.core.files import write_atomic
 from obygaze_features.core.leftovers import (
     PULL,
     hidden_name,
     hidden_of,
     pulled_name,
     read_hidden,
-    remove_hidden,
     remove_leftovers,
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
-    PUBLISHED_TABLE,
     Terms,
-    edits_of,
-    read_terms,
-    require_licence,
-    with_body,
+    card_of_store,
     with_terms,
 )
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.finding import (
-    Copy,
-    find_copies,
-    text_of_copies,
-)
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
-from obygaze_features.store.making import (
-    OTHER_NAME,
-    check_before,
-    check_free,
-    name_taken,
-    take_place,
-)
+from obygaze_features.store.making import check_free, name_taken
 from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
-    before_of,
-    finish_change,
-    finish_waiting,
-    link_file,
-    next_of,
     remove_tree,
     seal_at,
     sync_tree,
     take_name,
 )
-from obygaze_features.store.publishing import (
-    PUBLISHED_FILES,
-    creators_as_read,
-    full_card,
-    published_files,
-    require_names,
-)
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import (
-    FileMark,
-    Tombstone,
-    changes_of,
-    seal_of,
-)
+from obygaze_features.store.records import FileMark, seal_of
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.store.targets import (
     OWN_PLACE,
-    WITHDRAWING,
     Target,
     has_file,
     hash_of,
     open_target,
     write_pieces,
 )
-from obygaze_features.store.verifying import has_replaced, verify
-from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
+from obygaze_features.store.verifying import verify
 
 _ATTEMPTS = 5
 
@@ -108,35 +66,24 @@ class Copied:
         seal: The seal of the store.
         n_sent: How many files were copied; the others were there.
         n_bytes_transferred: How long these are together.
-        changes: What changed in the store since the copy that was there before.
-        notes: What its user should do.
-        copies: Where features of withdrawn clips still are.
-        withdrawn: Of a copy that was pulled, the films and clips that were ever withdrawn.
+        notes: What its user should know.
     """
 
     place: str
     seal: str
     n_sent: int = 0
     n_bytes_transferred: int = 0
-    changes: Sequence[str] = ()
     notes: Sequence[str] = ()
-    copies: Sequence[Copy] = ()
-    withdrawn: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the copy."""
-        copies = [copy.to_json() for copy in self.copies]
-        return {**vars(self), "copies": copies}
+        return vars(self)
 
     def __str__(self) -> str:
         sent = f"{human(self.n_bytes_transferred)} copied"
         if not self.n_sent:
             sent = "all files were there, and are those of this store"
-        lines = [f"{self.place}: {sent}", *self.changes]
-        if self.withdrawn:
-            names = few(self.withdrawn)
-            lines.append(f"withdrawn: {names}; none of their features are in this copy")
-        return "\n".join([*lines, *text_of_copies(self.copies)])
+        return f"{self.place}: {sent}"
 
 
 def pull(
@@ -149,116 +96,41 @@ def pull(
 ) -> Copied:
     """Copy a store to this machine."""
     here = Workspace.of(workspace)
+    progress = progress or Quiet()
     store = open_store(source, workspace=here, expect=expect)
     target = here.new_store(last_part(store.location) if path is None else path)
     check_store_name(target.name, str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    seal_before = seal_at(target)
-    finish_waiting(target)
-    older = _copy_at(target, store)
-    card, notes = _card_of_copy(store, older)
-    changes: list[str] = []
+    remove_leftovers(target)
     n_sent = 0
     n_bytes = 0
-    is_there = older is not None and older.seal == store.seal
-    if older is None or not is_there or verify(older, hashes=True).problems:
-        n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
-    elif card != older.card:
-        write_atomic(target / CARD, card)
-        notes.append("README.md was updated from the source")
+    if seal_at(target) == store.seal:
+        _check_copy(target, progress)
+    else:
+        n_sent, n_bytes = _pull(store, target, progress)
     _remove_copies(target)
-    # The source may have been replaced since it was copied.
-    copy = open_store(target)
-    notes += rows_withdrawn_elsewhere(copy, here, "in this copy")
-    # The new copy may have come here before this process, which was killed then.
-    if seal_before not in ("", store.seal):
-        since = store.record.tombstones_since(seal_before)
-        changes = changes_of(since, "the source was replaced")
-    # Each pull lists them, as the list of an earlier one may be lost.
-    withdrawn = store.record.tombstones
-    copies = find_copies(copy, withdrawn, here) if withdrawn else []
-    return Copied(
-        place=str(target),
-        seal=store.seal,
-        n_sent=n_sent,
-        n_bytes_transferred=n_bytes,
-        changes=changes,
-        notes=notes,
-        copies=copies,
-        withdrawn=tuple(dict.fromkeys(each.name for each in withdrawn)),
-    )
+    return Copied(str(target), store.seal, n_sent, n_bytes)
 
 
-def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
-    """Return README.md of a copy: that of the source, with what was edited in an older copy."""
-    card = store.card
-    if PUBLISHED_TABLE.encode() in card:
-        # The table of a publication is not copied.
-        card = full_card(store)
-    if older is None or not older.card:
-        return card, []
-    if not card:
-        return older.card, []
-    notes = []
-    edits = older.card_edits()
-    if edits.body and edits_of(card).body not in ("", edits.body):
-        notes.append(
-            "README.md stays as it was edited here; that of the source is another one"
-        )
-    card = with_body(card, edits)
-    of_source = read_terms(card)
-    terms = of_source.or_else(older.terms)
-    for name, text, stated in zip(terms._fields, terms, of_source, strict=True):
-        if text != stated:
-            # It was stated here, or the source has taken it back.
-            notes.append(
-                f"the {name} stays as stated here, and not at the source: {text}"
-            )
-    if terms != of_source:
-        card = with_terms(card, terms)
-    return card, notes
-
-
-def _copy_at(target: Path, store: Store) -> Store | None:
-    """Return the older copy at a target; an error if anything else is there."""
-    has_store = bool(seal_at(target))
-    if not has_store:
-        # Another process may be between the two renames by which a store takes a place.
-        finish_change(target)
-        if not is_listed(target):
-            return None
-        has_store = bool(seal_at(target))
-    taken = "a folder or file that is not a copy of this store has this name"
-    if has_store:
-        copy = open_store(target)
-        if copy.seal == store.seal or has_replaced(store, copy):
-            return copy
-        taken = "another store has this name"
-    raise AlreadyThere(taken, where=str(target), hint=OTHER_NAME)
+def _check_copy(target: Path, progress: Progress) -> None:
+    """Raise an error for a copy that is there and damaged."""
+    try:
+        verify(target, hashes=True, progress=progress).require_ok()
+    except Corrupt as error:
+        error.hint = f"rm -r {shell_word(target)}, then the same command again"
+        raise
 
 
 def _remove_copies(target: Path, seal: str = "") -> None:
-    """Remove what interrupted copies have left; not the one of this seal, with which one goes on.
-
-    An earlier one may have what was withdrawn since.
-    """
+    """Remove what interrupted copies have left, except the one of this seal."""
     wanted = pulled_name(target, seal)
-    here = seal_at(target)
-    damaged = before_of(target, here)
-    for name in (target, next_of(target), damaged):
-        remove_leftovers(name)
-    if here and seal_at(damaged) == here:
-        # A whole copy of the same store has taken its place.
-        remove_tree(damaged)
     for hidden in hidden_of(target):
         is_built = hidden.word == PULL and hidden.state == "unknown"
         if is_built and hidden.path != wanted:
             remove_tree(hidden.path)
 
 
-def _pull(
-    store: Store, target: Path, older: Store | None, card: bytes, progress: Progress
-) -> tuple[int, int]:
+def _pull(store: Store, target: Path, progress: Progress) -> tuple[int, int]:
     """Build the copy, then give it its name; return how many files and bytes were copied.
 
     Other processes may build the same copy in the same folder. Each of them finishes it, or finds
@@ -266,7 +138,7 @@ def _pull(
     """
     for attempt in range(_ATTEMPTS):
         try:
-            return _pull_once(store, target, older, card, progress)
+            return _pull_once(store, target, progress)
         except Unreachable as error:
             raise Stopped(
                 f"the copy was interrupted: {error.message}",
@@ -281,10 +153,8 @@ def _pull(
                     f" rm -r {shell_word(begun)}"
                 )
             raise
-        except (FileNotFoundError, FileExistsError, Mismatch, AlreadyThere) as error:
-            finish_waiting(target)
-            is_damaged = older is not None and older.seal == store.seal
-            if seal_at(target) == store.seal and not is_damaged:
+        except (FileNotFoundError, FileExistsError, AlreadyThere) as error:
+            if seal_at(target) == store.seal:
                 break
             # The folder in which the copy is built was renamed, and not to its name: again.
             is_moved = isinstance(error, OSError)
@@ -293,17 +163,12 @@ def _pull(
     return (0, 0)
 
 
-def _pull_once(
-    store: Store, target: Path, older: Store | None, card: bytes, progress: Progress
-) -> tuple[int, int]:
+def _pull_once(store: Store, target: Path, progress: Progress) -> tuple[int, int]:
     """Build the copy, then give it its name; see `_pull`."""
     hidden = pulled_name(target, store.seal)
     # Each file is written in a folder of this process first.
     parts = hidden_name(target)
-    if older is None:
-        check_free(target)
-    else:
-        check_before(target, older.seal)
+    check_free(target)
     _remove_copies(target, store.seal)
     try:
         parts.mkdir()
@@ -311,7 +176,8 @@ def _pull_once(
         hidden.mkdir(exist_ok=True)
         for name in store.record.files:
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
-        sent = _fetch_all(store, hidden, parts, older, progress)
+        sent = _fetch_all(store, hidden, parts, progress)
+        card = store.card
         if card:
             part = hidden_name(parts / CARD)
             part.write_bytes(card)
@@ -321,9 +187,7 @@ def _pull_once(
         mark = FileMark(len(data), seal_of(data))
         write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
         sync_tree(hidden)
-        if older is not None:
-            take_place(hidden, target, older.seal)
-        elif not take_name(hidden, target):
+        if not take_name(hidden, target):
             raise name_taken(target)
     finally:
         remove_tree(parts)
@@ -331,7 +195,7 @@ def _pull_once(
 
 
 def _fetch_all(
-    store: Store, hidden: Path, parts: Path, older: Store | None, progress: Progress
+    store: Store, hidden: Path, parts: Path, progress: Progress
 ) -> tuple[int, int]:
     """Bring all listed files into a folder; return how many files and bytes were copied.
 
@@ -340,25 +204,15 @@ def _fetch_all(
     """
     marks = store.record.files
     progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
-    files_there: dict[FileMark, Path] = {}
-    if older is not None:
-        for name, mark in older.record.files.items():
-            files_there[mark] = Path(older.files.address) / name
     n_sent = 0
     n_bytes = 0
     for name, mark in marks.items():
         path = hidden / name
         if not has_file(path, mark):
-            there = files_there.get(mark)
-            if there is not None and has_file(there, mark):
-                part = hidden_name(parts / path.name)
-                link_file(there, part, mark)
-                part.replace(path)
-            else:
-                where = f"{store.location}/{name}"
-                write_pieces(store.listed.pieces(name), path, mark, where, parts)
-                n_sent += 1
-                n_bytes += mark.n_bytes
+            where = f"{store.location}/{name}"
+            write_pieces(store.listed.pieces(name), path, mark, where, parts)
+            n_sent += 1
+            n_bytes += mark.n_bytes
         progress.advance(mark.n_bytes)
     known = {*marks, CARD, STORE_JSON}
     for name in FolderFiles(hidden).names() or []:
@@ -377,8 +231,6 @@ def push(
     licence: str = "",
     citation: str = "",
     no_licence: bool = False,
-    publish: bool = False,
-    creators: Sequence[str] = (),
     progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
@@ -391,52 +243,18 @@ def push(
             hint="obygaze store pull --help",
         )
     refuse_pictures(opened)
-    creators = each_name(creators)
-    if creators and not publish:
-        raise FixUsage("--creator belongs to --publish")
-    if publish:
-        require_names(creators or [""])
+    notes = []
     if licence or citation:
         _state_terms(opened, Terms(licence, citation))
-    if publish or not no_licence:
-        require_licence(
-            opened.terms,
-            opened.location,
-            "--licence CC-BY-4.0, or, where it is not published, --no-licence",
-        )
-    # Before anything is sent: later, another store may have taken its place here.
-    here = Workspace.of(workspace)
-    withdrawn = rows_withdrawn_elsewhere(opened, here, "in what was sent")
-    place = open_target(target)
-    with _folder_beside(Path(opened.files.address)) as folder:
-        extra = published_files(opened, folder, creators) if publish else {}
-        sent = _push(opened, place, extra, folder, progress or Quiet())
-    notes = [*sent.notes]
-    if licence or citation:
         notes.append(f"README.md of {opened.location} states these terms, too")
-    if publish:
-        notes.append(creators_as_read(creators))
-    return replace(sent, notes=(*notes, *withdrawn))
-
-
-@contextmanager
-def _folder_beside(store: Path) -> Iterator[Path]:
-    """Make a folder for what is sent beside the files of a store, and remove it afterwards.
-
-    Where the store may only be read, the system's folder for temporary files has it.
-    """
-    remove_leftovers(store)
-    folder = hidden_name(store)
-    try:
-        folder.mkdir()
-    except OSError:
-        with tempfile.TemporaryDirectory() as made:
-            yield Path(made)
-        return
-    try:
-        yield folder
-    finally:
-        remove_hidden(folder)
+    if not (no_licence or opened.terms.licence):
+        raise FixUsage(
+            "this store states no licence; without one nobody knows what they may do with the"
+            " features",
+            where=opened.location,
+            hint="--licence CC-BY-4.0, or, where it is not published, --no-licence",
+        )
+    return _push(opened, open_target(target), progress or Quiet(), notes)
 
 
 def _state_terms(store: Store, terms: Terms) -> None:
@@ -445,54 +263,31 @@ def _state_terms(store: Store, terms: Terms) -> None:
     terms.require_same(stated, store.location)
     new_terms = stated.or_else(terms)
     if new_terms != stated:
-        card = store.card or full_card(store)
         path = Path(store.files.address) / CARD
-        write_atomic(path, with_terms(card, new_terms))
+        write_atomic(path, with_terms(_card_of(store), new_terms))
+
+
+def _card_of(store: Store) -> bytes:
+    """Return README.md of a store, made anew if it is not there."""
+    if store.card:
+        return store.card
+    rows = RowColumns.of(store.rows)
+    return card_of_store(store.record, rows, store.terms, store.seal).encode()
 
 
 def _push(
-    store: Store,
-    target: Target,
-    extra: Mapping[str, Path],
-    folder: Path,
-    progress: Progress,
+    store: Store, target: Target, progress: Progress, notes: Sequence[str]
 ) -> Copied:
-    """Send a store with extra files; store.json waits in a folder until it is sent, last."""
+    """Send a store: first the files that it lists, then README.md, last store.json."""
     root = Path(store.files.address)
-    record = store.record
+    marks = store.record.files
     names_there = target.names()
-    there = _check_target(target, store, names_there)
-    is_replaced = there is not None and there.seal != store.seal
-    since = _withdrawn_since_target(store, there, names_there)
-    title = WITHDRAWING if since else f"The store {store.seal[:16]}"
-    sent = {*record.files, *extra, STORE_JSON}
-    published_there = [name for name in PUBLISHED_FILES if name in names_there]
-    notes = []
-    if there is not None and not (is_replaced or extra) and there.terms == store.terms:
-        # They are of this store, and state its terms.
-        sent.update(published_there)
-    removed = [name for name in published_there if name not in sent]
-    if removed:
-        notes.append(
-            f"removed there, since the store or its terms have changed: {', '.join(removed)};"
-            " --publish --creator NAME sends it anew"
-        )
-    card, note = _card_to_send(store, target, names_there, sent)
-    notes += note
-    if card:
-        sent.add(CARD)
-        path = folder / CARD
-        path.write_bytes(card)
-        extra = {**extra, CARD: path}
-    progress.expect(sum(mark.n_bytes for mark in record.files.values()), "B")
+    is_there = _check_target(target, store, names_there)
+    progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
     n_sent = 0
     n_bytes = 0
-    with _explained_interruption(target):
-        if is_replaced:
-            # From now on no store is there, until all files of the new one are.
-            target.remove(STORE_JSON)
-            target.finish(title)
-        for name, mark in record.files.items():
+    with _explained_interruption(target), tempfile.TemporaryDirectory() as made:
+        for name, mark in marks.items():
             path = root / name
             if not target.has(name, path, mark):
                 if not has_file(path, mark):
@@ -504,77 +299,26 @@ def _push(
         for name in names_there:
             hidden = read_hidden(Path(name))
             # Another process may be sending this store too.
-            is_needed = name in sent if hidden is None else hidden.state != "ended"
-            if not is_needed:
+            if hidden is not None and hidden.state == "ended":
                 target.remove(name)
-        for name, path in extra.items():
-            mark = hash_of(path)
-            if not target.has(name, path, mark):
-                target.put(name, path, mark)
-                n_sent += 1
-                n_bytes += mark.n_bytes
+        card = Path(made) / CARD
+        card.write_bytes(_card_of(store))
+        mark = hash_of(card)
+        if not target.has(CARD, card, mark):
+            if CARD in names_there:
+                notes = [*notes, "README.md there was another one; it was replaced"]
+            target.put(CARD, card, mark)
+            n_sent += 1
+            n_bytes += mark.n_bytes
         # If another store has taken its place meanwhile, the files may be of both.
         data = store.store_json()
-        if there is None or is_replaced:
-            path = folder / STORE_JSON
+        if not is_there:
+            path = Path(made) / STORE_JSON
             path.write_bytes(data)
             target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
-        target.finish(title)
-    changes = []
-    if is_replaced:
-        changes = changes_of(since, "sent too: this store was changed")
-    if record.tombstones:
-        note_on_versions = target.forget()
-        if note_on_versions:
-            notes.append(f"clips were withdrawn from this store: {note_on_versions}")
-    return Copied(
-        target.location,
-        store.seal,
-        n_sent,
-        n_bytes,
-        changes,
-        tuple(notes),
-    )
-
-
-def _withdrawn_since_target(
-    store: Store, there: Store | None, names_there: Sequence[str]
-) -> Sequence[Tombstone]:
-    """Return what was withdrawn since the store at a target; all of it if only a part is there."""
-    if there is not None:
-        is_same = there.seal == store.seal
-        return () if is_same else store.record.tombstones_since(there.seal)
-    is_begun = not store.record.files.keys().isdisjoint(names_there)
-    return store.record.tombstones if is_begun else ()
-
-
-def _card_to_send(
-    store: Store,
-    target: Target,
-    names_there: Sequence[str],
-    sent: Collection[str],
-) -> tuple[bytes, list[str]]:
-    """Return README.md for a target, with the text that was edited there, unless ours was too."""
-    is_published = not set(PUBLISHED_FILES).isdisjoint(sent)
-    card = (
-        full_card(store, has_table=PUBLISHED_TABLE in sent)
-        if is_published
-        else store.card
-    )
-    if CARD not in names_there:
-        return card, []
-    # The files of a target are read like those of a store, whether or not one is there.
-    there = Store(target.files(), store.record, store.seal).card_edits()
-    edited = edits_of(card).body
-    notes = []
-    if there.body not in ("", edited) and edited:
-        notes.append("README.md there had another text; it has that of the store now")
-    if card or there.body:
-        card = with_body(
-            card or full_card(store), there._replace(body=edited or there.body)
-        )
-    return card, notes
+        target.finish(f"The store {store.seal[:16]}")
+    return Copied(target.location, store.seal, n_sent, n_bytes, notes)
 
 
 @contextmanager
@@ -595,20 +339,17 @@ def _explained_interruption(target: Target) -> Iterator[None]:
         ) from error
 
 
-def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store | None:
-    """Return the store at a target, None if none; an error for anything else there."""
-    there = None
-    record = store.record
-    known = {*record.files, STORE_JSON, CARD, *PUBLISHED_FILES}
-    if STORE_JSON in names:
-        # Another process that sends a store may have removed it meanwhile.
-        with suppress(NotFound):
-            there = open_store(target.files())
-        if there is not None and there.seal != store.seal:
-            if not has_replaced(store, there):
-                raise AlreadyThere("another store is there", where=target.location)
-            known.update(there.record.files)
-    if set(record.files).isdisjoint(names):
+def _check_target(target: Target, store: Store, names: Sequence[str]) -> bool:
+    """Return whether a store is at a target; an error for another one, and for other files."""
+    is_there = STORE_JSON in names
+    if is_there and open_store(target.files()).seal != store.seal:
+        raise AlreadyThere(
+            "another store is there",
+            where=target.location,
+            hint="another target; or remove what is there first",
+        )
+    known = {*store.record.files, STORE_JSON, CARD}
+    if store.record.files.keys().isdisjoint(names):
         # A card alone is that of something else.
         known.discard(CARD)
     for name in names:
@@ -618,4 +359,4 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
                 where=target.location,
                 hint=OWN_PLACE,
             )
-    return there
+    return is_there

@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import msgspec
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
     array_facts,
@@ -23,9 +21,7 @@ from obygaze_features.store.reading import (
     name_of,
     open_store,
 )
-from obygaze_features.store.records import history_of
-from obygaze_features.store.rows import WITHDRAWN, words_of_status
-from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
+from obygaze_features.store.rows import words_of_status
 
 SHOWN_ROWS = 20
 
@@ -64,7 +60,6 @@ def facts_of_store(store: Store) -> dict[str, Any]:
         "default_array": store.default_array,
         "makers": msgspec.to_builtins(record.makers),
         "replaces": list(record.replaces),
-        "tombstones": msgspec.to_builtins(record.tombstones),
         "origins": msgspec.to_builtins(record.origins),
         "n_bytes": record.n_bytes,
         "licence": terms.licence,
@@ -99,7 +94,7 @@ def describe(store: Store) -> str:
             f"made from {origin.place} ({origin.seal})"
             for origin in store.record.origins
         ),
-        *history_of(store.record),
+        *(f"replaced the store with the seal {seal}" for seal in store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
         f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
@@ -141,8 +136,7 @@ def _lines_of_absent(store: Store) -> list[str]:
     lines = []
     for clip, number in zip(clips, shown, strict=True):
         reason = reasons[number]
-        separator = " on " if reason.status == WITHDRAWN else ": "
-        lines.append(f"{clip} {reason.status}{separator}{reason.sentence}")
+        lines.append(f"{clip} {reason.status}: {reason.sentence}")
     if len(reasons) > SHOWN_ROWS:
         n_more = len(reasons) - SHOWN_ROWS
         lines.append(f"... and {n_more} more without features (--clips)")
@@ -157,13 +151,11 @@ class StorePage(Listing):
         name: The store, as it was named.
         store: The store.
         with_clips: Whether its clips were asked for.
-        warnings: What other stores of the workspace list as withdrawn.
     """
 
     name: str
     store: Store
     with_clips: bool = False
-    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
@@ -201,6 +193,4 @@ def describe_store(
 ) -> StorePage:
     """Show what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
-    here = Workspace.of(workspace)
-    warnings = rows_withdrawn_elsewhere(opened, here, "here")
-    return StorePage(name_of(store), opened, clips, warnings)
+    return StorePage(name_of(store), opened, clips)

@@ -1,8 +1,8 @@
 """Write the features of a store in other formats; clips without features are left out.
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
-in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
-of the store finds its exports (`finding.py`), and an import of it keeps what it says.
+in the metadata of a Parquet file and in the head of README.md beside it. An import of it keeps what
+it says.
 """
 
 import json
@@ -75,7 +75,6 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import OK, STATUS_OF_WORD, Row, words_of_status
-from obygaze_features.store.withdrawals import made_of, rows_withdrawn_elsewhere
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
@@ -172,10 +171,7 @@ def export_features(
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, kind, names)
     job = Export(opened, chosen, labels, progress)
-    warnings = [
-        *_read_labels(job),
-        *rows_withdrawn_elsewhere(opened, here, "in this export"),
-    ]
+    warnings = _read_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
     with _new(target, is_folder=is_folder) as hidden:
@@ -244,7 +240,7 @@ class Export:
         facts = {
             "program": f"obygaze {__version__}",
             "seal": self.store.seal,
-            "made_of": made_of(self.store),
+            "made_of": self.store.made_of,
             "manifest": {
                 "name": record.manifest.name,
                 "sha256": record.manifest.sha256,
@@ -285,7 +281,7 @@ class Export:
             left_out.append("which videos were read")
         if record.makers:
             left_out.append("what computed the clips")
-        if record.replaces or record.tombstones:
+        if record.replaces:
             left_out.append("the history of the store")
         return left_out
 

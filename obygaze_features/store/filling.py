@@ -58,7 +58,6 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.making import OTHER_NAME, not_finite, rows_not_finite
 from obygaze_features.store.placing import (
     before_of,
-    finish_waiting,
     make_folder,
     make_hidden,
     new_file,
@@ -86,8 +85,7 @@ from obygaze_features.store.records import (
     decode_block,
     encode,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
-from obygaze_features.store.withdrawals import Withdrawals
+from obygaze_features.store.rows import Row, RowColumns
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
 _FINISHED = re.compile(r"[0-9]{5,}")
@@ -130,7 +128,7 @@ def plan_filling(
     columns = RowColumns.of(rows)
     check_rows(columns, str(target))
     check_different(columns.clip_ids, str(target))
-    finish_waiting(target)
+    remove_leftovers(target)
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
     names = tuple(computes) or tuple(array.name for array in arrays)
@@ -229,7 +227,6 @@ def _check_rows_of_change(
     ids_before = [row.clip_id for row in kept_rows]
     if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
         raise Mismatch("the rows of the store must come first", where=where)
-    withdrawals = Withdrawals.of([before])
     names_before = {array.name for array in before.record.arrays}
     computes_all = names_before <= set(computes)
     for number, row in enumerate(rows):
@@ -238,9 +235,6 @@ def _check_rows_of_change(
             raise FixInput(f"the new clip {row.clip_id!r} is not computed", where=where)
         if not computed[number]:
             continue
-        was_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
-        if was_withdrawn or withdrawals.reason(row.clip_id, row.movie_id):
-            raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
         if not computes_all and (is_new or not kept_rows[number].is_ok):
             raise FixInput(
                 f"the clip {row.clip_id!r} has no features yet: compute all arrays",

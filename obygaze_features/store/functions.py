@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from obygaze_features.store.exporting import Exported
     from obygaze_features.store.files import Files
     from obygaze_features.store.importing.features import Imported
-    from obygaze_features.store.publishing import StoreCard
     from obygaze_features.store.reading import Store
     from obygaze_features.store.verifying import VerifyReport
 
@@ -35,7 +34,6 @@ CONTENT = "What is in the files"
 STORAGE = "How they are stored"
 FACTS = "Facts to keep"
 TERMS = "Licence"
-PUBLICATION = "Publication"
 
 
 @done_in("obygaze_features.store.describing")
@@ -69,7 +67,6 @@ def verify(
     store: PathLike | Files | Store,
     *,
     hashes: Annotated[bool, Option("--hash")] = False,
-    source: PathLike | Store | None = None,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
     progress: Annotated[Progress | None, Bar("verify")] = None,
     workspace: PathLike | None = None,
@@ -83,13 +80,9 @@ def verify(
     `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
     may end with #sha256=... in place of --expect.
 
-    With --source, a copy whose source was replaced is named in a warning, with the reason and what
-    was withdrawn since. Another store is an error (exit code 5).
-
     Args:
         store: The store.
         hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
-        source: The store that this one was copied from: was it replaced?
         expect: The seal of the store, from its publisher.
         progress: Counts the bytes of the files that were checked.
         workspace: The workspace, if it is not the current one.
@@ -97,33 +90,28 @@ def verify(
     Commands:
         obygaze store verify obygaze12-xclip
         obygaze store verify obygaze12-xclip --hash --expect 5f0c...
-        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
     """
 
 
 @done_in("obygaze_features.store.changing")
 def subset(
     store: PathLike | Store,
-    path: Annotated[PathLike | None, Option("-o --output", metavar="NAME")] = None,
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
     clips: Annotated[ClipIds | Iterable[str | Clip] | None, CLIPS] = None,
     arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
     without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
-    reason: str = "",
-    author: str = "",
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: PathLike | None = None,
 ) -> Changed:
-    """Make a store of some clips or arrays of a store, or withdraw clips of it.
+    """Make a store of some clips or arrays of a store.
 
-    With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
-    a URL, and only what is needed of it is read.
+    Its rows are numbered anew. The store that it is of may be at a URL, and only what is needed of
+    it is read.
 
-    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
-    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them, or was made of a store that had them, is listed: the store that was
-    replaced, other stores, exports, runs and models.
+    To remove a film, make a store without it, then remove the other one. No file of the new store
+    has anything of the film. Copies, exports, runs and models are not reached.
 
     Args:
         store: The store.
@@ -132,16 +120,14 @@ def subset(
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a
             column clip_id. In Python also clips of a manifest.
         arrays: Only this array, with the times and the mask of its frames.
-        without: The id of a film or clip that is left out, or withdrawn.
-        reason: Why they are withdrawn, in one sentence.
-        author: Who withdraws them.
+        without: The id of a film or clip that is left out.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
         obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
-        obygaze store subset obygaze12-xclip --without tt0108160 --reason "asked for by its owner"
+        obygaze store subset obygaze12-xclip --without tt0108160 -o without-a-film
     """
 
 
@@ -158,8 +144,7 @@ def merge(
 
     A clip that has features in two stores must have the same numbers in both; one that has them in
     one store is taken from there. Two clips of one id are an error: their films or times differ.
-    What one of the stores lists as withdrawn is withdrawn in the new store; a warning names what
-    other stores of the workspace list as withdrawn. All citations are kept.
+    All citations are kept.
 
     Args:
         stores: The stores, near or far.
@@ -188,8 +173,8 @@ def join(
     model can learn from all of it. The order of the stores does not matter.
 
     A clip has features where all stores have them. Any other one is a failed row with the reason of
-    the part that is missing. Films or times of a clip that differ are an error. What one of the
-    stores lists as withdrawn is withdrawn in the new store. All citations are kept.
+    the part that is missing. Films or times of a clip that differ are an error. All citations are
+    kept.
 
     Args:
         stores: The stores, near or far, each with an array that has one vector a clip. Without
@@ -303,10 +288,10 @@ def export_features(
     one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
     README.md by which datasets.load_dataset and the hub read it.
 
-    Clips without features are left out and listed (exit code 3, unless they were withdrawn), and
-    the output says what else of the store is not exported. Licence, citation, recipe and seal go
-    with the features: as the array `obygaze_origin` of an npz file, the attribute of that name of
-    an HDF5 file, and in the metadata of a Parquet file. `obygaze store import` reads all of it.
+    Clips without features are left out and listed (exit code 3), and the output says what else of
+    the store is not exported. Licence, citation, recipe and seal go with the features: as the array
+    `obygaze_origin` of an npz file, the attribute of that name of an HDF5 file, and in the metadata
+    of a Parquet file. `obygaze store import` reads all of it.
 
     Args:
         store: The store.
@@ -331,27 +316,18 @@ def push(
     licence: Annotated[str, Option(group=TERMS)] = "",
     citation: Annotated[str, Option(group=TERMS)] = "",
     no_licence: Annotated[bool, Option(group=TERMS)] = False,
-    publish: Annotated[bool, Option(group=PUBLICATION)] = False,
-    creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
     progress: Annotated[Progress | None, Bar("push")] = None,
     workspace: PathLike | None = None,
 ) -> Copied:
     """Send a store to a folder, a bucket or the hub.
 
     Files that are there already are not sent again; the same command again continues what was
-    interrupted. A store that is there is replaced only if this store has taken its place here. A
-    bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
-    set on the hub is private. While a store is replaced, nobody can read it at the target. If clips
-    were withdrawn since, the history of the data set on the hub is removed, too.
+    interrupted. Where another store is, nothing is sent. A bucket's keys come from the AWS_*
+    variables, the hub's token from `hf auth login`; a new data set on the hub is private.
 
     A store without a licence is refused. --licence and --citation state them: they are written into
-    the head of README.md of the store, which may also be edited, and which is not sealed. A text
-    that was edited at the target stays, unless that of the store was edited too; what was added to
-    the head there stays.
-
-    With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
-    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
-    the store, its licence or citation has changed, a push without --publish removes them there.
+    the head of README.md of the store, which may also be edited, and which is not sealed. The hub
+    shows it. `obygaze store export --as parquet` makes a table for `datasets`.
 
     Args:
         store: The store, in a folder of this machine.
@@ -359,14 +335,12 @@ def push(
         licence: Under which licence the features are: CC-BY-4.0.
         citation: What to cite for them.
         no_licence: Send the store also if it states no licence.
-        publish: Make it ready for others to find, cite and read.
-        creators: Who made it: "Family, Given", or the name of an institution.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
-        obygaze store push obygaze12-xclip hf://lab/xclip --publish --creator "Doe, Jane"
+        obygaze store push obygaze12-xclip hf://lab/xclip --licence CC-BY-4.0 --citation "Doe, 2026"
         obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
     """
 
@@ -383,10 +357,8 @@ def pull(
     """Copy a store to this machine.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
-    interrupted copy, and every file is checked as it arrives. If an older copy of the store has
-    this name, the new one takes its place. What was withdrawn is not in it; each pull lists the
-    older copy and what else has it, with the lines that remove it. The text of README.md stays as
-    you edited it, and what you added to its head. `obygaze store subset URL` copies a part only.
+    interrupted copy, and every file is checked as it arrives. A store that is there is never
+    replaced. `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store that has this seal.
@@ -402,27 +374,4 @@ def pull(
         obygaze store pull https://example.org/features/xclip
         obygaze store pull https://example.org/features/xclip#sha256=5f0c...
         obygaze store pull hf://lab/obygaze12-xclip -o theirs
-    """
-
-
-@done_in("obygaze_features.store.publishing")
-def describe_as_card(
-    store: PathLike | Store,
-    *,
-    croissant: Annotated[PathLike | None, Option(is_file=True)] = None,
-    workspace: PathLike | None = None,
-) -> StoreCard:
-    """Print the card of a store, as the hub shows it.
-
-    The card says what the store has, how it was made, under which licence, and what is not inside.
-    Licence and citation are those in the head of README.md of the store, which may be edited.
-
-    Args:
-        store: The store.
-        croissant: Write its Croissant metadata to this file too.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store card obygaze12-xclip
-        obygaze store card obygaze12-xclip --croissant croissant.json
     """

@@ -6,7 +6,6 @@ the folder gets its name when it is finished.
 """
 
 import os
-import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +17,13 @@ import numpy as np
 from obygaze_features import __version__
 from obygaze_features.core.errors import (
     AlreadyThere,
-    Corrupt,
     FixInput,
     FixUsage,
-    Mismatch,
-    ObygazeWarning,
 )
 from obygaze_features.core.files import is_listed, name_in_errors
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.card import Edits, Terms, card_of_store, with_edits
+from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
@@ -60,15 +56,12 @@ from obygaze_features.store.layout import (
     power_of_two,
 )
 from obygaze_features.store.placing import (
-    finish_waiting,
     link_file,
     make_folder,
     make_hidden,
     new_file,
     next_of,
     remove_tree,
-    replace_store,
-    seal_at,
     sync_tree,
     take_name,
     write_file,
@@ -81,7 +74,6 @@ from obygaze_features.store.records import (
     ManifestMark,
     Origin,
     StoreRecord,
-    Tombstone,
     encode,
     seal_of,
 )
@@ -91,7 +83,6 @@ from obygaze_features.store.rows import STATUSES, RowColumns, RowSource
 _STEP_BYTES = 2**23
 _CACHED_BYTES = 2**18
 NO_TERMS = Terms()
-NO_EDITS = Edits()
 
 
 class FinishedFile(NamedTuple):
@@ -124,10 +115,8 @@ class Contents(NamedTuple):
     manifest: ManifestMark
     makers: Sequence[Maker] = ()
     replaces: Sequence[str] = ()
-    tombstones: Sequence[Tombstone] = ()
     origins: Sequence[Origin] = ()
     terms: Terms = NO_TERMS
-    edits: Edits = NO_EDITS
 
 
 class Written(NamedTuple):
@@ -154,12 +143,8 @@ def write_store(
     recipe: Recipe,
     manifest: ManifestMark,
     makers: Sequence[Maker] = (),
-    replaces: Sequence[str] = (),
-    tombstones: Sequence[Tombstone] = (),
     origins: Sequence[Origin] = (),
     terms: Terms = NO_TERMS,
-    edits: Edits = NO_EDITS,
-    changes: str = "",
 ) -> Written:
     """Write a store and give it its name.
 
@@ -170,36 +155,18 @@ def write_store(
         recipe: How the numbers were made.
         manifest: The manifest whose clips the rows are.
         makers: What computed the rows; a row names its maker by the place in this list.
-        replaces: The seals of the stores whose place it takes, the oldest first.
-        tombstones: What was withdrawn from them, and from the stores of which rows were taken.
         origins: The stores of which rows were taken.
         terms: Licence and citation, for the card.
-        edits: What a person edited in the card of the store whose place the new store takes.
-        changes: The seal of the store whose place the new store takes. Without it, a target that
-            exists is refused.
     """
     check_store_name(target.name, str(target))
-    if changes:
-        finish_waiting(target)
-        check_before(target, changes)
-    else:
-        check_free(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-    contents = Contents(
-        arrays, recipe, manifest, makers, replaces, tombstones, origins, terms, edits
-    )
+    check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    contents = Contents(arrays, recipe, manifest, makers, origins=origins, terms=terms)
     hidden = make_hidden(target)
     try:
         seal = build_store(hidden, source, contents)
-        if changes:
-            take_place(hidden, target, changes)
-        elif not take_name(hidden, target):
+        if not take_name(hidden, target):
             raise name_taken(target)
-    except (Corrupt, OSError):
-        # Another store may have taken its place while it was read.
-        if changes and seal_at(target) != changes:
-            raise was_first(target) from None
-        raise
     finally:
         remove_tree(hidden)
     return Written(target, seal)
@@ -228,18 +195,6 @@ def name_taken(target: Path) -> AlreadyThere:
     )
 
 
-def was_first(target: Path) -> Mismatch:
-    """Return the error that the store to change has been changed meanwhile."""
-    return Mismatch("another process changed this store first", where=str(target))
-
-
-def check_before(target: Path, seal: str) -> None:
-    """Raise an error unless the target is the store of this seal and nothing else changes it."""
-    _check_not_filled(target)
-    if seal_at(target) != seal:
-        raise was_first(target)
-
-
 def _check_not_filled(target: Path) -> None:
     if is_listed(next_of(target)):
         raise AlreadyThere(
@@ -247,23 +202,6 @@ def _check_not_filled(target: Path) -> None:
             where=str(next_of(target)),
             hint="finish that first, or remove the folder to give it up",
         )
-
-
-def take_place(hidden: Path, target: Path, seal: str) -> None:
-    """Give a finished store the place of another one, under the name NAME.next in between."""
-    waiting = next_of(target)
-    own_seal = seal_at(hidden)
-    if not take_name(hidden, waiting):
-        check_before(target, seal)
-        raise was_first(target)
-    if replace_store(waiting, target, seal):
-        return
-    # Who finds a finished store that waits gives it its name. What is called NAME.next now may be
-    # another store, or one that is being filled.
-    if seal_at(waiting) == own_seal:
-        remove_tree(waiting)
-    if seal_at(target) != own_seal:
-        raise was_first(target)
 
 
 def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
@@ -302,21 +240,16 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         rows=Counts(len(rows), *np.bincount(codes, minlength=len(STATUSES)).tolist()),
         makers=tuple(contents.makers),
         replaces=tuple(contents.replaces),
-        tombstones=tuple(contents.tombstones),
         origins=tuple(contents.origins),
         files={name: marks[name] for name in names_of_files(arrays, len(rows))},
     )
-    card = card_of_store(store, rows, contents.terms)
-    (folder / CARD).write_bytes(with_edits(card, contents.edits))
-    if contents.edits.body:
-        text = (
-            "README.md keeps the text that you edited: check what it says of the clips"
-        )
-        warnings.warn(text, ObygazeWarning, stacklevel=2)
     store_json = encode(store)
+    seal = seal_of(store_json)
+    card = card_of_store(store, rows, contents.terms, seal)
+    (folder / CARD).write_bytes(card.encode())
     write_file(folder / STORE_JSON, store_json)
     sync_tree(folder)
-    return seal_of(store_json)
+    return seal
 
 
 def _small_files(
@@ -356,7 +289,7 @@ def _check_texts(contents: Contents, where: str) -> None:
     A name of a file or a word of the command line may have bytes of another encoding.
     """
     try:
-        msgspec.json.encode((contents.makers, contents.tombstones, contents.origins))
+        msgspec.json.encode((contents.makers, contents.origins))
     except UnicodeEncodeError as error:
         raise FixUsage(
             f"{error.object!r} is not in UTF-8, and would be a text of the store",

@@ -25,15 +25,12 @@ from obygaze_features.core.leftovers import (
     hidden_name,
     named_beside,
     remove_hidden,
-    remove_leftovers,
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.layout import NEXT, STORE_JSON, before_name
 from obygaze_features.store.records import (
     FileMark,
-    StoreRecord,
-    decode,
     seal_of,
 )
 
@@ -260,38 +257,3 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
     elif seal_now or seal_at(before) != seal:
         return False
     return take_name(finished, target)
-
-
-def finish_change(target: Path) -> None:
-    """Finish a change that was interrupted between its two renames.
-
-    Whoever opens a store by its name calls this first. It costs one look at `store.json`.
-    """
-    if (target / STORE_JSON).exists() or is_listed(target):
-        return
-    waiting = next_of(target)
-    store_json = waiting / STORE_JSON
-    if store_json.is_file():
-        take_name(waiting, target)
-
-
-def finish_waiting(target: Path) -> None:
-    """Let the finished store that is called NAME.next take its place, if there is one.
-
-    What killed commands left of the target is removed.
-    """
-    remove_leftovers(target)
-    finish_change(target)
-    waiting = next_of(target)
-    try:
-        data = (waiting / STORE_JSON).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    store = decode(data, StoreRecord, str(waiting / STORE_JSON))
-    seal = seal_at(target)
-    if seal == seal_of(data):
-        # Another process had made the same store, and this one was killed.
-        remove_tree(waiting)
-    elif seal in store.replaces:
-        # A copy may have missed the stores in between.
-        replace_store(waiting, target, seal)

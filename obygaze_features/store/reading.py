@@ -42,9 +42,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
-    Edits,
     Terms,
-    edits_of,
     has_head,
     read_terms,
 )
@@ -87,7 +85,7 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.matching import Matched, match
 from obygaze_features.store.network import Unreachable, open_remote
-from obygaze_features.store.placing import finish_change, next_of
+from obygaze_features.store.placing import next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     Maker,
@@ -259,7 +257,7 @@ def open_store(
             hint="obygaze store import --help",
         )
     try:
-        data = _store_json_of(files)
+        data = files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
     except FileNotFoundError as error:
         raise _no_store(files) from error
     seal = seal_of(data)
@@ -267,18 +265,6 @@ def open_store(
         raise another_seal(seal, expected, files.location)
     record = decode(data, StoreRecord, f"{files.location}/{STORE_JSON}")
     return Store(files, record, seal)
-
-
-def _store_json_of(files: Files) -> bytes:
-    """Read the file that makes a folder a store."""
-    try:
-        return files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
-    except FileNotFoundError:
-        if not isinstance(files, FolderFiles):
-            raise
-    # Another process was between the two renames by which a store takes the place of another one.
-    finish_change(Path(files.address))
-    return files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
@@ -335,7 +321,7 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     if is_path or location == name:
         return location
     path = Path(location)
-    # It may wait for its name, or be filled.
+    # It may be filled.
     if path.exists() or next_of(path).exists():
         return location
     return here.existing_store(name)
@@ -346,7 +332,6 @@ def open_files(location: str) -> Files:
     if is_url(location):
         return open_remote(location)
     path = Path(location)
-    finish_change(path)
     if path.is_dir():
         return FolderFiles(path)
     if path.exists():
@@ -457,7 +442,7 @@ class Store:
 
     def store_json(self) -> bytes:
         """Return the bytes of store.json, which decide the seal."""
-        data = _store_json_of(self.files)
+        data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(data) != self.seal:
             raise Corrupt(
                 "the store was replaced while it was read",
@@ -492,6 +477,12 @@ class Store:
         return self.record.fingerprint
 
     @property
+    def made_of(self) -> list[str]:
+        """The seals of this store, of those whose place it took, and of all that rows are from."""
+        origins = [origin.seal for origin in self.record.origins]
+        return list(dict.fromkeys((self.seal, *self.record.replaces, *origins)))
+
+    @property
     def card(self) -> bytes:
         """README.md as it is now; b"" if there is none, or a server gives something else."""
         is_in_folder = isinstance(self.files, FolderFiles)
@@ -511,10 +502,6 @@ class Store:
     def terms(self) -> Terms:
         """The licence and what to cite, as the head of README.md states them now."""
         return read_terms(self.card)
-
-    def card_edits(self) -> Edits:
-        """Return what a person edited in README.md, which a change of the store keeps."""
-        return edits_of(self.card)
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:

@@ -116,36 +116,6 @@ def _listed(words: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(each))
 
 
-class Tombstone(Record, frozen=True, kw_only=True):
-    """A clip that was withdrawn, or a whole film: its features never come back.
-
-    Args:
-        movie_id: The film; "" where it is not stated.
-        clip_id: The clip; "" for a film as a whole, of which new clips do not come either.
-        date: When it was withdrawn.
-        reason: Why.
-        author: Who withdrew it; "" if that was not stated.
-        seal: The store that still had the features.
-    """
-
-    movie_id: str
-    clip_id: str
-    date: str
-    reason: str
-    author: str = ""
-    seal: Sha256
-
-    @property
-    def name(self) -> str:
-        """The id of the clip, or of the film that was withdrawn as a whole."""
-        return self.clip_id or self.movie_id
-
-    @property
-    def dated_reason(self) -> str:
-        """The reason after its date, as a withdrawn row has it."""
-        return f"{self.date}: {self.reason}"
-
-
 class Origin(Record, frozen=True):
     """A store of which rows were taken: the name of its folder or its URL, and its seal."""
 
@@ -160,7 +130,6 @@ class Counts(Record, frozen=True):
     ok: _Number
     failed: _Number = 0
     no_video: _Number = 0
-    withdrawn: _Number = 0
     silent: _Number = 0
     no_words: _Number = 0
     not_extracted: _Number = 0
@@ -196,26 +165,8 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     makers: tuple[Maker, ...] = ()
     # The seals of the stores whose place it took, the oldest first.
     replaces: tuple[Sha256, ...] = ()
-    tombstones: tuple[Tombstone, ...] = ()
     origins: tuple[Origin, ...] = ()
     files: dict[str, FileMark]
-
-    def tombstones_since(self, seal: str) -> list[Tombstone]:
-        """Return what was withdrawn since an earlier store; all of it if that is not known."""
-        if seal not in self.replaces:
-            return list(self.tombstones)
-        later = self.replaces[self.replaces.index(seal) :]
-        return [each for each in self.tombstones if each.seal in later]
-
-    @property
-    def n_with_withdrawn(self) -> int:
-        """How many of the replaced stores had features that were withdrawn since."""
-        seals = {tombstone.seal for tombstone in self.tombstones}
-        n_stores = 0
-        for number, seal in enumerate(self.replaces, start=1):
-            if seal in seals:
-                n_stores = number
-        return n_stores
 
     @property
     def n_bytes(self) -> int:
@@ -228,32 +179,6 @@ class StoreRecord(Record, frozen=True, kw_only=True):
             if array.name == name:
                 return array
         return None
-
-
-def changes_of(tombstones: Iterable[Tombstone], what: str) -> list[str]:
-    """Return a line for each withdrawal from a store: when, why, what; one if there was none.
-
-    Args:
-        tombstones: What was withdrawn.
-        what: What happened to the store, in a few words.
-    """
-    names_of_change: dict[str, list[str]] = {}
-    for tombstone in tombstones:
-        by = f", by {tombstone.author}" if tombstone.author else ""
-        change = f"{what} on {tombstone.date}: {tombstone.reason}{by}"
-        names_of_change.setdefault(change, []).append(tombstone.name)
-    lines = []
-    for change, names in names_of_change.items():
-        lines.append(f"{change} (withdrawn: {', '.join(names[:20])})")
-    return lines or [what]
-
-
-def history_of(record: StoreRecord) -> list[str]:
-    """Return which stores a store replaced, and what was withdrawn from it or its sources."""
-    lines = [f"replaced the store with the seal {seal}" for seal in record.replaces]
-    if record.tombstones:
-        lines += changes_of(record.tombstones, "changed")
-    return lines
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):

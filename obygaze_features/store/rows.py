@@ -38,7 +38,6 @@ class RowStatus(StrEnum):
     FAILED = "failed", "could not be extracted", EXIT_SOME_FAILED, WHEN_ASKED
     # The manifest names none, or its file is not there.
     NO_VIDEO = "no-video", "without a video", EXIT_SOME_FAILED, WITH_VIDEO
-    WITHDRAWN = "withdrawn", "withdrawn", 0, NEVER
     # A clip of which no sound can be read; silence that is heard has features.
     SILENT = "silent", "without sound", EXIT_SOME_FAILED, WHEN_ASKED
     # A clip of which it is not known what is said; one in which nothing is said has features.
@@ -66,7 +65,7 @@ class RowStatus(StrEnum):
 
 STATUSES = tuple(RowStatus)
 STATUS_OF_WORD: dict[str, RowStatus] = {status.value: status for status in STATUSES}
-OK, FAILED, NO_VIDEO, WITHDRAWN, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
+OK, FAILED, NO_VIDEO, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
 
 
 def words_of_status(word: str, *, is_extracted: bool) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +39,7 @@ from obygaze_features.store.records import (
     BlockRecord,
     FileMark,
     Maker,
+    Origin,
     common_maker,
     place_in,
 )
@@ -86,11 +86,13 @@ def seal(
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
-    history: dict[str, Any] = {}
+    replaces: Sequence[str] = ()
+    origins: Sequence[Origin] = ()
     if filling.plan.replaces:
         before = store_before(target, filling.plan.replaces)
         terms = terms.or_else(before.terms)
-        history = history_after(before)
+        replaces = (*before.record.replaces, before.seal)
+        origins = before.record.origins
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
@@ -99,8 +101,9 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         recipe=Recipe.from_json(plan.recipe),
         manifest=plan.manifest,
         makers=source.makers,
+        replaces=replaces,
+        origins=origins,
         terms=terms,
-        **history,
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -117,17 +120,6 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     if not is_first:
         return Written(target, seal_at(target))
     return Written(target, seal_of_store, tuple(source.warnings()))
-
-
-def history_after(before: Store) -> dict[str, Any]:
-    """Return what a store keeps of the one whose place it takes, as arguments of `Contents`."""
-    record = before.record
-    return {
-        "replaces": (*record.replaces, before.seal),
-        "tombstones": record.tombstones,
-        "origins": record.origins,
-        "edits": before.card_edits(),
-    }
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
@@ -303,7 +295,7 @@ def file_of_store(
         return None
     rows = number * array.file_rows + np.arange(len(is_ok))
     if not np.array_equal(store.table.codes_of(rows) == OK_CODE, is_ok):
-        # A row was withdrawn, or failed: the file is written anew.
+        # A row failed, or was computed: the file is written anew.
         return None
     name = array.file_name(number)
     # A link in a store, or a file of another length, is refused here.

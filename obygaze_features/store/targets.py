@@ -13,7 +13,6 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
-    ObygazeError,
     without_secrets,
 )
 from obygaze_features.core.file_names import check_folders_above
@@ -48,8 +47,6 @@ GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
 # Objects are sent in parts of this size, by which their ETag is computed here too.
 _PART_BYTES = 5 * 2**20
-# The title of a commit on the hub before which rows are that were withdrawn since.
-WITHDRAWING = "Withdraw clips"
 OWN_PLACE = "a place of its own, such as a folder in this one, or a name with -features"
 # What scp and rsync take for a machine; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
@@ -77,12 +74,6 @@ class Target(Protocol):
 
     def finish(self, message: str) -> None:
         """Make everything visible that was sent or removed before."""
-
-    def forget(self) -> str:
-        """Remove earlier versions of withdrawn rows; return what was done, and what is left to do.
-
-        It is "" if there are none.
-        """
 
 
 def open_target(target: str | os.PathLike[str]) -> Target:
@@ -142,10 +133,6 @@ class FolderTarget:
 
     def finish(self, message: str) -> None:
         """Do nothing: each file was visible at once."""
-
-    def forget(self) -> str:
-        """Do nothing: what was replaced is not there any more."""
-        return ""
 
 
 def has_file(path: Path, mark: FileMark) -> bool:
@@ -264,13 +251,6 @@ class BucketTarget:
     def finish(self, message: str) -> None:
         """Do nothing: each object was visible at once."""
 
-    def forget(self) -> str:
-        """Return what the user does in a bucket that keeps versions."""
-        return (
-            f"if the bucket of {self.location} keeps versions of objects, remove the earlier"
-            " versions there"
-        )
-
     @contextmanager
     def _errors(self, where: str) -> Iterator[None]:
         """Convert errors of obstore, but not that of a missing file."""
@@ -356,29 +336,6 @@ class HubTarget:
         self._head = str(commit.oid)
         self._additions = []
         self._deletions = []
-
-    def forget(self) -> str:
-        """Make one commit of the history if an earlier commit has withdrawn rows.
-
-        The titles of the commits tell it, also of a push that was interrupted.
-        """
-        settings = f"https://huggingface.co/datasets/{self.repo}/settings"
-        try:
-            with hub_errors(self.package, self.location):
-                commits = self.api.list_repo_commits(self.repo, repo_type="dataset")
-                if all(commit.title != WITHDRAWING for commit in commits):
-                    return ""
-                self.api.super_squash_history(self.repo, repo_type="dataset")
-        except ObygazeError as error:
-            return (
-                f"the history of {self.location} could not be removed ({error.message}): do it at"
-                f" {settings}, or delete the data set and push again"
-            )
-        return (
-            f"the history of {self.location} was removed, and addresses at a commit"
-            f" (hf://{self.repo}@COMMIT) do not work any more; the hub keeps files without a"
-            f" commit until they are deleted at {settings}"
-        )
 
     def _listing(self) -> dict[str, FileMark]:
         """Return the files at the last commit."""

@@ -3,18 +3,17 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few, human
-from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
-from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import EXPECTED, Workspace
+from obygaze_features.core.errors import Corrupt, ObygazeError
+from obygaze_features.core.workspace import EXPECTED
 from obygaze_features.store.decoding import (
     DAMAGE,
     codes_of,
@@ -40,14 +39,8 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import changes_of
 from obygaze_features.store.rows import words_of_status
 from obygaze_features.store.text_columns import TextColumn
-from obygaze_features.store.withdrawals import (
-    Withdrawals,
-    earlier_seals,
-    rows_withdrawn_elsewhere,
-)
 
 LENGTHS = "lengths"
 HASHES = "hashes"
@@ -81,8 +74,6 @@ class VerifyReport:
     counts: Mapping[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    # What is known of the store that this one was copied from, in one sentence.
-    source: str = ""
     is_extracted: bool = True
 
     def add(self, name: str, problem: str) -> None:
@@ -131,8 +122,6 @@ class VerifyReport:
         else:
             lines.append("who its publisher is was not checked (--expect)")
             lines.append(f"seal: {self.seal_sha256}")
-        if self.source:
-            lines.append(self.source)
         return "\n".join(lines)
 
     def require_ok(self) -> None:
@@ -154,7 +143,6 @@ def verify(
     store: str | os.PathLike[str] | Files | Store,
     *,
     hashes: bool = False,
-    source: str | os.PathLike[str] | Store | None = None,
     expect: str | None = None,
     progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
@@ -189,14 +177,6 @@ def verify(
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
             opened.store_json()
-        # What needs its rows would be an error, and hide the other problems.
-        return report
-    here = Workspace.of(workspace)
-    report.warnings += rows_withdrawn_elsewhere(opened, here, "here")
-    if source is not None:
-        comparison = compare_with_source(opened, source, workspace=workspace)
-        report.source = comparison.sentence
-        report.warnings += comparison.changes
     return report
 
 
@@ -342,68 +322,3 @@ def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
     is_sorted = np.array_equal(data[:end].view("<u8"), ids.hashes[ids.by_hash])
     if not is_sorted or not np.array_equal(data[end:].view("<u4"), ids.by_hash):
         report.add(IDS, "it does not have the clips of rows.csv")
-
-
-# The store that this one was copied from.
-
-
-class CopyAndSource(NamedTuple):
-    """How a copy and its source belong together.
-
-    Args:
-        sentence: That they are the same, or which is the later one.
-        changes: One line for each change of the source that the copy does not have.
-    """
-
-    sentence: str
-    changes: Sequence[str] = ()
-
-
-def compare_with_source(
-    store: str | os.PathLike[str] | Store,
-    source: str | os.PathLike[str] | Store,
-    *,
-    workspace: str | os.PathLike[str] | None = None,
-) -> CopyAndSource:
-    """Return whether the source of a copy was replaced, and why.
-
-    This costs one request, and another one where clips were withdrawn.
-
-    A store that is neither a copy of the source, nor of a store that the source replaced, nor has
-    rows of these, is an error.
-    """
-    copy = open_store(store, workspace=workspace)
-    compared = open_store(source, workspace=workspace)
-    if copy.seal == compared.seal:
-        return CopyAndSource("the same store as its source")
-    seals = earlier_seals(copy)
-    replaced = compared.record.replaces
-    if copy.seal in replaced:
-        sentence = "its source was replaced since (obygaze store pull)"
-    elif not seals.isdisjoint(replaced):
-        sentence = "rows of it are from a store that was replaced since"
-    elif compared.seal in seals:
-        return CopyAndSource(
-            "rows of it are from this store; their numbers were not compared"
-        )
-    else:
-        raise Mismatch(
-            "this is not a copy of that store, or of one that it replaced",
-            where=copy.location,
-            hint=f"obygaze store info {shell_word(compared.location)}",
-        )
-    # The first of the stores that both come from lacks the most changes.
-    first = next(seal for seal in replaced if seal in seals)
-    since = compared.record.tombstones_since(first)
-    n_clips = len(Withdrawals.of([compared]).rows_in(copy))
-    if n_clips:
-        sentence += f": {count(n_clips, 'clip')} withdrawn since"
-    elif since and copy.seal not in replaced:
-        # A part has obeyed, and cannot do more.
-        return CopyAndSource(f"{sentence}: it no longer has what was withdrawn")
-    return CopyAndSource(sentence, changes_of(since, "the source was replaced"))
-
-
-def has_replaced(later: Store, earlier: Store) -> bool:
-    """Return whether a store has taken the place of an earlier one."""
-    return earlier.seal in later.record.replaces

@@ -253,8 +253,8 @@ def _changed_stores(run: Run) -> Iterator[str]:
                 and open_store(Path(location)).seal != facts["seal"]
             ):
                 yield (
-                    f"The store {name} was changed after the run {run.folder.name}: something was "
-                    "added or withdrawn, or it was made anew. The page shows the run as it was; "
+                    f"The store {name} was changed after the run {run.folder.name}: clips were "
+                    "added, or it was made anew. The page shows the run as it was; "
                     f"{RUN_AGAIN}, reads the store as it is now."
                 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from obygaze_features.core.console import (
     few,
     progress_bars,
 )
-from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
@@ -356,7 +355,6 @@ def require_each_once(changes: Sequence[str]) -> None:
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
     """Open stores by the names that results give them; texts may be NAME=STORE."""
     from obygaze_features.store import Store, open_store
-    from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
     named: dict[str, OneStore] = {}
     if isinstance(stores, Mapping):
@@ -371,14 +369,9 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
             named[name] = place
     if "" in named:
         raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
-    opened = {
+    return {
         name: open_store(store, workspace=workspace) for name, store in named.items()
     }
-    here = Workspace.of(workspace)
-    for name, store in opened.items():
-        for sentence in rows_withdrawn_elsewhere(store, here, f"in {name}"):
-            warnings.warn(sentence, ObygazeWarning, stacklevel=3)
-    return opened
 
 
 def named_store(store: OneStore) -> tuple[str, OneStore]:

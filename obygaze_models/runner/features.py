@@ -21,7 +21,6 @@ from obygaze_features.store.joining import (
     part_slices,
 )
 from obygaze_features.store.recipe import ORIGIN, is_made_of, joined_parts
-from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
@@ -172,7 +171,6 @@ def read_store(
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
         "seal": store.seal,
-        "made_of": made_of(store),
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }

@@ -223,8 +223,6 @@ def run_test(
     inputs = replace(inputs, table=replace(inputs.table, remarks=remarks))
     fits = [_about_test(test) for test in tests]
     fits[0]["folds"][0]["chosen"] = dict(model.info.chosen)
-    # What is withdrawn of the features that trained it is in its scores, too.
-    fits[0]["made_of"] = list(model.info.features.made_of)
     about = about_run(inputs, folder, [], fits)
     table = table_of_tests(tests)
     found = results(table, settings_of(about))
@@ -330,8 +328,6 @@ def _remarks(
             "These videos have other files than those whose features were scored:"
             f" {few(predicted.replaced)}."
         )
-    if predicted.withdrawn:
-        remarks["withdrawn"] = f"{'; '.join(predicted.withdrawn)}."
     return remarks
 
 

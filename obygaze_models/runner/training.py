@@ -387,7 +387,6 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             },
             store=str(origin["location"]),
             seal=origin["seal"],
-            made_of=origin["made_of"],
             told=origin.get("told", {}),
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),

@@ -25,10 +25,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store.records import FileMark
-from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_models.models.common import Floats
 
 MODEL_SCHEMA = "obygaze-model/1"
@@ -63,8 +61,6 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     reduce: str = ""
     # The seal of the store; "" where it is not recorded.
     seal: str = ""
-    # The seals of the store, and of all that it was made of.
-    made_of: tuple[str, ...] = ()
     licence: str = ""
     citation: str = ""
     grid: Mapping[str, float] = {}
@@ -325,23 +321,6 @@ def _number(cell: str) -> float | None:
     if not math.isfinite(number):
         raise ValueError("each time and score must be a finite number, or empty")
     return number
-
-
-def withdrawn_from_training(
-    info: ModelInfo, clips: TrainingClips | None, workspace: Workspace
-) -> list[str]:
-    """Return a sentence on what a model was trained on and stores of a workspace list as withdrawn.
-
-    Of a model that does not list its clips, films are looked for.
-    """
-    if clips is None:
-        films = [("", film) for film in info.training.films]
-        withdrawn = withdrawn_elsewhere(films, workspace, "film")
-    else:
-        movie_ids = clips.facts.movie_ids.tolist()
-        trained_on = zip(clips.clip_ids, movie_ids, strict=True)
-        withdrawn = withdrawn_elsewhere(trained_on, workspace)
-    return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
 def model_card_text(

@@ -29,11 +29,10 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
-from obygaze_features.store.withdrawals import made_of
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.zoo.info import ModelInfo, withdrawn_from_training
+from obygaze_models.zoo.info import ModelInfo
 from obygaze_models.zoo.new_films import (
     array_for,
     features_for,
@@ -73,7 +72,6 @@ class Predicted:
     and store were taken, where a folder or a manifest was named. `windows` is a sentence if windows
     were scored by a model of clips. `manifest` is the name of that of the clips.
     `replaced` are videos of the manifest with other files than those whose features were scored.
-    `withdrawn` says which clips were withdrawn that the model was trained on.
     """
 
     clip_ids: Sequence[str]
@@ -94,7 +92,6 @@ class Predicted:
     windows: str = ""
     manifest: str = ""
     replaced: Sequence[str] = ()
-    withdrawn: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -223,7 +220,7 @@ class PredictedFiles:
         """What could be taken for a prediction, or is missing, and what to do."""
         predicted = self.predicted
         counts = Counter(predicted.basis)
-        warnings: list[str | tuple[str, str]] = [*predicted.withdrawn]
+        warnings: list[str | tuple[str, str]] = []
         if predicted.refused:
             (reason,) = set(predicted.refused.values())
             text = f"no row for {few([*predicted.refused], 1)}: {reason}"
@@ -307,9 +304,6 @@ def predict(
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
         replaced=replaced,
-        withdrawn=withdrawn_from_training(
-            saved.info, saved.clips, Workspace.of(workspace)
-        ),
     )
 
 
@@ -369,7 +363,7 @@ def _predicted(
     _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
     n_of_training = basis.count(OUT_OF_FOLD)
-    if model.info.features.seal in made_of(store):
+    if model.info.features.seal in store.made_of:
         n_of_training = 0
     stated_of_kept = stated.some(kept)
     return Predicted(

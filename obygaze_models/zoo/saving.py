@@ -6,7 +6,7 @@ Loading a model runs no code from the folder, and sizes and checksums are checke
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,15 +60,13 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
-    clips.
+    does not list them.
     """
 
     info: ModelInfo
     estimator: Any
     folder: Path
     clips: TrainingClips | None = None
-    warnings: Sequence[str] = ()
 
     def __repr__(self) -> str:
         info = self.info

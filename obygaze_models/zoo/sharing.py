@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
     model_card_text,
-    withdrawn_from_training,
 )
 from obygaze_models.zoo.saving import (
     ARRAYS_FILE,
@@ -51,15 +50,11 @@ from obygaze_models.zoo.saving import (
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The facts of a saved model, shown as its card; its estimator is not loaded.
-
-    `warnings` say which of its training clips were withdrawn.
-    """
+    """The facts of a saved model, shown as its card; its estimator is not loaded."""
 
     folder: Path
     info: ModelInfo
     clips: TrainingClips | None
-    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of model.json."""
@@ -75,29 +70,22 @@ def show_model(
     model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics."""
-    here = Workspace.of(workspace)
     if isinstance(model, SavedModel):
         model = model.folder
-    folder = here.existing("models", model)
+    folder = Workspace.of(workspace).existing("models", model)
     document = read_document(folder)
     read_checked(folder, ARRAYS_FILE, document)
-    clips = training_clips_in(folder, document)
-    warnings = withdrawn_from_training(document.info, clips, here)
-    return ModelCard(folder, document.info, clips, warnings)
+    return ModelCard(folder, document.info, training_clips_in(folder, document))
 
 
 @dataclass(frozen=True)
 class PushedModel:
-    """A model that was copied to a target.
-
-    `warnings` say which of its training clips were withdrawn.
-    """
+    """A model that was copied to a target."""
 
     model: str
     target: str
     n_bytes: int
     info: ModelInfo
-    warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
@@ -137,10 +125,7 @@ def push_model(
         error.hint = error.hint or OWN_PLACE
         raise
     n_bytes = sum(map(len, contents.values()))
-    here = Workspace.of(workspace)
-    warnings = withdrawn_from_training(loaded.info, loaded.clips, here)
-    name = os.fspath(model)
-    return PushedModel(name, str(target), n_bytes, loaded.info, warnings)
+    return PushedModel(os.fspath(model), str(target), n_bytes, loaded.info)
 
 
 def _send(
@@ -212,10 +197,7 @@ def pull_model(
             if error.where:
                 error.where = error.where.replace(str(draft), files.location)
             raise
-    pulled = load_folder(folder)
-    here = Workspace.of(workspace)
-    warnings = withdrawn_from_training(pulled.info, pulled.clips, here)
-    return replace(pulled, warnings=warnings)
+    return load_folder(folder)
 
 
 def _check_copy(folder: Path) -> None:

@@ -23,7 +23,7 @@ from obygaze_features.store.changing import join
 from obygaze_features.store.recipe import (
     joined_parts,
 )
-from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
 # The hashes of files: a film may be replaced between two extractions.
@@ -38,7 +38,7 @@ REASONS = {
     OK: "",
     FAILED: "no-sound: no sound in the file",
     NO_VIDEO: "no file",
-    WITHDRAWN: "2026-01-01: asked",
+    SILENT: "no sound in the clip",
 }
 
 
@@ -120,8 +120,6 @@ def expected_row(clip: str, parts: Sequence[Part]) -> tuple[str, str]:
     reasons = []
     for part in parts:
         status = part.statuses.get(clip)
-        if status == WITHDRAWN:
-            return WITHDRAWN, REASONS[WITHDRAWN]
         if status is None:
             reasons.append(f"{part.title}: no clip of that id in its store")
         elif status != OK:

@@ -147,7 +147,7 @@ def extract_scene(root: Path) -> Plain:
 
 
 # Of those that make a store or a file in one way, one.
-OF_EACH_WAY = ("withdraw", "merge", "import", "pull-again", "push-again", "export-npz")
+OF_EACH_WAY = ("merge", "import", "pull", "push", "export-npz")
 SCENES: dict[str, Callable[[Path], Any]] = {
     **{
         name: lambda root, name=name: Scene(root, name)

@@ -25,7 +25,7 @@ from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Maker, ManifestMark
-from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT, Row
 
 N_FRAMES = 3
 # What the name of an export says of its format, and what is said beside it.
@@ -95,7 +95,7 @@ def stores(draw: st.DrawFn) -> Drawn:
     maker = draw(st.sampled_from([None, 0]))
     rows = []
     for number, clip in enumerate(clips):
-        statuses = [OK, OK, FAILED, NO_VIDEO, WITHDRAWN] if number else [OK]
+        statuses = [OK, OK, FAILED, NO_VIDEO, SILENT] if number else [OK]
         status = draw(st.sampled_from(statuses))
         row = Row(clip, draw(st.sampled_from(films)), status=status, maker=maker)
         if has_times:

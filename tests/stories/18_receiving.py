@@ -67,7 +67,7 @@ def test_a_whole_store_says_how_it_was_made_and_by_what(received: Workspace) -> 
     assert facts["fingerprint"] in text
     shapes = {one["name"]: one["tail_shape"] for one in facts["arrays"]}
     assert shapes["frames"] == [16, 64]
-    card = received("store card films").out
+    card = received.read("stores/films/README.md")
     assert facts["fingerprint"] in card
     assert facts["seal_sha256"] in card
 

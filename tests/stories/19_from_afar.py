@@ -88,7 +88,6 @@ def test_a_part_comes_over_http_in_a_few_requests(
     seal = far("store info films --json").json()["seal_sha256"]
     assert seal in str(text["origins"])
     assert text["licence"] == "CC-BY-4.0"
-    ws(f"store verify part --source {web.url}/films")
 
 
 def test_a_store_is_described_and_read_where_it_is(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from stories.workspace import Workspace
 
 LICENCE = "CC-BY-4.0"
 CITATION = "Doe, J. (2026). Gazes at the lake."
-CREATORS = "--creator 'Doe, Jane' --creator 'The Film Lab'"
 FAILED = 7
 
 Features = npt.NDArray[np.float32]
@@ -52,10 +49,11 @@ def make_store(ws: Workspace, options: str = "") -> tuple[list[str], Features]:
 
 
 def publish(ws: Workspace) -> tuple[list[str], Features, Path]:
-    """Make the store and publish it in the folder `films-2026`."""
+    """Make the store; publish it in the folder `films-2026`, and its table in `exported`."""
     ids, X = make_store(ws)
     terms = f"--licence {LICENCE} --citation '{CITATION}'"
-    ws(f"store push stored films-2026 --publish {terms} {CREATORS}")
+    ws(f"store push stored films-2026 {terms}")
+    ws("store export stored exported --as parquet --with-labels films", code=3)
     return ids, X, ws.path("films-2026")
 
 
@@ -85,18 +83,15 @@ def check_table(table: Any, ids: list[str], X: Features) -> None:
 
 def test_nothing_leaves_without_a_licence(ws: Workspace) -> None:
     make_store(ws)
-    lines = (
-        "store push stored ./lab/stored",
-        f"store push stored out --publish {CREATORS}",
-    )
-    for line in lines:
-        refused = ws(line, code=2)
-        assert "no licence" in refused.text
-        assert "--licence" in refused.text
+    line = "store push stored ./lab/stored"
+    refused = ws(line, code=2)
+    assert "no licence" in refused.text
+    assert "--licence" in refused.text
     assert not ws.path("lab/stored").exists()
-    assert not ws.path("out").exists()
     # What the sentence says to type.
-    ws(f"{lines[0]} --licence {LICENCE}")
+    ws("store push stored ./lab/private --no-licence")
+    assert "not stated" in ws("store info ./lab/private").text
+    ws(f"{line} --licence {LICENCE}")
     assert LICENCE in ws("store info ./lab/stored").text
 
 
@@ -110,60 +105,15 @@ def test_the_card_says_what_it_is_and_how_to_read_it(ws: Workspace) -> None:
     assert "19 ok and 1 failed" in card
     for words in (LICENCE, CITATION, seal, "import zarr", "import xarray"):
         assert words in card
-    # A file that is there is not replaced by another one.
-    ws.write("croissant.json", "{}")
-    ws("store card stored --croissant croissant.json", code=1)
-    assert ws.read("croissant.json") == "{}"
-    of_store = ws("store card stored").out
-    assert front_matter(of_store)["license"] == LICENCE.lower()
-    assert CITATION in of_store
+    assert facts["citation"] == CITATION
+    assert facts["obygaze_seal"] == f"sha256:{seal}"
+    # It is that of the store, of which the head was written when it was sent.
+    assert card == ws.read("stores/stored/README.md")
 
 
-def test_the_citation_file_names_authors_licence_and_seal(ws: Workspace) -> None:
-    yaml = pytest.importorskip("yaml")
-    _ids, _X, folder = publish(ws)
-    facts = yaml.safe_load((folder / "CITATION.cff").read_text(encoding="utf-8"))
-    assert facts["cff-version"] == "1.2.0"
-    assert facts["type"] == "dataset"
-    assert facts["license"] == LICENCE
-    doe = {"family-names": "Doe", "given-names": "Jane"}
-    assert facts["authors"] == [doe, {"name": "The Film Lab"}]
-    assert CITATION in facts["message"]
-    assert facts["identifiers"][0]["value"] == f"sha256:{seal_of(ws)}"
-
-
-def test_croissant_is_valid_and_its_reader_gets_the_numbers(
-    ws: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mlcroissant = pytest.importorskip("mlcroissant")
+def test_pandas_reads_the_published_table(ws: Workspace) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setenv("CROISSANT_CACHE", str(ws.path("cache")))
-    ids, X, folder = publish(ws)
-    data = mlcroissant.Dataset(folder / "croissant.json")
-    issues = data.metadata.ctx.issues
-    assert not issues.errors
-    assert not issues.warnings
-    document = json.loads((folder / "croissant.json").read_text(encoding="utf-8"))
-    assert document["license"] == LICENCE
-    assert document["citeAs"] == CITATION
-    assert [one["name"] for one in document["creator"]] == ["Doe, Jane", "The Film Lab"]
-    assert document["identifier"] == f"sha256:{seal_of(ws)}"
-    rows = list(data.records("features"))
-    found = {}
-    for row in rows:
-        found[row["features/clip_id"].decode()] = np.asarray(row["features/clip"])
-    assert sorted(found) == ids
-    np.testing.assert_array_equal(np.stack([found[clip] for clip in ids]), X)
-    rows = list(data.records("rows"))
-    assert [row["rows/row"] for row in rows] == list(range(20))
-    assert [row["rows/status"].decode() for row in rows].count("failed") == 1
-
-
-def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> None:
-    pytest.importorskip("pyarrow")
-    ids, X, folder = publish(ws)
-    check_table(pandas.read_parquet(folder / "features.parquet"), ids, X)
-    ws("store export stored exported --as parquet --with-labels films", code=3)
+    ids, X, _folder = publish(ws)
     table = pandas.read_parquet(ws.path("exported/data"))
     check_table(table, ids, X)
     levels = dict(zip(table["clip_id"], table["level"], strict=True))
@@ -178,19 +128,16 @@ def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> Non
 @pytest.mark.check("imports the package datasets, which takes seconds")
 def test_datasets_loads_equal_values(ws: Workspace) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-    ids, X, folder = publish(ws)
-    ws("store export stored exported --as parquet", code=3)
-    for place in (folder, ws.path("exported")):
-        table = datasets.load_dataset(
-            str(place), split="train", cache_dir=str(ws.path("cache"))
-        )
-        check_table(table.to_pandas(), ids, X)
+    ids, X, _folder = publish(ws)
+    table = datasets.load_dataset(
+        str(ws.path("exported")), split="train", cache_dir=str(ws.path("cache"))
+    )
+    check_table(table.to_pandas(), ids, X)
 
 
 def test_it_is_published_on_the_hub(ws: Workspace) -> None:
     pytest.importorskip("huggingface_hub")
-    pytest.importorskip("pyarrow")
-    ids, X = make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")
+    make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")
     with fake_hub() as hub:
         environment = {
             "HF_ENDPOINT": hub.url,
@@ -199,13 +146,25 @@ def test_it_is_published_on_the_hub(ws: Workspace) -> None:
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "HF_TOKEN": "hf_of_the_lab",
         }
-        line = f"store push stored hf://lab/films --publish {CREATORS}"
-        ws.process(line, env=environment)
+        ws.process("store push stored hf://lab/films", env=environment)
         assert hub.private
         files = dict(hub.files)
-    assert {"README.md", "CITATION.cff", "croissant.json"} <= files.keys()
+    assert files == ws.bytes_of("stores/stored")
     assert front_matter(files["README.md"].decode())["license"] == LICENCE.lower()
-    check_table(pandas.read_parquet(io.BytesIO(files["features.parquet"])), ids, X)
+
+
+def test_another_store_at_the_target_is_refused(ws: Workspace) -> None:
+    make_store(ws, f"--licence {LICENCE}")
+    ws("store push stored ./lab/stored")
+    ws("store subset stored --without night -o lake")
+    before = ws.bytes_of("lab/stored")
+    refused = ws("store push lake ./lab/stored", code=1)
+    assert "another store is there" in refused.text
+    assert ws.bytes_of("lab/stored") == before
+    ws("store pull ./lab/stored -o copy")
+    refused = ws("store pull lake -o copy", code=1)
+    assert "choose another store name" in refused.text
+    assert ws.bytes_of("stores/copy") == before
 
 
 def test_a_stranger_checks_that_it_is_the_store_of_the_paper(ws: Workspace) -> None:

@@ -437,9 +437,7 @@ def _exported(folder: Path, workspace: Path) -> list[Tree]:
 
 def _read_exported(files: Tree, folder: Path) -> None:
     from obygaze_features.store import import_features
-    from obygaze_features.store.finding import read_origin
 
     path = place_of(files, folder) / "e.npz"
-    read_origin(path)
     import_features(path, folder / "store")
     shutil.rmtree(folder / "store")

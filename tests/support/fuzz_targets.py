@@ -157,13 +157,12 @@ def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
 def read_store(files: Tree, folder: Path) -> None:
     """Open a store, and read, describe and verify all of it."""
     from obygaze_features.store.describing import describe
-    from obygaze_features.store.publishing import describe_as_card
     from obygaze_features.store.verifying import verify
 
     store = open_store(MemoryFiles(files))
     do_all(
         lambda: describe(store),
-        lambda: describe_as_card(store),
+        lambda: store.terms,
         store.status,
         lambda: list(store.rows),
         lambda: verify(store, hashes=True),

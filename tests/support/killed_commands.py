@@ -5,8 +5,6 @@ Each works on a folder `HOME/s`; what it reads is in the folder `kept` beside al
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.errors import AlreadyThere, Mismatch
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import export_features, import_features
 from obygaze_features.store.changing import join, merge, subset
@@ -23,19 +21,17 @@ from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
-from support.withdrawn_stores import FILM, holds_planted, values_of, write
+from support.planted_stores import FILM, holds_planted, values_of, write
 from support.written_stores import a_recipe, check_all, files_of, lasting_bytes
 
 
 def make_kept(root: Path) -> Path:
-    """Make the stores and files that commands read: before and after a withdrawal, and a half."""
+    """Make the stores and files that commands read: one without a film, and a part of it."""
     kept = root / "kept"
     kept.mkdir()
     old = write(kept / "old")
-    new = kept / "new"
-    shutil.copytree(old, new)
-    withdraw(new)
-    subset(old, kept / "half", films=[FILM, "film-4"])
+    subset(old, kept / "new", without=[FILM])
+    subset(old, kept / "part", films=["film-4", "film-5"])
     write(kept / "other", recipe=a_recipe("wav2vec2"))
     ids = [f"film-{n // 3}-{n}" for n in range(94)]
     arrays = {name: array[:94] for name, array in values_of().items()}
@@ -47,28 +43,20 @@ def _kept(target: Path) -> Path:
     return target.parent.parent / "kept"
 
 
-def withdraw(target: Path, start: int = 0) -> None:
-    """Take a film out of the store; another process may withdraw it first."""
-    with suppress(AlreadyThere, Mismatch):
-        here = Workspace(target.parent)
-        subset(target, without=[FILM], reason="asked", workspace=here)
-
-
 def pull_new(target: Path, start: int = 0) -> None:
-    """Copy the store after the withdrawal to here."""
+    """Copy the store to here."""
     pull(_kept(target) / "new", target, workspace=Workspace(target.parent))
 
 
 def push_new(target: Path, start: int = 0) -> None:
-    """Send the store after the withdrawal to a folder."""
+    """Send the store to a folder."""
     push(_kept(target) / "new", target, no_licence=True)
 
 
 class Command(NamedTuple):
-    """A command: what it does, and whether its target has the store before the withdrawal."""
+    """A command: what it does, and whether it makes files of another format."""
 
     live: Callable[..., None]
-    with_old: bool = False
     is_export: bool = False
 
 
@@ -94,19 +82,16 @@ def exporting(name: str, **options: Any) -> Command:
     return making(make, is_export=True)
 
 
-SOME_FILMS = [FILM, "film-4", "film-5"]
+SOME_FILMS = ["film-4", "film-5", "film-6"]
 COMMANDS = {
-    "withdraw": Command(withdraw, with_old=True),
-    "merge": making(lambda to, kept: merge([kept / "half", kept / "new"], to)),
+    "merge": making(lambda to, kept: merge([kept / "part", kept / "new"], to)),
     "join": making(lambda to, kept: join([kept / "new", kept / "other"], to)),
     "subset": making(lambda to, kept: subset(kept / "new", to, films=SOME_FILMS)),
     "import": making(
         lambda to, kept: import_features(kept / "f.npz", to, keep_frames=True)
     ),
     "pull": Command(pull_new),
-    "pull-again": Command(pull_new, with_old=True),
     "push": Command(push_new),
-    "push-again": Command(push_new, with_old=True),
     "export-npz": exporting("s.npz"),
     "export-hdf5": exporting("s.h5"),
     "export-parquet": exporting("s", format="parquet"),
@@ -136,9 +121,6 @@ class Scene:
         self.home = self.root / f"{self.name}-{self.number}"
         self.home.mkdir()
         self.target = self.home / "s"
-        if self.command.with_old:
-            # Not copytree: the copies share the bytes, as a copy made by `cp -al`.
-            shutil.copytree(self.kept / "old", self.target, copy_function=os.link)
         if self.command.is_export:
             self.target.mkdir()
 
@@ -155,11 +137,10 @@ class Scene:
         return lasting_bytes(self.target)
 
     def is_finished(self) -> bool:
-        """Whether something has the final name, and is not the store before."""
+        """Whether something has the final name."""
         if self.command.is_export:
             return any(not path.name.startswith(".") for path in self.target.iterdir())
-        seal = seal_at(self.target)
-        return seal not in ("", seal_at(self.kept / "old"))
+        return bool(seal_at(self.target))
 
     def look(self) -> None:
         """Check that what has the name of a store is one, whole."""
@@ -177,8 +158,7 @@ class Scene:
         if self.command.live in (pull_new, push_new):
             assert open_store(self.target).seal == open_store(self.kept / "new").seal
         names = {path.name for path in self.home.iterdir()}
-        before = {name for name in names if name.startswith("s.before-")}
         hidden = {name for name in names if name.startswith(".")}
-        assert names - before - hidden == {"s"}
+        assert names - hidden == {"s"}
         if self.command.live in (pull_new, push_new):
             assert hidden == set()

@@ -23,7 +23,7 @@ from zarr.codecs import Crc32cCodec
 
 ROW_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "status", "reason")
 ROW_COLUMNS += ("video_bytes", "video_hash", "pictures", "maker")
-STATUSES = ("ok", "failed", "no-video", "withdrawn", "silent", "no-words")
+STATUSES = ("ok", "failed", "no-video", "silent", "no-words")
 STATUSES += ("not-extracted",)
 COUNTED = tuple(status.replace("-", "_") for status in STATUSES)
 KEY = {"name": "default", "separator": "."}
@@ -87,7 +87,6 @@ def write_plain_store(
     arrays: Sequence[Mapping[str, Any]] | None = None,
     recipe: Mapping[str, Any] = RECIPE,
     replaces: Sequence[str] = (),
-    tombstones: Sequence[Mapping[str, Any]] = (),
     manifest_name: str = "made-up",
 ) -> str:
     """Write a store and return its seal. Rows that are not ok get the fill value.
@@ -99,7 +98,6 @@ def write_plain_store(
         arrays: Entries of `arrays` in store.json, by default as the page prescribes.
         recipe: The recipe.
         replaces: The seals of the stores that it replaced.
-        tombstones: What was withdrawn.
         manifest_name: The name of the manifest.
     """
     entries = [dict(entry) for entry in arrays or ()]
@@ -109,7 +107,7 @@ def write_plain_store(
     (path / "checks").write_bytes(_write_zarr(path, values, rows, entries))
     _write_rows(path, rows)
     _write_ids(path, [str(row["clip_id"]) for row in rows])
-    return seal_plain(path, rows, entries, recipe, replaces, tombstones, manifest_name)
+    return seal_plain(path, rows, entries, recipe, replaces, manifest_name)
 
 
 def _write_zarr(
@@ -238,7 +236,6 @@ def seal_plain(
     entries: Sequence[Mapping[str, Any]],
     recipe: Mapping[str, Any] = RECIPE,
     replaces: Sequence[str] = (),
-    tombstones: Sequence[Mapping[str, Any]] = (),
     manifest_name: str = "made-up",
 ) -> str:
     """Write store.json for the files that are there, and return the seal."""
@@ -264,7 +261,6 @@ def seal_plain(
         "rows": counts,
         "makers": [{"program": "plain_store 1"}],
         "replaces": list(replaces),
-        "tombstones": list(tombstones),
         "origins": [],
         "files": files,
     }

@@ -68,12 +68,16 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def lasting_bytes(folder: Path) -> dict[str, object]:
-    """The files of a store, without the time that store.json has and the SHA-256 over it."""
+    """The files of a store, without the time that store.json has and the SHA-256 over it.
+
+    README.md is without the seal.
+    """
     files: dict[str, object] = dict(files_of(folder))
-    document = json.loads((folder / "store.json").read_bytes())
+    store_json = (folder / "store.json").read_bytes()
+    seal = hashlib.sha256(store_json).hexdigest()
+    files["README.md"] = (folder / "README.md").read_text("utf-8").replace(seal, "")
+    document = json.loads(store_json)
     document["created"] = document["sha256"] = ""
-    for entry in document["tombstones"]:
-        entry["date"] = ""
     files["store.json"] = document
     return files
 

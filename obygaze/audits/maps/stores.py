@@ -26,7 +26,6 @@ from obygaze_features.store.recipe import (
     refuse_joined,
 )
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
-from obygaze_features.store.withdrawals import tombstones_of
 
 MAPS = "maps"
 RANDOM_PREFIX = "random "  # how the names of random directions begin
@@ -148,7 +147,6 @@ def write_maps(
             arrays=arrays,
             recipe=recipe,
             manifest=record.manifest,
-            tombstones=tombstones_of([source]),
             origins=origins_of([source]),
             terms=source.terms,
         )

@@ -29,17 +29,9 @@ from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
 from obygaze_features.store.making import new_store, write_store
-from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
-from obygaze_features.store.withdrawals import (
-    Withdrawals,
-    earlier_seals,
-    rows_withdrawn_elsewhere,
-    stores_with_withdrawals,
-    tombstones_of,
-)
 
 ONLY_THESE_FILES = (
     "a model of this store can score no other store: for that, import it with --backbone NAME, and"
@@ -61,12 +53,11 @@ class Imported:
     remarks: Sequence[str]
     next_command: str
     warnings: Sequence[str] = ()
-    withdrawn: Sequence[str] = ()
 
     @property
     def n_ok(self) -> int:
         """How many clips have features."""
-        return self.n_clips - len(self.failed) - len(self.withdrawn)
+        return self.n_clips - len(self.failed)
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the import."""
@@ -85,12 +76,6 @@ class Imported:
     def notes(self) -> list[str]:
         """What was left out of the files, why clips have no features, and the next command."""
         notes = list(self.remarks)
-        if self.withdrawn:
-            n_clips = count(len(self.withdrawn), "clip")
-            shown = few(self.withdrawn, 3)
-            notes.append(
-                f"{n_clips} withdrawn, as in the store of these files: {shown}"
-            )
         if self.failed:
             notes.append(f"{count(len(self.failed), 'clip')} without features")
         clips_of_reason: dict[str, list[str]] = {}
@@ -126,8 +111,7 @@ def import_features(
     workspace: str | os.PathLike[str] | None = None,
 ) -> Imported:
     """Make a store from features in another format."""
-    here = Workspace.of(workspace)
-    target = new_store(here, path)
+    target = new_store(Workspace.of(workspace), path)
     if pool not in (None, *POOLINGS):
         raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
     if manifest is not None:
@@ -145,19 +129,16 @@ def import_features(
         terms = _terms_of(reader, licence, citation, manifest)
         clips = matched_clips(reader, manifest)
         check_some_known(reader, clips, manifest)
-        sources = _sources_of(reader, here)
-        withdrawals = Withdrawals.of(sources)
         stored = stored_arrays_of(
             reader, clips, arrays or (), pool=pool, keep_frames=keep_frames
         )
-        imported = ImportedRows(reader, clips, stored, progress or Quiet(), withdrawals)
+        imported = ImportedRows(reader, clips, stored, progress or Quiet())
         written = write_store(
             target,
             imported,
             arrays=imported.arrays,
             recipe=_recipe_of(reader, backbone, pool, stored),
             manifest=clips.manifest,
-            tombstones=tombstones_of(sources),
             origins=_origins_of(reader),
             terms=terms,
         )
@@ -168,11 +149,6 @@ def import_features(
         remarks.append(ONLY_THESE_FILES)
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
-    warnings = [
-        *clips.warnings,
-        *imported.warnings,
-        *rows_withdrawn_elsewhere(open_store(written.path), here, "in this new store"),
-    ]
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -182,8 +158,7 @@ def import_features(
         not_in_manifest=clips.not_in_manifest,
         remarks=remarks,
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
-        warnings=warnings,
-        withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
+        warnings=[*clips.warnings, *imported.warnings],
     )
 
 
@@ -204,19 +179,6 @@ def _origins_of(reader: Reader) -> list[Origin]:
     if reader.export is not None:
         origins += [Origin(place, seal) for seal in reader.export.made_of]
     return origins
-
-
-def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
-    """Return the stores of a workspace that files were exported from, or that were made of them.
-
-    What was withdrawn from these does not come back.
-    """
-    seals = {origin.seal for origin in _origins_of(reader)}
-    sources = []
-    for store in stores_with_withdrawals(workspace).values():
-        if not seals.isdisjoint(earlier_seals(store)):
-            sources.append(store)
-    return sources
 
 
 def _next_command(

@@ -109,13 +109,6 @@ def open_hdf5(
         ) from error
 
 
-def origin_text(path: Path) -> str:
-    """Return what an export says of its store."""
-    with h5py.File(path, "r") as handle:
-        check_texts(handle)
-        return text_of(handle, ORIGIN_KEY)
-
-
 def _is_unsafe(dtype: Any) -> bool:
     """Return whether values are objects and no texts.
 

@@ -105,13 +105,6 @@ def _origin_of(schema: Any, path: Path) -> ExportOrigin | None:
     return export
 
 
-def origin_text(path: Path) -> str:
-    """Return what an export says of its store."""
-    schema = _arrow("parquet").read_schema(path)
-    metadata: dict[bytes, bytes] = schema.metadata or {}
-    return metadata[ORIGIN_KEY.encode()].decode()
-
-
 def _arrow(module: str) -> Any:
     """Return a module of pyarrow."""
     return need(f"pyarrow.{module}", EXTRA, "reading Parquet")

@@ -23,8 +23,7 @@ from obygaze_features.store.importing.reader import (
     checked_shape,
 )
 from obygaze_features.store.layout import MASK, TIMES, Array
-from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, RowColumns
-from obygaze_features.store.withdrawals import Withdrawals
+from obygaze_features.store.rows import FAILED, OK, RowColumns
 
 NOT_IN_FILES = "not in the files"
 # Shorter rows, such as the length of a clip, may well be equal.
@@ -84,17 +83,14 @@ def _hashes_of_rows(table: Values) -> npt.NDArray[np.uint64]:
 class ImportedRows:
     """The rows of the new store, read from the files.
 
-    Each row is read twice: when its status is found out, and when it is written. What was withdrawn
-    is not read.
+    Each row is read twice: when its status is found out, and when it is written.
     """
 
     reader: Reader
     clips: Clips
     stored: Sequence[StoredArray]
     progress: Progress
-    withdrawals: Withdrawals
     problems: dict[int, str] = field(default_factory=dict)
-    withdrawn: dict[int, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,12 +106,8 @@ class ImportedRows:
                 checked.append(stored)
         self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
-        named = self.clips.rows
-        self.withdrawn = self.withdrawals.reasons(named.clip_ids, named.movie_ids)
-        self.places[list(self.withdrawn)] = -1
         for number in np.flatnonzero(self.places < 0).tolist():
-            if number not in self.withdrawn:
-                self.problems[number] = NOT_IN_FILES
+            self.problems[number] = NOT_IN_FILES
         first_problem = ""
         for stored in checked:
             repeats = Repeats()
@@ -130,9 +122,8 @@ class ImportedRows:
                     first_problem = first_problem or problem
                     self.problems.setdefault(int(rows[position]), problem)
             self.warnings += repeats.warnings(stored.name)
-        if len(self.problems) + len(self.withdrawn) == n_rows:
-            reasons = [first_problem, *self.problems.values(), *self.withdrawn.values()]
-            first_problem = next(filter(None, reasons))
+        if len(self.problems) == n_rows:
+            first_problem = next(filter(None, [first_problem, *self.problems.values()]))
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",
                 where=self.reader.where,
@@ -141,9 +132,6 @@ class ImportedRows:
         self.places[list(self.problems)] = -1
         statuses = [OK] * n_rows
         reasons = [""] * n_rows
-        for number, reason in self.withdrawn.items():
-            statuses[number] = WITHDRAWN
-            reasons[number] = reason
         for number, problem in self.problems.items():
             statuses[number] = FAILED
             reasons[number] = safe_text(problem, "terminal")

@@ -7,10 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from support.cli import call_obygaze
-from support.stores import made_store
 
 from obygaze.audits import audit_share
 from obygaze.audits.result import Audit
@@ -19,7 +16,6 @@ from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row
 
 SIZE = 20  # of each film, of which four clips are drawn
 
@@ -97,22 +93,6 @@ def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) 
     assert found["shares"][0]["share"] == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
     assert "Left out, because annotators differ: 2 clips." in limits(found)
     assert "have no label" not in limits(found)
-
-
-def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
-    manifest = drawn_films(["SEEE", "SSEE", "EEEE"])
-    rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
-    values = {"clip": np.ones((len(rows), 2), dtype=np.float32)}
-    made_store(tmp_path / "stores" / "kept", rows, values)
-    words = ("store", "subset", "kept", "--without", "f0-0", "--reason", "asked for")
-    call_obygaze(*words, cwd=tmp_path).ok()
-    found = audit(tmp_path, manifest)
-    assert found["shares"][0]["share"] == pytest.approx((0 + 0.5 + 0) / 3)
-    assert "Left out, because they were withdrawn: 1 clip." in limits(found)
-    assert "have no label" not in limits(found)
-
-
-# ---- predictions ---------------------------------------------------------------------------------
 
 
 def write_scores(path: Path, manifest: Manifest, **changes: Any) -> Path:

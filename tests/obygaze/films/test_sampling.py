@@ -8,21 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from scipy import stats
-from support.cli import call_obygaze
-from support.stores import made_store
 
 from obygaze.films.sampling import DrawnClips, draw_plan, is_drawn, sample_clips
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row
 
 
 def manifest_of(sizes: list[int], groups: str = "") -> Manifest:
@@ -98,23 +94,6 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
     low, high = stats.binom.ppf([0.0005, 0.9995], n_draws, 0.3)
     assert len(drawn) == 10
     assert all(low <= n <= high for n in drawn.values())
-
-
-def test_withdrawn_clips_are_not_drawn(tmp_path: Path) -> None:
-    source = manifest_of([4, 4])
-    saved(tmp_path, source)
-    rows = [
-        Row(clip.clip_id, clip.movie_id, start_s=clip.start_s, end_s=clip.end_s)
-        for clip in source
-    ]
-    values = {"clip": np.ones((len(rows), 2), dtype=np.float32)}
-    made_store(tmp_path / "stores" / "kept", rows, values)
-    words = ("store", "subset", "kept", "--without", "f1-002", "--reason", "asked for")
-    call_obygaze(*words, cwd=tmp_path).ok()
-    drawn = draw(tmp_path, 7)
-    assert "f1-002" not in drawn.manifest
-    assert drawn.n_withdrawn == 1
-    assert drawn.manifest["f1-000"].extra["draw_clips"] == "3"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,8 @@ from obygaze_features.store.rows import (
     NOT_EXTRACTED,
     OK,
     STATUSES,
-    WITHDRAWN,
     Row,
 )
-from obygaze_features.store.withdrawals import Withdrawals
 
 KIND = Kind("obygaze 1", "cpu", "float32")
 CLIP = Array.of("clip", "float32", (4,))
@@ -92,36 +89,6 @@ def test_a_manifest_that_changed_since_the_plan_is_refused(
 
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
     assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {cases.SAME: 1}
-
-
-def test_what_was_withdrawn_never_comes_back() -> None:
-    gone = Row("a", "film", status=WITHDRAWN, reason="by request, 2026-01-02")
-    other = PlannedClip("c", "gone", "b.mp4")
-    withdrawals = withdrawn({"a": "film", "b": ""}, films=["gone"])
-    done = work(
-        [CLIP_A, CLIP_B, other], [gone], withdrawals=withdrawals, retry_failed=True
-    )
-    assert found(done) == {cases.WITHDRAWN_BEFORE: 3}
-    assert done.rows == [gone]
-
-
-def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
-    gone = Row("a", "alba", 0.0, 1.0, WITHDRAWN, "2026-01-02: by request")
-    withdrawals = withdrawn({"a": "alba"})
-    done = work([CLIP_A], [gone], withdrawals=withdrawals)
-    with pytest.raises(Mismatch) as error:
-        done.refuse("films.clip")
-    assert error.value.details == ("a: the film was alba, is film",)
-
-
-def withdrawn(
-    film_of_clip: Mapping[str, str], films: Sequence[str] = ()
-) -> Withdrawals:
-    """What is withdrawn: clips of these films, "" where it is not stated, and whole films."""
-    reason = "2026-01-02: by request"
-    named = [*((film, "") for film in films)]
-    named += [(film, clip_id) for clip_id, film in film_of_clip.items()]
-    return Withdrawals(dict.fromkeys(named, reason))
 
 
 def test_another_recipe_is_refused() -> None:
@@ -234,32 +201,26 @@ def by_id(values):
     rows=by_id(ROWS),
     clips=by_id(CLIPS),
     retry=st.booleans(),
-    gone=st.sets(st.sampled_from(IDS)),
 )
 def test_drawn_stores_against_a_plain_model(
-    rows: list[Row], clips: list[PlannedClip], retry: bool, gone: set[str]
+    rows: list[Row], clips: list[PlannedClip], retry: bool
 ) -> None:
     """Which ids are computed, which are refused, and that every row and clip is one case."""
     clip_of = {clip.clip_id: clip for clip in clips}
     row_of = {row.clip_id: row for row in rows}
-    film_of_gone = dict.fromkeys(gone - row_of.keys(), "")
-    for row in rows:
-        if row.status == WITHDRAWN:
-            film_of_gone[row.clip_id] = row.movie_id
-    withdrawals = withdrawn(film_of_gone)
-    done = work(clips, rows, retry_failed=retry, withdrawals=withdrawals)
+    done = work(clips, rows, retry_failed=retry)
     to_compute = set()
     refused = set()
     for name in clip_of.keys() | row_of.keys():
         clip, row = clip_of.get(name), row_of.get(name)
-        if row is None and name not in gone:
+        if row is None:
             to_compute.add(name)
         if row is None or clip is None:
             continue
         if row.status == OK:
             if row.start_s != clip.start_s:
                 refused.add(name)
-        elif row.status != WITHDRAWN and (
+        elif (
             row.status == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
             or row.start_s != clip.start_s

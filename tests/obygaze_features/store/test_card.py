@@ -1,43 +1,26 @@
-"""The card of a store, its terms, and the metadata that are made from the same record."""
+"""The card of a store, and its terms."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
+from support.written_stores import MANIFEST, a_recipe
 
-from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
     card_of_store,
-    edits_of,
     read_terms,
     with_terms,
 )
 from obygaze_features.store.layout import Array
-from obygaze_features.store.making import write_store
-from obygaze_features.store.publishing import (
-    citation_file,
-    croissant_of,
-)
-from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import (
-    Counts,
-    Maker,
-    StoreRecord,
-    Tombstone,
-    seal_of,
-)
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.records import Counts, Maker, StoreRecord
+from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
 
 ARRAYS = (Array.of("clip", "float32", (8,)), Array.of("frames", "float16", (3, 4)))
 TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes at the lake.")
-CREATORS = ["Doe, Jane", "The Film Lab"]
 HOSTILE = (
     "CC0\n\n# Fake heading\n\n---\nlicence      MIT\n[here](javascript:alert(1)) "
     "<script>alert(1)</script> `code` | cell |\n- item\n\x1b[2J\x1b[8mhidden\u202egnp.\u2028next"
@@ -45,10 +28,10 @@ HOSTILE = (
 
 
 def some_rows() -> list[Row]:
-    """Five clips, of which one failed and one was withdrawn."""
+    """Five clips, of which one failed and one has no video."""
     rows = [Row(f"lake-{number}", "lake") for number in range(5)]
     rows[1] = rows[1]._replace(status=FAILED, reason="clip holds NaN or infinity")
-    rows[3] = rows[3]._replace(status=WITHDRAWN, reason="on request")
+    rows[3] = rows[3]._replace(status=NO_VIDEO, reason="no file")
     return rows
 
 
@@ -62,20 +45,16 @@ def a_card(terms: Terms = TERMS, **facts: Any) -> str:
         "recipe": a_recipe().to_json(),
         "fingerprint": a_recipe().fingerprint,
         "arrays": ARRAYS,
-        "rows": Counts(len(rows), ok=3, failed=1, withdrawn=1),
+        "rows": Counts(len(rows), ok=3, failed=1, no_video=1),
         "files": {},
     }
     record = StoreRecord(**(given | facts))
-    return card_of_store(record, RowColumns.of(rows), terms, seal="", has_table=False)
+    return card_of_store(record, RowColumns.of(rows), terms, "cd" * 32)
 
 
 def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
     maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
-    withdrawn = Tombstone(
-        movie_id="lake", clip_id="", date="2026-02-03", reason="asked", seal="ab" * 32
-    )
-    facts = {"makers": (maker,), "replaces": ("ab" * 32,), "tombstones": (withdrawn,)}
-    card = a_card(**facts)
+    card = a_card(makers=(maker,), replaces=("ab" * 32,))
     for words in (
         "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
         "| `clip` | 8 | float32 | 160 B |",
@@ -84,7 +63,7 @@ def test_a_card_has_the_counts_sizes_makers_and_changes_of_the_store() -> None:
         "| 1 | failed | clip holds NaN or infinity |",
         f"Fingerprint of the recipe: `{a_recipe().fingerprint}`",
         f"History: replaced the store with the seal {'ab' * 32}",
-        "History: changed on 2026-02-03: asked (withdrawn: lake)",
+        f"Seal: `sha256:{'cd' * 32}`",
     ):
         assert words in card
 
@@ -161,61 +140,11 @@ def test_other_terms_change_nothing_else() -> None:
     )
 
 
-# --- What is published ---
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """A store with a licence."""
-    rows = some_rows()
-    values = {array.name: some_values(array, len(rows)) for array in ARRAYS}
-    write_store(
-        tmp_path / "store",
-        ArraySource(rows, values),
-        arrays=ARRAYS,
-        recipe=a_recipe(),
-        manifest=MANIFEST,
-        terms=TERMS,
-    )
-    return open_store(tmp_path / "store")
-
-
-def test_every_file_of_the_store_is_in_croissant(tmp_path: Path, store: Store) -> None:
-    folder = tmp_path / "store"
-    document = json.loads(croissant_of(store))
-    files = set()
-    for entry in document["distribution"]:
-        if entry["@type"] == "cr:FileSet":
-            found = list(folder.glob(entry["includes"]))
-            assert found
-            files.update(found)
-            continue
-        path = folder / entry["contentUrl"]
-        assert entry["sha256"] == seal_of(path.read_bytes())
-        assert entry["contentSize"] == f"{path.stat().st_size} B"
-        files.add(path)
-    every = {path for path in folder.rglob("*") if path.is_file()}
-    assert every - files == {folder / "README.md"}
-
-
-def test_nothing_is_published_without_a_licence(tmp_path: Path, store: Store) -> None:
-    with pytest.raises(FixUsage, match="needs the name of who made it"):
-        croissant_of(store, creators=[" "])
-    card = tmp_path / "store" / "README.md"
-    card.write_bytes(with_terms(card.read_bytes(), Terms("", "Doe (2026).")))
-    with pytest.raises(FixUsage, match="states no licence") as caught:
-        croissant_of(store)
-    assert "license: cc-by-4.0" in str(caught.value.hint)
-    with pytest.raises(FixUsage, match="states no licence"):
-        citation_file(store, CREATORS)
-
-
 def test_a_mark_before_the_head_hides_no_terms() -> None:
     """Some editors write a byte order mark."""
     card = b"\xef\xbb\xbf" + a_card().encode()
     assert read_terms(card) == TERMS
     assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
-    assert edits_of(card).body == ""
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

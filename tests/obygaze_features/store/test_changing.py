@@ -1,4 +1,4 @@
-"""Stores of rows of other stores: subsets, mergers, and stores without withdrawn clips."""
+"""Stores of rows of other stores: subsets and mergers."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.filled_stores import ARRAYS, plan
-from support.store_servers import web_server
-from support.stores import made_store
-from support.withdrawn_stores import (
+from support.planted_stores import (
     FILM,
-    KIND,
     MAKER,
     N_ROWS,
     PLANTED_ROWS,
     has_planted,
-    remove_replaced,
     rows_of,
     values_of,
     write,
 )
+from support.store_servers import web_server
+from support.stores import made_store
 from support.written_stores import (
-    MANIFEST,
     a_recipe,
     check_all,
     check_store,
+    files_of,
     some_rows,
 )
 
@@ -42,10 +40,10 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
-from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
-from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
+from obygaze_features.store.text_columns import TextColumn
 
 
 @pytest.fixture
@@ -69,16 +67,14 @@ def test_a_name_of_a_film_and_of_a_clip_is_refused(
     rows[9] = rows[9]._replace(clip_id=FILM)
     both = write(workspace.root / "stores" / "both", rows)
     with pytest.raises(FixInput, match="'film-3' is the id of a film and of a clip"):
-        subset(both, without=[FILM], reason="asked", workspace=workspace)
-    with pytest.raises(FixInput, match="'film-3' is the id of a film and of a clip"):
         subset(both, workspace.root / "part", without=[FILM])
-    assert open_store(both).record.rows.withdrawn == 0
     # Where the film has no other clip, both are the same.
     for number in (10, 11):
         rows[number] = rows[number]._replace(movie_id="film-4")
     alone = write(workspace.root / "stores" / "alone", rows)
-    made = subset(alone, without=[FILM], reason="asked", workspace=workspace)
-    assert list(made.clips) == [FILM]
+    subset(alone, workspace.root / "rest", without=[FILM])
+    rest = open_store(workspace.root / "rest").clip_ids.tolist()
+    assert rest == [row.clip_id for row in rows if row.clip_id != FILM]
 
 
 def test_a_subset_of_a_remote_store_keeps_no_secret_of_its_address(
@@ -105,102 +101,28 @@ def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
         subset(store, part, without=["clip 99"])
     with pytest.raises(FixInput, match="no row is left"):
         subset(store, part, films=[FILM], without=[FILM])
-    with pytest.raises(FixUsage, match="needs a name"):
-        subset(store, without=[FILM])
-    with pytest.raises(FixUsage, match="a reason belongs"):
-        subset(store, part, without=[FILM], reason="asked for")
     with pytest.raises(AlreadyThere):
         subset(store, store, films=[FILM])
 
 
-# Withdrawal.
-
-
-def test_a_withdrawn_film_is_in_no_file(store: Path, workspace: Workspace) -> None:
-    seal = open_store(store).seal
+def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -> None:
+    """Neither its numbers, nor its name, nor the ids of its clips and their hashes."""
+    made = subset(store, tmp_path / "rest", without=[FILM])
+    kept = [number for number in range(N_ROWS) if number not in PLANTED_ROWS]
+    rows = [rows_of()[number] for number in kept]
+    values = {name: array[kept] for name, array in values_of().items()}
+    check_store(tmp_path / "rest", rows, values)
+    assert made.n_clips == len(kept)
     assert has_planted(store)
-    made = subset(
-        store, without=[FILM], reason="the owner asked", author="A", workspace=workspace
-    )
-    before = store.with_name(f"films.before-{seal[:8]}")
-    rows = rows_of()
-    for number in PLANTED_ROWS:
-        line = open_store(store).rows[number]
-        assert line.reason.endswith(": the owner asked")
-        assert len(line.reason) == len("2026-11-25: the owner asked")
-        rows[number] = rows[number]._replace(status=WITHDRAWN, reason=line.reason)
-    document = check_store(store, rows, values_of())
-    assert document["replaces"] == [seal]
-    (entry,) = document["tombstones"]
-    del entry["date"]
-    assert entry == {
-        "movie_id": FILM,
-        "clip_id": "",
-        "reason": "the owner asked",
-        "author": "A",
-        "seal": seal,
-    }
-    assert not has_planted(store)
-    assert has_planted(before)
-    # What had none of the rows is linked, what had one is not.
-    for name, is_linked in {
-        "data.zarr/tokens/c.0.0.0.0": False,
-        "data.zarr/tokens/c.1.0.0.0": True,
-        "data.zarr/pooled/c.0.0": False,
-        "data.zarr/pooled/c.1.0": True,
-    }.items():
-        assert (store / name).samefile(before / name) is is_linked, name
-    assert [copy.path for copy in made.copies] == [before]
-    with pytest.raises(NotFound, match="withdrawn"):
-        open_store(store).matrix("pooled", films=[FILM])
-
-
-def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
-    subset(store, without=[FILM], reason="asked", workspace=workspace)
-    with pytest.raises(FixInput, match="was withdrawn"):
-        plan_filling(
-            store,
-            some_rows(N_ROWS),
-            arrays=ARRAYS,
-            recipe=a_recipe(),
-            manifest=MANIFEST,
-            kind=KIND,
-            computed=[number == 10 for number in range(N_ROWS)],
-            replaces=open_store(store).seal,
-        )
-    with pytest.raises(FixInput, match=r"'clip 9' was withdrawn on .*: asked"):
-        subset(store, workspace.root / "nothing", films=[FILM])
-    assert not (workspace.root / "nothing").exists()
-
-
-def test_a_change_while_the_store_is_filled_or_changed(
-    store: Path, workspace: Workspace
-) -> None:
-    opened = open_store(store)
-    subset(store, without=["clip 1"], reason="first", workspace=workspace)
-    with pytest.raises(Mismatch, match="changed this store first"):
-        subset(opened, without=[FILM], reason="second", workspace=workspace)
-    plan_filling(
-        store,
-        some_rows(N_ROWS + 2),
-        arrays=ARRAYS,
-        recipe=a_recipe(),
-        manifest=MANIFEST,
-        kind=KIND,
-        computed=[number >= N_ROWS for number in range(N_ROWS + 2)],
-        replaces=open_store(store).seal,
-    )
-    with pytest.raises(AlreadyThere, match="being filled or changed"):
-        subset(store, without=[FILM], reason="second", workspace=workspace)
-
-
-def test_a_remote_store_is_not_changed(store: Path) -> None:
-    pytest.importorskip("obstore")
-    with (
-        web_server(store.parent) as server,
-        pytest.raises(FixUsage, match="of this machine"),
-    ):
-        subset(f"{server.url}/films", without=[FILM], reason="asked")
+    assert not has_planted(tmp_path / "rest")
+    names = [FILM.encode() + end for end in (b",", b"\n", b'"')]
+    names += [f"clip {number},".encode() for number in PLANTED_ROWS]
+    ids = TextColumn([f"clip {number}" for number in PLANTED_ROWS])
+    names += [number.tobytes() for number in ids.hashes]
+    for folder, is_there in ((store, True), (tmp_path / "rest", False)):
+        data = b"".join(files_of(folder).values())
+        found = [name for name in names if name in data]
+        assert bool(found) == is_there, found
 
 
 # Mergers.
@@ -250,57 +172,6 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     for again in (store, tmp_path / "copy"):
         with pytest.raises(FixUsage, match=f"the same store as {store}"):
             merge([store, again], tmp_path / "twice")
-
-
-def test_a_merger_remembers_what_was_withdrawn(store: Path, tmp_path: Path) -> None:
-    """A clip of a withdrawn film that no store of the merger has cannot come back later."""
-    subset(store, without=[FILM], reason="asked")
-    values = {name: array[:1] for name, array in values_of().items()}
-    for name, film in (("other", "film-x"), ("same", FILM)):
-        row = Row(f"new of {film}", film, maker=0)
-        write(tmp_path / name, rows=[row], values=values)
-    merge([store, tmp_path / "other"], tmp_path / "both")
-    both = open_store(tmp_path / "both")
-    assert both.record.replaces == ()
-    assert both.record.tombstones == open_store(store).record.tombstones
-    merge([both, tmp_path / "same"], tmp_path / "all")
-    last = open_store(tmp_path / "all").rows[-1]
-    assert (last.clip_id, last.status) == (f"new of {FILM}", WITHDRAWN)
-    with pytest.raises(FixInput, match="'another' was withdrawn"):
-        plan_filling(
-            tmp_path / "both",
-            [*both.rows, Row("another", FILM)],
-            arrays=both.record.arrays,
-            recipe=both.recipe,
-            manifest=MANIFEST,
-            kind=KIND,
-            computed=[False] * len(both) + [True],
-            replaces=both.seal,
-        )
-
-
-def test_a_linked_store_is_removed_too(
-    store: Path,
-    workspace: Workspace,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """The folder of a store may be on another disk; what the link leads to has the numbers."""
-    disk = tmp_path_factory.mktemp("disk")
-    store.rename(disk / "films")
-    store.symlink_to(disk / "films")
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    before = store.with_name(f"films.before-{made_of(store)[:8]}")
-    # The link leads to what has the numbers.
-    assert f"store that was replaced: {before} -> {disk / 'films'}" in str(made)
-    remove_replaced(made)
-    again = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    assert again.copies == [] and list(disk.iterdir()) == []
-    assert [path.name for path in store.parent.iterdir()] == ["films"]
-
-
-def made_of(store: Path) -> str:
-    """The seal of the store that a store has replaced."""
-    return open_store(store).record.replaces[-1]
 
 
 def test_a_new_store_never_gets_the_name_of_one_that_is_filled(

@@ -25,11 +25,10 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import (
     export_features,
 )
-from obygaze_features.store.finding import read_origin
 from obygaze_features.store.formats import EXPORT_ENDINGS, WRITTEN
+from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
-from obygaze_features.store.publishing import published_table
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, Row
@@ -101,7 +100,9 @@ def test_an_export_says_of_which_store_it_is(
         card = (target / "README.md").read_text()
         assert 'obygaze_origin: {"program"' in card and store.seal in card
         target /= "data/features.parquet"
-    origin = read_origin(target)
+    reader = open_features(target)
+    origin = reader.export
+    reader.close()
     assert origin is not None
     assert origin.seal == store.seal
     assert origin.recipe == a_recipe().to_json()
@@ -253,5 +254,3 @@ def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
     for ending in EXPORT_ENDINGS:
         with pytest.raises(FixUsage, match="pictures of films; it is private"):
             export_features(private, tmp_path / f"out{ending}", arrays=["clip"])
-    with pytest.raises(FixUsage, match="pictures of films"):
-        published_table(private)

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from support.filled_stores import next_block
 from support.seeds import SEED, amount
-from support.withdrawn_stores import remove_replaced
 from support.written_stores import MANIFEST, ArraySource, a_recipe, check_all, files_of
 
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
@@ -24,7 +23,7 @@ from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Kind, Maker
-from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, OK, Row
 from obygaze_features.store.sealing import seal
 
 KIND = Kind("p 1", "cpu", "float32")
@@ -39,8 +38,7 @@ STEPS = (
     "add clips",
     "add array",
     "retry",
-    "withdraw",
-    "withdraw clip",
+    "leave out",
     "merge",
     "subset",
     "push",
@@ -68,7 +66,6 @@ class Model:
     clips: dict[str, Clip]
     arrays: tuple[str, ...]
     history: tuple[int, ...]
-    films_withdrawn: frozenset[str] = frozenset()
 
 
 def maker_of(versions: str) -> Maker:
@@ -87,8 +84,6 @@ class History:
         self.version = VERSIONS[0]
         self.n_names = 0
         self.n_changes = 0
-        # Numbers of clips that were withdrawn, wherever.
-        self.forgotten: list[bytes] = []
         self.path = self.new_path()
         self.model = Model({}, ("pooled", "frames"), (self.change(),))
         self.shared: Model | None = None
@@ -191,20 +186,8 @@ class History:
 
     def add_clips(self) -> None:
         new = self.new_clips(self.random.randint(1, 30), self.model.arrays)
-        brings_back = {
-            name
-            for name, clip in new.items()
-            if clip.film in self.model.films_withdrawn
-        }
         model = replace(self.model, clips={**self.model.clips, **new})
-        if brings_back:
-            with pytest.raises(FixInput, match="was withdrawn"):
-                self.fill(model, set(new), self.model.arrays)
-            assert not self.path.with_name(f"{self.path.name}.next").exists()
-            new = {name: new[name] for name in new.keys() - brings_back}
-            model = replace(self.model, clips={**self.model.clips, **new})
-        if new:
-            self.fill(model, set(new), self.model.arrays)
+        self.fill(model, set(new), self.model.arrays)
 
     def add_array(self) -> None:
         missing = [a.name for a in ARRAYS if a.name not in self.model.arrays]
@@ -232,30 +215,22 @@ class History:
             model = replace(self.model, clips=clips)
             self.fill(model, failed, self.model.arrays)
 
-    def withdraw(self, *, a_clip: bool = False) -> None:
-        name = self.random.choice(list(self.model.clips))
-        film = self.model.clips[name].film
-        clips = dict(self.model.clips)
-        chosen = [name] if a_clip else [n for n in clips if clips[n].film == film]
-        is_new = any(clips[n].status != WITHDRAWN for n in chosen)
-        for each in chosen:
-            self.forget(clips[each])
-            clips[each] = Clip(clips[each].film, WITHDRAWN)
-        made = subset(
-            self.path,
-            without=[name if a_clip else film],
-            reason="asked for",
-            workspace=self.workspace,
-        )
-        remove_replaced(made)
-        if is_new:
-            films = self.model.films_withdrawn
-            if not a_clip:
-                films |= {film}
-            self.changed(replace(self.model, clips=clips, films_withdrawn=films))
-
-    def forget(self, clip: Clip) -> None:
-        self.forgotten += [values.tobytes() for values in clip.values.values()]
+    def leave_out(self) -> None:
+        """Make a store without a film: no file of it has anything of the film."""
+        film = self.random.choice([clip.film for clip in self.model.clips.values()])
+        clips = {n: c for n, c in self.model.clips.items() if c.film != film}
+        if not clips:
+            return
+        part = self.new_path()
+        subset(self.path, part, without=[film])
+        data = b"".join(files_of(part).values())
+        assert film.encode() not in data
+        for name, clip in self.model.clips.items():
+            if clip.film == film:
+                assert name.encode() not in data
+                for values in clip.values.values():
+                    assert values.tobytes()[:16] not in data
+        self.another(part, replace(self.model, clips=clips))
 
     def merge(self) -> None:
         """Merge with a store that has other clips, and some of the same."""
@@ -273,9 +248,6 @@ class History:
         models = [clips, self.model.clips] if is_turned else [self.model.clips, clips]
         for each in models:
             for name, clip in each.items():
-                if clip.film in self.model.films_withdrawn:
-                    self.forget(clip)
-                    clip = Clip(clip.film, WITHDRAWN)
                 merged.setdefault(name, clip)
         self.another(both, replace(self.model, clips=merged))
 
@@ -284,16 +256,12 @@ class History:
         chosen = self.random.sample(films, self.random.randint(1, len(films)))
         clips = {n: c for n, c in self.model.clips.items() if c.film in chosen}
         part = self.new_path()
-        if all(clip.status == WITHDRAWN for clip in clips.values()):
-            with pytest.raises(FixInput, match="no clip of the subset has features"):
-                subset(self.path, part, films=chosen)
-            return
         subset(self.path, part, films=chosen)
         self.another(part, replace(self.model, clips=clips))
 
     def another(self, path: Path, model: Model) -> None:
         """Check a new store; often go on with it, and forget the one before."""
-        check(path, model, self.forgotten)
+        check(path, model)
         if self.random.random() < 0.5:
             self.path = path
             self.model = replace(model, history=(self.change(),))
@@ -303,17 +271,11 @@ class History:
         self.shared = self.copied(send, self.root / "shared", self.shared)
 
     def pull(self) -> None:
-        def pull_here(store: Path, target: Path) -> None:
-            for copy in pull(store, target, workspace=self.workspace).copies:
-                if copy.path.name.startswith("pulled.before-"):
-                    shutil.rmtree(copy.path)
-
-        self.pulled = self.copied(pull_here, self.root / "pulled", self.pulled)
+        self.pulled = self.copied(pull, self.root / "pulled", self.pulled)
 
     def copied(self, copy, target: Path, there: Model | None) -> Model:
-        # A part and a merged store list what was withdrawn from their sources, and never take the
-        # place of one.
-        if there is None or there.history[-1] in self.model.history:
+        # No store takes the place of another one.
+        if there is None or there.history == self.model.history:
             copy(self.path, target)
             return self.model
         with pytest.raises(AlreadyThere):
@@ -325,20 +287,17 @@ class History:
 
     def step(self, name: str) -> None:
         self.version = self.random.choice(VERSIONS)
-        if name == "withdraw clip":
-            self.withdraw(a_clip=True)
-        else:
-            getattr(self, name.replace(" ", "_"))()
-        check(self.path, self.model, self.forgotten)
+        getattr(self, name.replace(" ", "_"))()
+        check(self.path, self.model)
 
     def finish(self) -> None:
         for name, model in (("shared", self.shared), ("pulled", self.pulled)):
             if model is not None and model.history == self.model.history:
-                check(self.root / name, self.model, self.forgotten)
+                check(self.root / name, self.model)
 
 
-def check(path: Path, model: Model, forgotten: list[bytes]) -> None:
-    """Compare a store with the model, and look for forgotten numbers in its files."""
+def check(path: Path, model: Model) -> None:
+    """Compare a store with the model."""
     check_all(path)
     store = open_store(path)
     assert {row.clip_id for row in store.rows} == set(model.clips)
@@ -355,9 +314,6 @@ def check(path: Path, model: Model, forgotten: list[bytes]) -> None:
         values = store.matrix(array, clips=names).values
         for name, vector in zip(names, values, strict=True):
             np.testing.assert_array_equal(vector, model.clips[name].values[array])
-    data = b"".join(files_of(path).values())
-    for numbers in forgotten:
-        assert numbers[:16] not in data
 
 
 def run(root: Path, seed: int) -> None:

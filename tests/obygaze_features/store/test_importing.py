@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import zipfile
 from math import fsum
 from pathlib import Path
@@ -21,8 +20,6 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.changing import subset
-from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing import rows as imported_rows
 from obygaze_features.store.importing.features import import_features
@@ -350,34 +347,6 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     found = {line.partition(" rows")[0] for line in done.warnings}
     assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
     assert "zeros" in done.warnings[0]
-
-
-def test_clips_that_were_withdrawn_elsewhere_are_said(tmp_path: Path) -> None:
-    """Of files of which no store here was made, nobody knows whether they have them."""
-    manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_features(file, "s", workspace=tmp_path, manifest=manifest)
-    subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
-    other = saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1)
-    (warning,) = import_features(other, "other", workspace=tmp_path).warnings
-    assert warning.startswith("tt02-010, tt02-9 (2 clips) were withdrawn from s,")
-
-
-def test_what_was_withdrawn_stays_so_where_only_a_part_is_left(tmp_path: Path) -> None:
-    """A part lists what was withdrawn, with the seal of the store that had it."""
-    manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
-    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_features(file, "s", workspace=tmp_path, manifest=manifest)
-    export_features("s", tmp_path / "sent.npz", workspace=tmp_path)
-    subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
-    subset("s", "part", films=["tt01"], workspace=tmp_path)
-    for folder in (tmp_path / "stores").glob("s*"):
-        shutil.rmtree(folder)
-    done = import_features(tmp_path / "sent.npz", "again", workspace=tmp_path)
-    assert done.withdrawn == ["tt02-010", "tt02-9"]
-    subset("again", without=["tt01"], reason="asked too", workspace=tmp_path)
-    with pytest.raises(FixInput, match=r"the first: .*: asked"):
-        import_features(tmp_path / "sent.npz", "third", workspace=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
-from obygaze_features.store.finding import read_origin
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
 from obygaze_features.store.reading import open_store
@@ -158,7 +157,6 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
     data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
     (tmp_path / "f.h5").write_bytes(data)
     if place == "attribute":
-        assert read_origin(tmp_path / "f.h5") is None
         return
     with pytest.raises(Corrupt, match="entry among its texts"):
         open_features(tmp_path / "f.h5")
@@ -192,7 +190,6 @@ def test_a_type_that_is_no_text_is_not_read(
         with pytest.raises(FixInput, match="'clip_id' holds neither numbers nor texts"):
             open_features(path)
         return
-    assert read_origin(path) is None
     if place == "origin":
         with pytest.raises(Corrupt, match="neither a number nor a text"):
             open_features(path)
@@ -566,7 +563,6 @@ def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> No
     np.savez(path, features=np.ones((2, 4), np.float32), **texts)
     with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
         import_features(path, tmp_path / "s")
-    assert read_origin(path) is None
     np.savez(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)
@@ -581,7 +577,9 @@ def test_an_origin_that_is_too_long_unpacked_is_not_read(tmp_path: Path) -> None
         np.savez(path, clip_id=["a"], clip=A[:1])
         with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{ORIGIN_KEY}.npy", stream.getvalue() + bytes(n_more))
-        assert (read_origin(path) is not None) == is_read
+        reader = open_features(path)
+        assert (reader.export is not None) == is_read
+        reader.close()
 
 
 @pytest.mark.parametrize("times", [np.ones(3), np.array(["1", "2"])])

@@ -13,12 +13,10 @@ from support.kills import kill_everywhere, meet_everywhere
 from support.seeds import SEED, amount
 from support.zygote import Zygote, disturb, failures
 
-from obygaze_features.store.placing import finish_waiting
-
 # Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
 EVERY = amount(30, 5)
 # Commands that several processes run at once: one of each kind that writes in its own way.
-SOME = ["withdraw", "pull-again", "export-npz"]
+SOME = ["merge", "pull", "export-npz"]
 TOGETHER = amount(SOME, list(COMMANDS))
 
 
@@ -44,7 +42,6 @@ def test_a_command_is_killed_between_any_two_system_calls(
 
     def look() -> None:
         # What has the name of a store is one, whole.
-        finish_waiting(scene.target)
         scene.look()
         scene.work()
         scene.check()

@@ -29,13 +29,13 @@ from obygaze_features.core.errors import (
 from obygaze_features.store.card import Terms
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import FinishedFile, Written, write_store
+from obygaze_features.store.placing import replace_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     FileMark,
     Maker,
     Origin,
     StoreRecord,
-    Tombstone,
     decode,
     seal_of,
 )
@@ -165,15 +165,6 @@ def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
 ) -> None:
     """Words and names of files of another encoding, as Python has them: a byte is a surrogate."""
     texts = {
-        "tombstones": [
-            Tombstone(
-                movie_id="lake",
-                clip_id="",
-                date="2026-01-02",
-                reason="caf\udce9",
-                seal="0" * 64,
-            )
-        ],
         "origins": [Origin("films/caf\udce9", "0" * 64)],
         "makers": [Maker("p 1", "cpu", "caf\udce9")],
     }
@@ -211,15 +202,12 @@ def test_a_finished_file_is_copied_where_links_are_refused(
         write_linked(tmp_path, "three")
 
 
-def change(target: Path, seal: str, n_rows: int = 50) -> Written:
-    return write(target, some_rows(n_rows), replaces=(seal,), changes=seal)
-
-
 def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> None:
     seal = write(tmp_path / "s", some_rows(75)).seal
     (tmp_path / f"s.before-{seal[:8]}/mine").mkdir(parents=True)
+    (tmp_path / "later").mkdir()
     with pytest.raises(AlreadyThere, match="cannot be kept under this name"):
-        change(tmp_path / "s", seal)
+        replace_store(tmp_path / "later", tmp_path / "s", seal)
     check_store(tmp_path / "s", some_rows(75), VALUES)
 
 

@@ -28,7 +28,7 @@ from obygaze_features.store.reading import open_store
 
 CLIPS = [f"clip-{n:02d}" for n in range(23)]
 FILMS = [f"tt{n // 5}" for n in range(23)]
-NOT_OK = {3: ("failed", 'decode: "broken", says FFmpeg'), 8: ("withdrawn", "by law")}
+NOT_OK = {3: ("failed", 'decode: "broken", says FFmpeg'), 8: ("no-words", "by law")}
 
 
 def some(n_rows: int, *shape: int, dtype: str = "float32") -> np.ndarray:
@@ -120,7 +120,7 @@ def test_what_is_missing_is_an_error_with_its_reason(either: Path) -> None:
     assert caught.value.message.startswith("2 of the requested clips are missing")
     assert caught.value.details == (
         'clip-03: failed: decode: "broken", says FFmpeg',
-        "clip-08: withdrawn: by law",
+        "clip-08: no-words: by law",
     )
     with pytest.raises(NotFound) as caught:
         store.matrix("clip", clips=["clip-00", "clip-0"])
@@ -226,15 +226,6 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
         open_store(stores)
     with pytest.raises(FixUsage, match="expected a store"):
         open_store(np.zeros(3))  # type: ignore[arg-type]
-
-
-def test_a_finished_store_that_waits_gets_its_name(tmp_path: Path) -> None:
-    rows = rows_of(["a", "b"], ["f", "f"])
-    seal = write_plain_store(
-        tmp_path / "stores" / "one.next", {"clip": some(2, 4)}, rows
-    )
-    assert open_store("one", workspace=tmp_path).seal == seal
-    assert [entry.name for entry in (tmp_path / "stores").iterdir()] == ["one"]
 
 
 def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:

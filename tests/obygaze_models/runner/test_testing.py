@@ -22,7 +22,6 @@ from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
-from obygaze_features.store.finding import RUN, seals_of_result
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.answer import sentence_of
@@ -335,16 +334,6 @@ def test_what_the_importer_was_told_is_in_the_card_and_in_the_hint(here: Path) -
     with pytest.raises(ObygazeError) as refused:
         og.models.predict("theirs", "mine", workspace=here)
     assert "--backbone 'my net' --pool max -o STORE" in str(refused.value.hint)
-
-
-def test_a_withdrawal_finds_the_run_of_a_model_that_had_the_clips(here: Path) -> None:
-    seal = "5" * 64
-    features = FeatureSpec(
-        "toy", "clip", "float32", 4, a_recipe().fingerprint, made_of=(seal,)
-    )
-    keep(here, features=features)
-    run_on(here)
-    assert [seal] in seals_of_result(here / "runs" / "t", RUN)
 
 
 def test_the_task_is_what_the_model_was_trained_for_and_not_its_name(

@@ -11,7 +11,6 @@ from support.maps import GRID, token_store
 
 from obygaze.audits.maps.stores import MAPS, write_maps
 from obygaze_features.store import Reason, open_store, verify
-from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.records import Origin
 
 NAMES = ("Look", "random 1")
@@ -51,20 +50,3 @@ def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> N
     }
     assert sections == source.recipe.to_json()
     assert store.terms == source.terms
-
-
-def test_maps_know_what_was_withdrawn_from_the_store_of_their_clips(
-    tmp_path: Path,
-) -> None:
-    """Beside maps of before, which have the clip, they do not bring it back."""
-    source = token_store(tmp_path / "tokens", films(2, 3), VISUAL[:1])
-    clip_ids = [*source][:2]
-    maps = np.random.default_rng(0).normal(size=(2, len(NAMES), *GRID))
-    write_maps(tmp_path / "before", source, clip_ids, NAMES, {}, maps)
-    subset(tmp_path / "tokens", without=clip_ids[:1], reason="x", workspace=tmp_path)
-    source = open_store(tmp_path / "tokens")
-    write_maps(tmp_path / "after", source, clip_ids[1:], NAMES, {}, maps[1:])
-    stores = [tmp_path / "before", tmp_path / "after"]
-    made = merge(stores, tmp_path / "both", workspace=tmp_path)
-    rows = {row.clip_id: row.status for row in open_store(made.path).rows}
-    assert rows == {clip_ids[0]: "withdrawn", clip_ids[1]: "ok"}

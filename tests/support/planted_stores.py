@@ -1,16 +1,13 @@
-"""Stores in which a film has a pattern that is looked for after the film was withdrawn."""
+"""Stores in which a film has a pattern that is looked for in stores without the film."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import zarr
 
-from obygaze_features.store.changing import Changed
-from obygaze_features.store.finding import EARLIER
 from obygaze_features.store.making import write_store
 from obygaze_features.store.records import Kind, Maker
 from obygaze_features.store.rows import FAILED, Row
@@ -45,14 +42,6 @@ def values_of(seed: int = 0) -> dict[str, np.ndarray]:
     for rows in values.values():
         rows[PLANTED_ROWS] = PLANTED
     return values
-
-
-def remove_replaced(made: Changed) -> None:
-    """Remove the stores that were replaced by a withdrawal, as it lists them."""
-    for copy in made.copies:
-        if copy.kind == EARLIER:
-            shutil.rmtree(copy.path.resolve())
-            copy.path.unlink(missing_ok=True)
 
 
 def write(
