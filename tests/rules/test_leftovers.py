@@ -31,7 +31,6 @@ from obygaze_features.core.leftovers import (
     remove_leftovers,
 )
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store.copying import push
 from obygaze_models.runner.experiments import train
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -221,20 +220,6 @@ def test_every_command_removes_its_own(
     with capsys.disabled():
         print(f"\n{name}: {n_killed} kills")
     assert n_killed >= amount(1, 3)
-
-
-def test_a_killed_push_leaves_what_it_made_beside_the_store(tmp_path: Path) -> None:
-    manifest = films(3, 8)
-    store_of(tmp_path / "sig", manifest, planted(manifest))
-    targets = [tmp_path / f"copies-{number}" for number in range(12)]
-    for number, target in enumerate(targets):
-        kill_at(number, lambda to=target: push(tmp_path / "sig", to, no_licence=True))
-        left = [one for one in find_leftovers(tmp_path) if one.name == "sig"]
-        if left:
-            break
-    assert left
-    push(tmp_path / "sig", tmp_path / "whole", no_licence=True)
-    assert [one for one in find_leftovers(tmp_path) if one.name == "sig"] == []
 
 
 # --- Whose a hidden name is ---
