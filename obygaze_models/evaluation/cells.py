@@ -330,13 +330,6 @@ class Cell:
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
-    def within_films(self) -> Cell:
-        """Return the cell with a fold for each film of each of its folds."""
-        rows = self.rows.sort_values("movie_id", kind="stable")
-        # No id has this sign, which would make one fold of two.
-        fold = rows["fold"] + "\n" + rows["movie_id"]
-        return replace(self, rows=rows.assign(fold=fold), intervals={})
-
     def in_random_order(self) -> Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
         random = {"score": 0.0, "decision": 0.5, "is_probability": False}

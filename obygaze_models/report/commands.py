@@ -72,16 +72,16 @@ def compare(
     ] = None,
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
-    """Show runs side by side: what differs in them, and by how much.
+    """Show by how much runs differ on the clips and tasks that all of them have.
 
-    The settings and inputs that are not the same in all runs come first. Then each cell has a value
-    for each run, and the difference of each run to the first one, computed on the clips that all of
-    them tested. A difference of AP or AUC has an interval over films, and a p that allows for all
-    differences that are shown. Cells of runs with one store each, or with one model each, are
-    compared whatever the stores or the models are called. Where a run has several stores, those of
-    one name are compared, and else those of one recipe. The models and stores of one run are
-    compared with the best guess in its report, and with each other where `report.questions` asks
-    it; its `results.csv` has the values of all.
+    Each cell has a value for each run, and the difference of each run to the first one, computed on
+    the clips that all of them tested. A difference of AP or AUC has an interval over films, and a p
+    that allows for all differences that are shown. Runs must hold out the same: films, or groups of
+    one column. Cells of runs with one store each, or with one model each, are compared whatever the
+    stores or the models are called. Where a run has several stores, those of one name are compared,
+    and else those of one recipe. The models and stores of one run are compared with the best guess
+    in its report, and with each other where `report.questions` asks it; its `results.csv` has the
+    values of all.
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
@@ -90,8 +90,8 @@ def compare(
 
     Example:
         >>> compared = og.compare("first", "first")
-        >>> compared.settings
-        {}
+        >>> compared.warnings
+        []
 
     Commands:
         obygaze compare honest-xclip honest-vivit

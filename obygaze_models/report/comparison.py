@@ -1,4 +1,4 @@
-"""`obygaze compare`: several runs as one table of tests, side by side on the clips that all tested.
+"""`obygaze compare`: the differences of runs to the first, on the clips that all of them tested.
 
 Values and differences are computed as those of one run: films are drawn together, and signs of
 films are changed.
@@ -7,16 +7,14 @@ films are changed.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, listed, plural
+from obygaze_features.core.console import count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
@@ -46,18 +44,15 @@ from obygaze_models.evaluation.results import (
     row_of_difference,
 )
 from obygaze_models.evaluation.tables import RunRow
-from obygaze_models.report.lookup import explaining, pair_name
+from obygaze_models.protocols.schema import Task
+from obygaze_models.report.lookup import explaining, pair_name, task_of
 from obygaze_models.report.tables import (
     DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
 )
-from obygaze_models.runner.answer import (
-    films_with_value,
-    questions_of_models,
-    verdict,
-)
+from obygaze_models.runner.answer import films_with_value, verdict
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
 from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
@@ -75,17 +70,8 @@ OF_DIFFERENCE = {
     "difference_n_films": "films",
 }
 NOTHING: RunRow = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
-# What two runs of one experiment share, or what follows from the rest.
-COMPARED = ("protocol", "manifest", "texts", "versions")
-# The lists of a grid that mean all where they are empty.
-ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
-# Of a model, a task, a question and a store.
-SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
-HASH_LETTERS = 12
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
-BY_FOLD = ("fold", "seed")
-BY_FILM = (*BY_FOLD, "movie_id")
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -125,15 +111,13 @@ class ComparedRuns(Listing):
     Attributes:
         runs: Their names; the first is what the others are compared with.
         metric: The metric of values and differences.
-        settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The models and baselines.
-        warnings: Where runs do not test the same clips in the same folds, or share nothing.
+        warnings: Where runs do not have the same tasks, clips and folds, or share nothing.
         unit: What differences are drawn over: films, or the groups of films that a run holds out.
     """
 
     runs: Sequence[str]
     metric: str
-    settings: Mapping[str, Sequence[str]]
     cells: Sequence[ComparedCell]
     warnings: Sequence[str] = ()
     unit: str = "film"
@@ -161,34 +145,23 @@ class ComparedRuns(Listing):
         return rows
 
     def __str__(self) -> str:
-        """Return the output of `obygaze compare`: the runs, and both tables."""
+        """Return the output of `obygaze compare`: the runs, and their differences."""
         lines = [f"{number}: {name}" for number, name in enumerate(self.runs, start=1)]
         lines = [safe_text(line, "terminal") for line in lines]
-        if not self.settings:
-            lines += ["", "the settings and inputs are the same"]
-        for shown in self.tables():
-            lines += ["", *filter(None, (shown.as_text(), shown.note))]
+        shown = self.shown()
+        lines += ["", *filter(None, (shown.as_text(), shown.note))]
         return "\n".join(lines)
 
-    def tables(self) -> list[ResultTable]:
-        """Return what differs in the settings, and the models: the tables of a text and a page."""
-        tables = []
-        if self.settings:
-            title = "Settings and inputs that are not the same in all runs"
-            numbers = map(str, range(1, len(self.runs) + 1))
-            rows = [(key, *values) for key, values in self.settings.items()]
-            tables.append(
-                ResultTable("settings", title, ("what differs", *numbers), rows)
-            )
+    def shown(self) -> ResultTable:
+        """Return the table of a text and a page: the models of each run beside the first."""
         first = self.runs[0]
         metric = metric_name(self.metric)
         title = f"{metric} of each run, and its difference to {first}"
         headers = ["task", "model", "run", "clips", plural(self.unit)]
         headers += [f"{metric} of {first}", metric]
         headers += [f"minus {first}", "p (all)", "better?"]
-        shown = [*self._shown_rows()]
-        tables.append(ResultTable("compared", title, headers, shown, self._note()))
-        return tables
+        rows = [*self._shown_rows()]
+        return ResultTable("compared", title, headers, rows, self._note())
 
     def _shown_rows(self) -> Iterator[tuple[Any, ...]]:
         for cell in self.cells:
@@ -261,15 +234,11 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
 
 def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     names = names_of(runs)
+    _require_one_unit(names, runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
-    units = [run.unit for run in runs if run.holds_out_groups]
-    unit = units[0] if units else "film"
+    unit = runs[0].unit if runs[0].holds_out_groups else "film"
     by_key = cells_side_by_side(runs)
-    # Folds of one film, of groups of films, and of all films are one thing within films.
-    hold_out_other = 0 < len(units) < len(runs)
-    are_equal_within = not _have_other_folds(by_key, BY_FILM)
-    has_other_folds = are_equal_within and _have_other_folds(by_key, BY_FOLD)
-    within_films = hold_out_other or has_other_folds
+    warnings += _other_tasks(names, runs, by_key)
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
@@ -277,30 +246,14 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     compared = []
     differences: list[Difference] = []
     for key, cells in by_key.items():
-        within = within_films and len(cells) > 1
-        compared.append(
-            _compared_cell(
-                key, cells, names, metric, draws, differences, within_films=within
-            )
-        )
+        compared.append(_compared_cell(key, cells, names, metric, draws, differences))
     for apart, p in zip(differences, p_of_family(differences), strict=True):
         apart.row["p_all"] = p
     counts = [(apart.n_films, apart.row["films"]) for apart in differences]
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
-    if has_other_folds and not hold_out_other:
-        warnings.append(
-            "Some of these runs test several films in one fold, and others do not: AP and AUC are"
-            " those within films."
-        )
-    if hold_out_other:
-        warnings.append(
-            f"Some of these runs hold out whole {plural(unit)}, while others may train on other"
-            f" clips of a tested {unit}: AP and AUC are those within films, and differences are"
-            f" drawn over {plural(unit)}."
-        )
-    warnings += _other_tests(names, by_key, metric, within_films=within_films)
+    warnings += _other_tests(names, by_key, metric)
     models = [cell for cell in compared if cell.is_model]
     for cell in models:
         if len(cell.rows) > 1 and 0 in cell.rows and not cell.differences:
@@ -313,8 +266,7 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
         for limit in limits_of(run):
             if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
-    settings_apart = differing_settings(runs)
-    return ComparedRuns(names, metric, settings_apart, compared, warnings, unit)
+    return ComparedRuns(names, metric, compared, warnings, unit)
 
 
 def _compared_cell(
@@ -324,12 +276,11 @@ def _compared_cell(
     metric: str,
     draws: Draws,
     tested: list[Difference],
-    *,
-    within_films: bool,
 ) -> ComparedCell:
     """Return a cell on the clips that all runs which have it tested.
 
     A value is NaN where the runs share too few clips, and its interval where they do not share all.
+    Values of other folds are of another quantity, so that their difference has no interval and p.
 
     Args:
         key: What it is called in all runs.
@@ -338,7 +289,6 @@ def _compared_cell(
         metric: The metric.
         draws: The draws for differences.
         tested: Takes each difference of AP or AUC, which waits for its p.
-        within_films: Whether values are those within films.
     """
     of_runs = [*cells.values()]
     shared = Shared(of_runs, of_runs[0].n_clips)
@@ -350,12 +300,11 @@ def _compared_cell(
         problem = (
             problem or "one is a mean over its fits, and another pools their clips"
         )
-    wholes = shared.cells or of_runs
-    compared = [cell.within_films() for cell in wholes] if within_films else wholes
+    compared = shared.cells or of_runs
     first = compared[0]
     rows: dict[int, RunRow] = {}
     differences: dict[int, RunRow] = {}
-    for number, cell, whole in zip(cells, compared, wholes, strict=True):
+    for number, cell in zip(cells, compared, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
             "train": cell.train,
@@ -378,7 +327,9 @@ def _compared_cell(
             differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
             # At a threshold, another training could call many other clips positive.
             if metric in RANKING_METRICS:
-                inflation = max(wholes[0].inflation, whole.inflation)
+                inflation = max(first.inflation, cell.inflation)
+                if _folds_of(first) != _folds_of(cell):
+                    inflation = math.inf
                 tested.append(difference(cell, first, draws, inflation))
                 differences[number] = tested[-1].row
     name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
@@ -427,25 +378,18 @@ def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one group.
-
-    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
-    """
+    """Return the tests of runs in one table, in which a clip has one group."""
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
-    groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
-    is_other = groups["clip_id"].duplicated()
-    if is_other.any():
-        raise FixInput(
-            f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
-            " differences are drawn over one kind of group",
-            hint="each run alone, or beside one that holds out films",
-        )
-    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
-    whole = zip(tests["clip_id"], tests["group"], strict=True)
-    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
+    if runs[0].holds_out_groups:
+        groups = tests.drop_duplicates(["clip_id", "group"])
+        is_other = groups["clip_id"].duplicated()
+        if is_other.any():
+            raise FixInput(
+                f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs",
+                hint="runs whose manifests have the same groups",
+            )
     return tests
 
 
@@ -469,6 +413,41 @@ def _stores_by_recipe(run: Run, other: Run) -> dict[tuple[Any, ...], str]:
 
 
 # ---- what two runs do not share ----
+
+
+def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
+    """Raise an error where runs hold out different things, such as films and directors."""
+    name_of_column: dict[str, str] = {}
+    for name, run in zip(names, runs, strict=True):
+        name_of_column.setdefault(run.about["manifest"]["group_column"], name)
+    if len(name_of_column) > 1:
+        held_out = [f"{name}: {column}" for column, name in name_of_column.items()]
+        raise FixInput(
+            f"these runs hold out different groups of clips ({', '.join(held_out)}), and a"
+            " difference is drawn over one kind of group",
+            hint="each run alone, or runs with the same splits.column",
+        )
+
+
+def _other_tasks(
+    names: Sequence[str],
+    runs: Sequence[Run],
+    by_key: Mapping[Key, Mapping[int, Cell]],
+) -> Iterator[str]:
+    """Yield a warning for each task of a run that the first run defines in another way."""
+    for number, (name, run) in enumerate(zip(names, runs, strict=True)):
+        tasks: dict[str, None] = {}
+        for key, cells in by_key.items():
+            if {0, number} <= cells.keys():
+                tasks |= dict.fromkeys(key[:2])
+        for task in tasks:
+            if _classes_of(runs[0], task) != _classes_of(run, task):
+                yield f"{name}: its task {task} has other classes than that of {names[0]}."
+
+
+def _classes_of(run: Run, name: str) -> Task:
+    """Return what says which clips are positive and which are negative in a task."""
+    return replace(task_of(run, name), title="", folds="", row="", series="")
 
 
 def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterator[str]:
@@ -508,31 +487,15 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
     return completed(tested, ClipFacts.of_clips(labels.manifest.clips)), False
 
 
-def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
-    """Return the clips of each fold of a cell, or of each film of it."""
-    return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
-
-
-def _have_other_folds(
-    by_key: Mapping[Key, Mapping[int, Cell]], by: Sequence[str]
-) -> bool:
-    """Return whether some run tests the clips that all share in other folds than another."""
-    for cells in by_key.values():
-        shared = on_shared_clips([*cells.values()])
-        if len({_folds_of(cell, by) for cell in shared.cells}) > 1:
-            return True
-    return False
+def _folds_of(cell: Cell) -> frozenset[Any]:
+    """Return the clips of each fold of a cell."""
+    return frozenset(cell.rows.groupby(["fold", "seed"])["clip"].agg(frozenset))
 
 
 def _other_tests(
-    names: Sequence[str],
-    by_key: Mapping[Key, Mapping[int, Cell]],
-    metric: str,
-    *,
-    within_films: bool,
+    names: Sequence[str], by_key: Mapping[Key, Mapping[int, Cell]], metric: str
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or has other folds."""
-    by = BY_FILM if within_films else BY_FOLD
     for number, name in enumerate(names[1:], start=1):
         n_cells = n_other_clips = n_other_folds = 0
         for cells in by_key.values():
@@ -540,7 +503,7 @@ def _other_tests(
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            folds = {_folds_of(cell, by) for cell in shared.cells}
+            folds = {_folds_of(cell) for cell in shared.cells}
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
             n_other_folds += len(folds) > 1
@@ -554,71 +517,6 @@ def _other_tests(
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {n_other_folds} of"
                 f" {count(n_cells, 'cell')}: {metric_name(metric)} is computed within folds, so"
-                " that neither values nor differences are of one quantity (docs/reports.md)."
+                " that the values are not of one quantity, and their difference has no interval"
+                " (docs/reports.md)."
             )
-
-
-# ---- what differs in their settings ----
-
-
-def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return each setting or input that is not the same in all runs, with its value in each.
-
-    Models that no run trains are left out, and questions about models that a run does not train.
-    """
-    trained: set[str] = set()
-    for run in runs:
-        trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
-    has_one_store = all(len(run.about["stores"]) == 1 for run in runs)
-    settings_of_runs = []
-    for run in runs:
-        settings = deepcopy({key: run.about[key] for key in COMPARED})
-        protocol = settings["protocol"]
-        for key, of_all in ALL_OF.items():
-            protocol["grid"][key] = protocol["grid"][key] or [*protocol[of_all]]
-        for name in protocol["models"].keys() - trained:
-            del protocol["models"][name]
-        questions = enumerate(questions_of_models(run), start=1)
-        protocol["report"]["questions"] = {str(number): q for number, q in questions}
-        name_of = _names_in(runs[0], run)
-        for name, facts in run.about["stores"].items():
-            place = "store" if has_one_store else f"stores.{name_of.get(name, name)}"
-            missing = [*facts["missing"]]
-            settings[place] = {"name": name, **facts, "missing": missing}
-            if facts["seal"]:
-                # It says of the whole store what the other hash says of the clips of the run.
-                del settings[place]["sha256"]
-        settings_of_runs.append(settings)
-    return dict(_differing("", settings_of_runs))
-
-
-def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is not the same in all of some nested tables, by its keys joined by dots.
-
-    What a run does not have is shown in one line, and then what differs in the others. None: a line
-    has said already that this run does not have it.
-    """
-    stated = [value for value in values if value is not None]
-    tables = [value for value in stated if isinstance(value, Mapping)]
-    if len(tables) < len(stated) and any(value != stated[0] for value in stated):
-        yield key, [MISSING if value is None else _shown(value) for value in values]
-    for name in dict.fromkeys(chain(*tables)):
-        below = []
-        for value in values:
-            is_table = isinstance(value, Mapping)
-            below.append(value.get(name, MISSING) if is_table else None)
-        yield from _differing(f"{key}.{name}".lstrip("."), below)
-
-
-def _shown(value: Any) -> str:
-    """Return a value in one line; of a table, what says which it is, else all that it says."""
-    if isinstance(value, Mapping):
-        for key in SAYS_WHICH:
-            if value.get(key):
-                return str(value[key])
-        value = [f"{name} {_shown(item)}" for name, item in value.items() if item != ""]
-    if isinstance(value, list):
-        return few([*map(_shown, value)]) or "none"
-    text = str(value) or MISSING
-    is_hash = re.fullmatch("[0-9a-f]{64}", text)
-    return f"{text[:HASH_LETTERS]}..." if is_hash else text

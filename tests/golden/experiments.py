@@ -206,5 +206,5 @@ def record_abilities(place: Place) -> Tables:
     tables |= tables_of_run(place, "other-store", "honest", COARSE, *other)
     two = ("contrasts", "other-store")
     tables["compared.two"] = comparison(compare(place, two))
-    tables["compared.three"] = comparison(compare(place, (*two, "groups")))
+    tables["compared.three"] = comparison(compare(place, (*two, "seeds")))
     return tables

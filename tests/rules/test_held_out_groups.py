@@ -2,14 +2,14 @@
 
 A run with `splits.column` has the numbers of a run on a manifest whose films are the groups: it is
 made so, and the tables of both runs are the same bytes. Nothing that is printed of it calls a group
-a film. Beside a run that holds out films, AP is computed within films, here from the predictions.
+a film. It is not compared with a run that holds out films.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,6 @@ import pandas as pd
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
-from support.tables import rows_of
-from support.ties import ap_by_places
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
@@ -97,56 +95,28 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
             assert found == theirs
 
 
-def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
-    for seed in range(SEED, SEED + amount(1, 10)):
-        manifest = grouped(seed)
-        of_films = run_of(tmp_path / f"{seed}-films", manifest, "splits.folds=3")
-        of_groups = run_of(
-            tmp_path / f"{seed}-groups", manifest, "splits.column=director"
-        )
-        expected = [ap_within_films(run) for run in (of_films, of_groups)]
-        for order in (slice(None), slice(None, None, -1)):
-            runs = [of_films, of_groups][order]
-            values = expected[order]
-            compared = compare_runs(runs)
-            rows = compared.to_json()["cells"]
-            first, second = [row for row in rows if row["model"] == "ridge"]
-            assert [first["value"], second["value"]] == pytest.approx(values)
-            assert first["low"] is None and second["low"] is None
-            assert second["difference"] == pytest.approx(values[1] - values[0])
-            n_groups = of_groups.predictions["group"].nunique()
-            assert second["difference_n_films"] == n_groups
-            (warning,) = compared.warnings
-            assert warning.startswith("Some of these runs hold out whole directors, ")
-            assert "drawn over directors" in warning
-        # Decisions are pooled, and have no test.
-        rows = compare_runs([of_films, of_groups], "f1_binary").to_json()["cells"]
-        second = [row for row in rows if row["model"] == "ridge"][1]
-        assert second["difference"] is not None and second["difference_p"] is None
-
-
-def ap_within_films(run: Run) -> float:
-    """The mean over films, each within the folds of the run."""
-    rows = defaultdict(list)
-    for row in rows_of(run.predictions, model="ridge"):
-        rows[row["fold"], row["movie_id"]].append((bool(row["y"]), row["score"]))
-    found = []
-    for of_film in rows.values():
-        y, scores = zip(*of_film, strict=True)
-        if any(y):
-            found.append(ap_by_places(y, scores))
-    return float(np.mean(found))
-
-
-def test_runs_of_two_kinds_of_groups_are_not_compared(tmp_path: Path) -> None:
+def test_runs_that_hold_out_different_groups_are_not_compared(tmp_path: Path) -> None:
     manifest = grouped(SEED)
     decades = {clip.clip_id: f"{int(clip.movie_id[2:]) % 3}0s" for clip in manifest}
     both = manifest.with_column("decade", decades)
-    runs = []
-    for column in ("director", "decade"):
-        runs.append(run_of(tmp_path / column, both, f"splits.column={column}"))
-    with pytest.raises(FixInput, match="drawn over one kind of group"):
-        compare_runs(runs)
+    runs = {}
+    for column in ("movie_id", "director", "decade"):
+        change = f"splits.column={column}"
+        changes = [] if column == "movie_id" else [change]
+        runs[column] = run_of(tmp_path / column, both, *changes)
+    for first, second in combinations(runs, 2):
+        with pytest.raises(FixInput, match=f": {first}, .*: {second}\\)"):
+            compare_runs([runs[first], runs[second]])
+    # A clip that is of another director in one of them.
+    moved = {clip.clip_id: clip.extra["director"] for clip in manifest}
+    film = manifest.clips[0].movie_id
+    for clip in manifest:
+        if clip.movie_id == film:
+            moved[clip.clip_id] = "another"
+    changed = manifest.with_column("director", moved)
+    other = run_of(tmp_path / "other", changed, "splits.column=director")
+    with pytest.raises(FixInput, match="is of other groups in two runs"):
+        compare_runs([runs["director"], other])
 
 
 @pytest.mark.parametrize(

@@ -115,15 +115,6 @@ def partition(folds: Folds, clips: set[str]) -> set[frozenset[str]]:
     return kept - {frozenset()}
 
 
-def within_films(folds: Folds) -> Folds:
-    """The same tests, each film of a fold as a fold of its own."""
-    apart: Folds = defaultdict(dict)
-    for fold, of_fold in folds.items():
-        for clip_id, test in of_fold.items():
-            apart[f"{fold} {test[0]}"][clip_id] = test
-    return apart
-
-
 def ap_at_random(folds: Folds) -> float:
     """The value if all clips of a fold have one score: the mean over all orders."""
     return ap_of(with_one_score(folds), set(clips_of(folds)))
@@ -531,15 +522,7 @@ def check_random_comparisons(data: st.DataObject) -> None:
         assert not NAN.search(text), text
         plain = [folds_of(run)[NAME] for run in runs]
         shared = shared_of(plain)
-        # Runs that hold out other films together are compared within films.
-        has_other_folds = False
-        for name in (NAME, RANDOM_NAME):
-            of_runs = [folds_of(run)[name] for run in runs]
-            clips = shared_of(of_runs)
-            partitions = [partition(folds, clips) for folds in of_runs]
-            has_other_folds |= any(one != partitions[0] for one in partitions)
-        if has_other_folds:
-            plain = [within_films(folds) for folds in plain]
+        partitions = [partition(folds, shared) for folds in plain]
         rows = compared.to_json()["cells"]
         of_model = [row for row in rows if row["model"] == "ridge"]
         assert len(of_model) == len(runs)
@@ -549,11 +532,13 @@ def check_random_comparisons(data: st.DataObject) -> None:
             apart = expected - (ap_of(plain[0], shared) if shared else math.nan)
             if number:
                 assert same_or_none(row["difference"], apart)
+            if partitions[number] != partitions[0]:
+                assert row["difference_low"] is None and row["difference_p"] is None
             if row["difference_low"] is not None:
                 low, high = row["difference_low"], row["difference_high"]
                 assert low - 1e-9 <= apart <= high + 1e-9
             assert not shared or row["n_clips"] == len(shared)
-        shown = compared.tables()[-1].rows
+        shown = compared.shown().rows
         assert len(shown) == (len(runs) - 1 if shared else 0)
         if not shared:
             assert "nothing is compared" in text

@@ -199,9 +199,23 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     (warning,) = compared.warnings
     assert warning not in str(compared), "the command prints it by itself"
     assert "b tests clips of a in other folds in 1 of 1 cell" in warning
+    side = the_row(compared)
+    assert side["difference"] is not None
+    assert side["difference_low"] is None and side["difference_p"] is None
     clips, folds = compare_runs([runs[0], runs[2]]).warnings
     assert "c tests other clips than a" in clips
     assert "c tests clips of a in other folds in 1 of 1 cell" in folds
+
+
+def test_a_task_of_other_classes_is_warned_of(tmp_path: Path) -> None:
+    runs = []
+    for name, classes in {"a": {"EN": 0, "S": 1}, "b": {"EN": 0, "HN": 1}}.items():
+        run = made_run(tmp_path / name, [cell()])
+        task = {"classes": classes, "title": f"the task of {name}"}
+        protocol = {**run.protocol, "tasks": {**run.protocol["tasks"], "EN_S": task}}
+        runs.append(Run(run.folder, {**run.about, "protocol": protocol}))
+    (warning,) = compare_runs(runs).warnings
+    assert warning == "b: its task EN_S has other classes than that of a."
 
 
 def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
