@@ -22,7 +22,6 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze.demo.tour import write_demo  # noqa: F401
     from obygaze.doctor import check_up  # noqa: F401
-    from obygaze.films.page.view import open_site as view  # noqa: F401
     from obygaze.namespaces import Namespace
 
     audit: Namespace
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
     from obygaze.audits.maps.functions import draw_maps as draw_maps
+    from obygaze.films.page.view import view as view
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction.functions import extract as extract

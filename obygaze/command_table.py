@@ -15,7 +15,7 @@ COMMANDS = {
     "report": "obygaze_models.report.commands:report_command",
     "compare": "obygaze_models.report.commands:compare_command",
     "models": "obygaze_models.zoo.commands:models",
-    "view": "obygaze.films.page.view:view",
+    "view": "obygaze.films.page.view:view_command",
     "explain": "obygaze.audits.maps.commands:explain",
     "search": "obygaze_features.extraction.functions:search",
     "audit": "obygaze.audits.commands:audit",

@@ -1,4 +1,4 @@
-"""Marks of annotators: the film page, labels of clips, agreement, exchange with other programs."""
+"""Marks of annotators: labels of clips, agreement, ELAN, and the page of a film."""
 
 from __future__ import annotations
 

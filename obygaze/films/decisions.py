@@ -1,37 +1,20 @@
-"""What models say of clips: scores of a run or of a table, and why a bottleneck decided so."""
+"""What models say of clips: the scores of a run or of a table."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.clip_facts import ClipFacts
-from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.store import Store
-from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import metric_name
-from obygaze_models.models.common import as_float32
 from obygaze_models.runner.answer import compared_metric, ranks_nothing, value_text
 from obygaze_models.runner.files import Run
-from obygaze_models.zoo.predicting import features_for_model
-from obygaze_models.zoo.saving import SavedModel
-from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD, what_was_seen
+from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD
 
-# What the page says beside an explanation, by what the model has seen of the clip.
-TRAINING_TEXTS = {
-    IN_SAMPLE: "The model was trained on this clip: this explains the model, it does not test it.",
-    FILM_SEEN: "The model was trained on other clips of this film.",
-    FILM_UNKNOWN: "It is not known whether the model was trained on clips of this film.",
-    UNSEEN: "",
-}
 Score = dict[str, Any]
 
 
@@ -105,6 +88,7 @@ def cell_facts(run: Run, number: int, units: str = "clips") -> dict[str, Any]:
         "leaked": cell.leaked,
         **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
         "classes": ["negative", "positive"],
+        "decides_alike": _decides_alike(scores),
         "scores": scores,
     }
 
@@ -119,6 +103,11 @@ def _axis_of_scores(
     most = max(furthest, default=1.0)
     unit = f"distance from the boundary of {of_class}"
     return {"scale": [-most, most], "unit": unit}
+
+
+def _decides_alike(scores: Mapping[str, Score]) -> bool:
+    """Return whether a model calls all clips the same: then it says nothing of one of them."""
+    return len({score["positive"] for score in scores.values()}) == 1
 
 
 def table_facts(table: PredictionTable) -> dict[str, Any]:
@@ -168,6 +157,7 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
         "leaked": n_of_basis[IN_SAMPLE],
         **_axis_of_scores(scores, f"the class {name}", kind == "p"),
         "classes": [max(others, default="negative"), name],
+        "decides_alike": _decides_alike(scores),
         "scores": scores,
     }
 
@@ -210,58 +200,3 @@ def _cell_text(run: Run, cell: Cell) -> str:
     train = tasks[cell.train]["title"] or cell.train
     trained = "" if train == test else f", trained on {train}"
     return f"{label_of(cell.model)} ({cell.store}): {test}{trained}"
-
-
-@dataclass(frozen=True, eq=False)
-class Explainer:
-    """A saved bottleneck, the features it reads, and the clips."""
-
-    model: SavedModel
-    store: Store
-    manifest: Manifest
-
-    def explain(self, clip_id: str) -> dict[str, Any]:
-        """Return what each concept adds for a clip, and the probability."""
-        info = self.model.info
-        bottleneck = self.model.estimator
-        rows = features_for_model(
-            self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
-        )
-        if not len(rows.values):
-            raise NotFound(f"no features of {clip_id}")
-        x = as_float32(rows.values).astype(np.float64)
-        n = len(info.concepts)
-        probabilities = bottleneck.predict_proba(x)
-        base, parts = bottleneck.contributions(x)
-        concepts = []
-        for column, name in enumerate(info.concepts):
-            concepts.append({"name": name, "adds": parts[0, column]})
-        label = info.classes[-1]
-        if label != info.task:
-            label = f"{label} ({info.task})"
-        # A tree adds shares of clips, other heads add to a logit.
-        is_logit = hasattr(bottleneck.head_, "decision_function")
-        meaning = "a sum of 0 is 50 %" if is_logit else "the sum is the probability"
-        # A hybrid bottleneck also reads the features themselves.
-        rest = parts[0, -1] if parts.shape[1] > n else None
-        return {
-            "model": info.name,
-            "class": label,
-            "concepts": concepts,
-            "base": base,
-            "sum": meaning,
-            "probability": probabilities[0, -1],
-            "rest": rest,
-            "training": training_text(self.model, self.manifest[clip_id], self.store),
-        }
-
-
-def training_text(model: SavedModel, clip: Clip, store: Store) -> str:
-    """Return a sentence if a model has seen a clip or its film, or may have; else ""."""
-    facts = ClipFacts.of_clips([clip])
-    (basis,) = what_was_seen(model, facts, store, in_sample=True).basis
-    if model.clips is None and basis == IN_SAMPLE:
-        if model.info.training.films:
-            return "The model was trained on this film, perhaps on this clip."
-        return "It is not known on which clips the model was trained."
-    return TRAINING_TEXTS[basis]

@@ -33,14 +33,15 @@ def project_marks(
 ) -> ProjectedLabels:
     """Turn marks in films into clips with labels.
 
-    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` and the page write
-    it, or a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
+    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` writes it, or
+    a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
 
     A value counts for a clip if it covers the threshold's share of it. The highest level that
     counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
     columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
     columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
-    column `watched` say what was seen. Without any, that is the whole film, and a warning says so.
+    column `watched` say what was seen. Without any, that is the whole film, and a warning says so;
+    but of clips that were drawn, one without a mark has no label.
 
     Args:
         marks: One or more tables of marks.
@@ -116,8 +117,8 @@ def sample_clips(
     """Draw clips within films at random, to be marked.
 
     Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
-    alone, and how probable each draw was. It is for `obygaze view NAME --annotate`, which shows no
-    scores and no labels of drawn clips, and for `audit share`.
+    alone, and how probable each draw was. It is for `manifest export`, whose files of ELAN have an
+    empty annotation for each of them and no labels, and for `audit share`.
 
     Args:
         manifest: The clips or windows of films, which are not changed.

@@ -35,7 +35,6 @@ from obygaze.films.projection import (
     with_nothing,
 )
 from obygaze.films.sampling import is_drawn
-from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS
@@ -334,7 +333,7 @@ def project_tables(
     modality = known.header.concepts
     unknown = [name for name, kind in modality.items() if kind == "unknown"]
     rest = "without a label" if is_drawn(known) else "left out"
-    warnings += _warnings(projection, unknown_concepts(unknown, paths), without, rest)
+    warnings += _warnings(projection, unknown, without, rest)
     others = films - {span.movie_id for span in spans}
     if others:
         named = named_films(others, known.films)
@@ -359,7 +358,7 @@ def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manife
     """Return clips without labels, with the concepts that the marks have."""
     marked = {mark.value for mark in marks if mark.column == CONCEPTS_COLUMN}
     modality: dict[str, str] = dict.fromkeys(sorted(marked), "unknown")
-    stated = {**clips.header.concepts, **modalities_of(paths), **concepts_of_papers()}
+    stated = {**clips.header.concepts, **concepts_of_papers()}
     for concept in modality:
         modality[concept] = stated.get(concept, "unknown")
     own = {*columns_of_marks(marks), LEVEL, CONCEPTS_COLUMN, COVERED, DIFFERS}

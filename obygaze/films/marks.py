@@ -173,10 +173,10 @@ def require_one_file(
         )
 
 
-def read_table_of_marks(path: Path, data: bytes | None = None) -> Marks:
-    """Return the marks of one table in one of the two forms; `data` are its bytes, if read."""
+def read_table_of_marks(path: Path) -> Marks:
+    """Return the marks of one table in one of the two forms."""
     violations = Violations(path)
-    table = read_table(path, required=("movie_id",), violations=violations, data=data)
+    table = read_table(path, required=("movie_id",), violations=violations)
     is_long = {"column", "value"} <= {*table.columns}
     required = COLUMNS if is_long else OF_SEGMENTS
     for name in required:

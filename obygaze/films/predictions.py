@@ -1,7 +1,7 @@
 """Tables of predictions: what models say of the clips of a manifest.
 
-`models predict -o`, `search -o` and the predictions.csv of a run are such tables. Tiers of scores and
-the page read them here.
+`models predict -o`, `search -o` and the predictions.csv of a run are such tables. Tiers of scores
+and the page read them here.
 """
 
 import re

@@ -83,7 +83,7 @@ class DrawnClips:
     def notes(self) -> list[str]:
         """How to go on."""
         name = shell_word(self.manifest.name)
-        return [f"next: obygaze view {name} --annotate NAME"]
+        return [f"next: obygaze manifest export {name} {name}-elan --as elan"]
 
 
 def sample_clips(
@@ -133,7 +133,7 @@ def sample_clips(
 
 
 def is_drawn(manifest: Manifest) -> bool:
-    """Return whether the clips of a manifest are a draw; then they are marked blind."""
+    """Return whether the clips of a manifest are a draw, of which each was to be judged."""
     return set(DRAW_COLUMNS).issubset(manifest.columns)
 
 
@@ -228,7 +228,7 @@ def _random_number(seed: int, own_id: str) -> bytes:
 
 
 def require_times(drawn: Sequence[Clip], source: Manifest) -> None:
-    """Raise an error for clips that the page could not find again in their films."""
+    """Raise an error for clips whose marks could not be found again in their films."""
     known = {clip.clip_id for clip in drawn if clip.start_s is not None}
     if not isinstance(source.clips, Windows):
         known = {*spans_in_films(source)}

@@ -13,10 +13,6 @@ from obygaze_features.core.leftovers import read_hidden
 
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
-# What an exported page of films has; its data begin so.
-PAGE_DATA = "data.js"
-PAGE_FILES = ("index.html", "page.css", "page.js", PAGE_DATA)
-PAGE_DATA_START = b"const EXPORTED = "
 # The endings of the page of a report.
 REPORT_ENDINGS = (".html", ".htm")
 # What a report writes into the folder of its run.
@@ -75,7 +71,7 @@ class OwnFolder:
         return cls(kind, refusal)
 
 
-def added_to(folder: Path, names: Container[str], further_files: str = "") -> str:
+def added_to(folder: Path, names: Container[str], further_files: str) -> str:
     """Return the first file in a folder that has none of some names; "" if there is none.
 
     Files that a killed command left do not count.
@@ -103,14 +99,6 @@ def made_by_obygaze(document: Path) -> bool:
     return isinstance(value, dict) and str(value.get("created_by", "")).startswith(
         "obygaze "
     )
-
-
-def _not_a_page(folder: Path) -> str:
-    data = folder / PAGE_DATA
-    if not (data.is_file() and data.read_bytes().startswith(PAGE_DATA_START)):
-        return f"it has no {PAGE_DATA} of an exported page"
-    added = added_to(folder, PAGE_FILES)
-    return f"it also holds {added!r}" if added else ""
 
 
 def check_name(path: Path) -> Path:
@@ -161,8 +149,10 @@ def check_file(path: Path, expected: OwnFolder) -> None:
 
 
 RUN = OwnFolder.described("run", "run.json", _REPORT)
-PAGE = OwnFolder("exported page", _not_a_page)
 MODEL = OwnFolder.described("model", "model.json")
 REPORT = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
+)
+FILM_PAGE = OwnFolder.marked(
+    "page of a film", "the generator", rb'<meta name="generator" content="obygaze-view '
 )

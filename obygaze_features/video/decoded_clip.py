@@ -30,8 +30,9 @@ CELL_EDGE = 320
 GAP = 8
 LINE = 18
 # Paper, text, what is damaged.
-LIGHT = ((250, 250, 248), (40, 40, 40), (178, 34, 34))
-DARK = ((23, 24, 27), (233, 231, 225), (240, 140, 160))
+PAPER = (250, 250, 248)
+INK = (40, 40, 40)
+WARNING = (178, 34, 34)
 
 # Returns arrays of the given shapes.
 Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
@@ -268,11 +269,10 @@ class Canvas:
         )
 
 
-def contact_sheet(clip: DecodedClip, *, is_dark: bool = False) -> bytes:
+def contact_sheet(clip: DecodedClip) -> bytes:
     """Return a PNG of all pictures with their times; damaged ones are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
-    paper, ink, warning = DARK if is_dark else LIGHT
     pictures = clip.pictures
     count, height, width = pictures.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
@@ -281,7 +281,7 @@ def contact_sheet(clip: DecodedClip, *, is_dark: bool = False) -> bytes:
     across = max(1, math.ceil(math.sqrt(count * cell_h / cell_w)))
     down = math.ceil(count / across)
     size = (across * (cell_w + GAP) + GAP, down * (cell_h + LINE + GAP) + GAP)
-    sheet = Image.new("RGB", size, paper)
+    sheet = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
     for number, picture in enumerate(pictures):
@@ -291,13 +291,13 @@ def contact_sheet(clip: DecodedClip, *, is_dark: bool = False) -> bytes:
         bad = bool(clip.substituted[number])
         if bad:
             draw.rectangle(
-                (x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=warning, width=2
+                (x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2
             )
         labels = _labels(clip, number)
         text = next(
             (text for text in labels if draw.textlength(text, font) <= cell_w), ""
         )
-        draw.text((x, y + cell_h + 2), text, fill=warning if bad else ink, font=font)
+        draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else INK, font=font)
     data = io.BytesIO()
     sheet.save(data, "PNG")
     return data.getvalue()

@@ -674,7 +674,8 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
             value = row.pop(name)
             if not is_empty:
                 row[name] = value or DASH
-    watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
+    named = run.about["manifest"]["name"]
+    watch = shlex.join(["obygaze", "view", named, "--run", run.folder.name])
     note = (
         f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
         f" {cell.threshold:g} first; all are in predictions.csv. To see the clips: {watch}"

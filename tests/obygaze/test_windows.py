@@ -48,7 +48,7 @@ PATH = [
     ["ls"],
     ["models", "show", "ridge"],
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
-    ["view", "films", "--run", "first", "--export", r"pages\view"],
+    ["view", "films", "--run", "first", "-o", r"pages\view", "--no-browser"],
     ["store", "export", "useful", r"out\useful.npz"],
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
@@ -198,7 +198,7 @@ ON_A_MAC = [
     ["store", "verify", NAME],
     ["run", "honest", "--manifest", NAME, "--store", f"x={NAME}", *GRID, "-o", NAME],
     ["report", NAME],
-    ["view", NAME, "--run", NAME, "--export", "page"],
+    ["view", NAME, "--run", NAME, "--no-browser"],
     ["store", "export", NAME, "useful.npz"],
 ]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import film_pages
 from support.annotated import annotated
 from support.experiments import films, planted, store_of
 from support.maps import token_store
@@ -26,13 +25,11 @@ from obygaze.audits.maps.conditions import compare_conditions
 from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.stores import write_maps
 from obygaze.audits.mediaeval import audit_mediaeval
-from obygaze.films import decisions
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.exchange import export_elan, import_marks
 from obygaze.films.formats import export_manifest, import_manifest
 from obygaze.films.labels import project_marks
-from obygaze.films.marks import Mark
-from obygaze.films.page.page_marks import RowsOfFilm, segments_of, with_pictures
+from obygaze.films.page.view import view
 from obygaze_features.backbones import text as text_towers
 from obygaze_features.backbones import weight_files
 from obygaze_features.backbones.card import Preset
@@ -47,7 +44,6 @@ from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
-    NotFound,
     ObygazeError,
     Stopped,
 )
@@ -177,13 +173,9 @@ def two_videos(folder: Path) -> object:
     return make_windows(folder / "films", grid, workspace=here, name="w", workers=1)
 
 
-AT_25 = (np.arange(51) / 25).tolist()
-
-
-def two_marks_of_one_span(folder: Path) -> object:
-    spans = ((0.4, 0.8), (0.401, 0.799))
-    said = [Mark("lake", *span, "level", "S", "ada") for span in spans]
-    return with_pictures(segments_of(said), AT_25)
+def no_films_to_show(folder: Path) -> object:
+    write_manifest(Manifest("films", Header("x"), ()), folder / "films.toml")
+    return view(folder / "films.toml", workspace=folder)
 
 
 def own_cards(folder: Path, asked: str, **cards: str) -> object:
@@ -299,10 +291,7 @@ REFUSED: dict[str, Case] = {
     "expected FILE.py:NAME": lambda f: find_card(str(text(f / "x.py", ""))),
     "windows have no labels": windows_with_labels,
     "no violence judgements": partial(score_violence, classes("1")),
-    "the pictures 10 to 19 have two marks": two_marks_of_one_span,
-    "expected a list of marks": lambda _: RowsOfFilm("lake", "ada", AT_25).rows("all"),
-    "expected a mark": lambda _: RowsOfFilm("lake", "ada", AT_25).rows([3]),
-    "nobody annotates in this page": lambda f: film_pages.site(f, []).take_turn({}),
+    "there are no films to show": no_films_to_show,
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
@@ -442,16 +431,6 @@ def test_no_map_is_made_of_other_features_or_of_none(
     store = made_store(tmp_path / "a", rows, values, recipe=a_recipe(backbone=backbone))
     with pytest.raises(FixInput, match=words):
         concept_maps.write_concept_maps(tmp_path / "maps", store, manifest)
-
-
-def test_a_clip_without_features_has_no_reasons(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    none = SimpleNamespace(values=np.empty((0, 2)))
-    monkeypatch.setattr(decisions, "features_for_model", lambda *_, **__: none)
-    model: Any = SimpleNamespace(info=None, estimator=None)
-    with pytest.raises(NotFound, match="no features of tt0000001-001"):
-        decisions.Explainer(model, model, films(1, 1)).explain("tt0000001-001")
 
 
 def test_a_file_of_the_hub_that_was_changed_is_not_read(tmp_path: Path) -> None:

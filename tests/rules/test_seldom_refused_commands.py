@@ -15,7 +15,6 @@ from support.experiments import films
 from obygaze.audits.gender import cut_shares
 from obygaze.films.agreement import Scale
 from obygaze.films.marks import LEVEL
-from obygaze.films.page.site import Site
 from obygaze_features.backbones import captions
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.own_results import REPORT, check_file
@@ -57,7 +56,10 @@ def workspace(tmp_path: Path) -> Path:
         ("manifest stats films --where level==NS", "no clip with level==NS"),
         ("manifest import words.srt --as table -o words", "this is no table"),
         ("models show folder", "no model here: no model.json"),
-        ("view films --store seen --no-browser", "--store has the features"),
+        (
+            "view films --run first --scores scores.csv",
+            "scores of one source: --run or --scores",
+        ),
         ("manifest show imported", "a manifest cannot be called 'imported'"),
         ("manifest join films more.csv", "the manifest has these columns already"),
         ("manifest labels films --rule agreed -o labels", "there is no table of annot"),
@@ -69,11 +71,6 @@ def test_a_command_is_refused(workspace: Path, line: str, sentence: str) -> None
     assert 1 <= done.code <= 5
     assert sentence in done.stderr
     assert sorted(workspace.rglob("*")) == before
-
-
-def site_without_scores() -> object:
-    site: Any = SimpleNamespace(run=None, predictions=None)
-    return Site.scores.__wrapped__(site, 0)
 
 
 def years_of_words() -> object:
@@ -124,7 +121,6 @@ def run_without_store() -> object:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (site_without_scores, "there are no scores"),
         (years_of_words, "expected numbers in the column year, got 'about 1990'"),
         (run_without_store, "a model needs a store"),
         (lambda: cut_shares(0, 0), "expected counts with a positive sum"),

@@ -176,8 +176,8 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     decisions = {row["decision"] for row in predicted["rows"]}
     assert decisions == {"Rating Ben>=2", "not (Rating Ben>=2)"}
     assert "Rating Ben>=2" in ws("ls").text
-    ws("view films --run keeper --export page")
-    assert "Rating Ben is at least 2, against 0 or 1" in ws.read("page/data.js")
+    (page, *_) = ws("view films --run keeper --no-browser").text.splitlines()
+    assert "Rating Ben is at least 2, against 0 or 1" in ws.read(page)
     ws(f"run honest --store own --task 'Rating Ben>=2' -o bayes {QUICK}")
     compared = ws("compare keeper bayes --json").json()["cells"]
     assert [row["difference_n_clips"] for row in compared if row["difference"]] == [56]

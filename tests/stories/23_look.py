@@ -1,7 +1,7 @@
 """Story 23: I want to look at a film: its clips, levels, concepts, and what a model says of them.
 
-The page shows them by mouse and by keyboard alone. Above the scores stands what the run says of the
-model, so that nobody takes a score for a fact.
+A page of each film shows them from a file, without a server, by mouse and by keyboard alone. Above
+the scores stands what the run says of the model, so that nobody takes a score for a fact.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from support.browsers import browser, wait
 from support.once import made_once
 
 from stories.film_page import (
+    ALL_CLIPS,
     CARD,
+    FILM_CHOICE,
     LANE_NAMES,
     LEVEL_CHOICE,
-    SCORES_CHOICE,
     SHOW_CLIPS,
     TIME_LINE,
     WATCH_IN_FILM,
@@ -86,70 +87,93 @@ def words_on_card(prediction: dict[str, Any]) -> str:
     return f"score {prediction['score']:.2f}, {decision}{verdict}"
 
 
-def open_with_scores(browser: Any, address: str) -> FilmPage:
-    page = FilmPage(browser, address)
-    page.choose(SCORES_CHOICE, "ridge")
-    page.wait_for("It ranks the")
-    return page
-
-
-def test_all_clips_have_their_level_concepts_and_score(
+def test_all_clips_of_a_film_have_their_level_concepts_and_score(
     browser: Any, ws: Workspace
 ) -> None:
     begin_with_run(ws)
     scored = predictions(ws)
-    with viewed(ws, "films", "--run", "honest") as server:
-        page = open_with_scores(browser, server.address)
-        cards = {card.split()[0]: card for card in page.cards()}
-        assert cards.keys() == ROWS.keys()
-        for clip_id, card in cards.items():
-            row = ROWS[clip_id]
-            assert f" {row['level']}" in card
-            assert row["concepts"] in card
-            if clip_id in scored:
-                assert card.endswith(words_on_card(scored[clip_id]))
-            else:
-                assert "score" not in card
-        # What the run says of the model, counted from its predictions.
-        annotated = [one["y"] for one in scored.values()]
-        decided = [one["decision"] for one in scored.values()]
-        n_agreed = sum(a == b for a, b in zip(annotated, decided, strict=True))
-        kappa = cohen_kappa_score(annotated, decided)
-        text = page.text()
-        assert f"It ranks the {len(scored)} test clips of 4 films with AP" in text
-        assert f"It calls {sum(decided)} of {len(scored)} clips positive" in text
-        assert f"{n_agreed} of its decisions agree with the annotation" in text
-        assert f"kappa {kappa:.2f} (0 is what chance gives" in text
-        page.choose(LEVEL_CHOICE, "HN")
-        page.click(SHOW_CLIPS)
-        page.wait_for("8 of 40 clips")
-        shown = {card.split()[0] for card in page.cards()}
-        assert shown == {name for name, row in ROWS.items() if row["level"] == "HN"}
+    pages = viewed(ws, "films --run honest")
+    assert [*pages] == ["harbour", "lake", "night", "station"]
+    page = FilmPage(browser, pages, "harbour")
+    page.click(ALL_CLIPS)
+    page.wait_for("It ranks the")
+    # From page to page by the list of films.
+    cards: dict[str, str] = {}
+    for film in pages:
+        if film != "harbour":
+            page.choose(FILM_CHOICE, film)
+            page.wait_for_film(film)
+            page.click(ALL_CLIPS)
+            page.wait_for("It ranks the")
+        cards |= {card.split()[0]: card for card in page.cards()}
+    assert cards.keys() == ROWS.keys()
+    for clip_id, card in cards.items():
+        row = ROWS[clip_id]
+        assert f" {row['level']}" in card
+        assert row["concepts"] in card
+        if clip_id in scored:
+            assert card.endswith(words_on_card(scored[clip_id]))
+        else:
+            assert "score" not in card
+    # What the run says of the model, counted from its predictions.
+    annotated = [one["y"] for one in scored.values()]
+    decided = [one["decision"] for one in scored.values()]
+    n_agreed = sum(a == b for a, b in zip(annotated, decided, strict=True))
+    kappa = cohen_kappa_score(annotated, decided)
+    text = page.text()
+    assert f"It ranks the {len(scored)} test clips of 4 films with AP" in text
+    assert f"It calls {sum(decided)} of {len(scored)} clips positive" in text
+    assert f"{n_agreed} of its decisions agree with the annotation" in text
+    assert f"kappa {kappa:.2f} (0 is what chance gives" in text
+    page.choose(LEVEL_CHOICE, "HN")
+    page.click(SHOW_CLIPS)
+    page.wait_for("2 of 10 clips")
+    shown = {card.split()[0] for card in page.cards()}
+    of_film = {name: row for name, row in ROWS.items() if row["movie_id"] == "station"}
+    assert shown == {name for name, row in of_film.items() if row["level"] == "HN"}
 
 
 def test_a_film_is_watched_by_mouse(browser: Any, ws: Workspace) -> None:
     begin_with_run(ws)
     scored = predictions(ws)
-    with viewed(ws, "films", "--run", "honest") as server:
-        page = open_with_scores(browser, server.address)
-        page.choose_film(FILM)
-        lanes = page.browser.find_elements("css selector", LANE_NAMES)
-        names = [lane.text for lane in lanes]
-        assert names[0] == "clips: annotated level"
-        assert {"Look", "Body", "Posture", "Clothing"} < set(names)
-        for number in (2, 6, 8, 1):
-            # The time line is as wide as the film of ten clips: click the middle of one.
-            page.click(TIME_LINE, (number + 0.5) / 10)
-            clip_id = f"{FILM}-{number + 1:03d}"
-            row = ROWS[clip_id]
-            wait(lambda clip_id=clip_id: clip_id in page.at_this_time())
-            said = page.at_this_time()
-            assert f"clip {clip_id}: {row['level']} {WORDS[row['level']]}" in said
-            assert row["concepts"] in said
-            if clip_id in scored:
-                assert words_of_score(scored[clip_id]) in said
-            first = first_number(FILM) + PICTURES_OF_CLIP * number
-            wait(lambda first=first: first <= page.picture() < first + PICTURES_OF_CLIP)
+    pages = viewed(ws, f"films {FILM} --run honest")
+    assert [*pages] == [FILM]
+    page = FilmPage(browser, pages, FILM)
+    page.wait_for_film(FILM)
+    lanes = page.browser.find_elements("css selector", LANE_NAMES)
+    names = [lane.text for lane in lanes]
+    assert names[0] == "clips: annotated level"
+    assert {"Look", "Body", "Posture", "Clothing"} < set(names)
+    for number in (2, 6, 8, 1):
+        # The time line is as wide as the film of ten clips: click the middle of one.
+        page.click(TIME_LINE, (number + 0.5) / 10)
+        clip_id = f"{FILM}-{number + 1:03d}"
+        row = ROWS[clip_id]
+        wait(lambda clip_id=clip_id: clip_id in page.at_this_time())
+        said = page.at_this_time()
+        assert f"clip {clip_id}: {row['level']} {WORDS[row['level']]}" in said
+        assert row["concepts"] in said
+        if clip_id in scored:
+            assert words_of_score(scored[clip_id]) in said
+        first = first_number(FILM) + PICTURES_OF_CLIP * number
+        wait(lambda first=first: first <= page.picture() < first + PICTURES_OF_CLIP)
+
+
+def test_what_each_person_said_is_shown(browser: Any, ws: Workspace) -> None:
+    begin_with_extracted_films(ws)
+    ws("manifest link films videos")
+    header = "movie_id,start_s,end_s,column,value,annotator\n"
+    ws.path("segments").mkdir(exist_ok=True)
+    rows = (
+        "lake,0,2,level,S,ada\nlake,1,2,comment,a mirror,ada\nlake,1,3,mood,calm,ben\n"
+    )
+    ws.write("segments/films.both.csv", header + rows)
+    page = FilmPage(browser, viewed(ws, f"films {FILM}"), FILM)
+    page.wait_for_film(FILM)
+    page.go_to("0:01.2")
+    wait(lambda: "ada: S sure" in page.at_this_time())
+    said = page.at_this_time()
+    assert "a mirror" in said and "mood, ben: calm" in said
 
 
 def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
@@ -159,43 +183,44 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
 
     begin_with_run(ws)
     scored = predictions(ws)
-    with viewed(ws, "films", "--run", "honest") as server:
-        page = FilmPage(browser, server.address)
-        page.choose_by_keys(SCORES_CHOICE, "ridge")
-        page.wait_for("It ranks the")
-        card_class = CARD.rpartition(".")[2]
-        page.focus_reaches(lambda one: one.get_attribute("class") == card_class)
-        page.press(Keys.ENTER)
-        wait(lambda: "harbour-001" in browser.title)
-        link = WATCH_IN_FILM.removeprefix("#")
-        page.focus_reaches(lambda one: one.get_attribute("id") == link)
-        page.press(Keys.ENTER)
-        page.wait_for_film("harbour")
-        first = first_number("harbour")
-        page.wait_for_picture(first)
-        # Picture by picture, by a second, and to the next and the previous clip.
-        page.press(".", ".", ".", ",")
-        page.wait_for_picture(first + 2)
-        page.press(Keys.ARROW_RIGHT)
-        page.wait_for_picture(first + 27)
-        page.press(Keys.ARROW_LEFT)
-        page.wait_for_picture(first + 2)
-        page.press("n", "n")
-        page.wait_for_picture(first + 50)
-        page.press("p")
-        page.wait_for_picture(first + 25)
-        page.go_to("0:07.5")
-        page.wait_for_picture(first + 187)
-        page.go_to("0")
-        page.wait_for_picture(first)
-        # From difference to difference of model and annotation.
-        differ = []
-        for number in range(10):
-            prediction = scored.get(f"harbour-{number + 1:03d}")
-            if number and prediction and prediction["decision"] != prediction["y"]:
-                differ.append(number)
-        assert differ
-        for number in differ:
-            page.press("e")
-            page.wait_for_picture(first + PICTURES_OF_CLIP * number)
-            assert "differs from the annotation" in page.at_this_time()
+    page = FilmPage(browser, viewed(ws, "films --run honest"), "harbour")
+    all_clips = ALL_CLIPS.removeprefix("#")
+    page.focus_reaches(lambda one: one.get_attribute("id") == all_clips)
+    page.press(Keys.ENTER)
+    page.wait_for("It ranks the")
+    card_class = CARD.rpartition(".")[2]
+    page.focus_reaches(lambda one: one.get_attribute("class") == card_class)
+    page.press(Keys.ENTER)
+    wait(lambda: "harbour-001" in browser.title)
+    link = WATCH_IN_FILM.removeprefix("#")
+    page.focus_reaches(lambda one: one.get_attribute("id") == link)
+    page.press(Keys.ENTER)
+    page.wait_for_film("harbour -")
+    first = first_number("harbour")
+    page.wait_for_picture(first)
+    # Picture by picture, by a second, and to the next and the previous clip.
+    page.press(".", ".", ".", ",")
+    page.wait_for_picture(first + 2)
+    page.press(Keys.ARROW_RIGHT)
+    page.wait_for_picture(first + 27)
+    page.press(Keys.ARROW_LEFT)
+    page.wait_for_picture(first + 2)
+    page.press("n", "n")
+    page.wait_for_picture(first + 50)
+    page.press("p")
+    page.wait_for_picture(first + 25)
+    page.go_to("0:07.5")
+    page.wait_for_picture(first + 187)
+    page.go_to("0")
+    page.wait_for_picture(first)
+    # From difference to difference of model and annotation.
+    differ = []
+    for number in range(10):
+        prediction = scored.get(f"harbour-{number + 1:03d}")
+        if number and prediction and prediction["decision"] != prediction["y"]:
+            differ.append(number)
+    assert differ
+    for number in differ:
+        page.press("e")
+        page.wait_for_picture(first + PICTURES_OF_CLIP * number)
+        assert "differs from the annotation" in page.at_this_time()

@@ -229,11 +229,12 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     # The page shows them along the film.
     told = ws("view new --run motion", code=2).text
     assert "Try: --scores TABLE" in told
-    ws("view new --scores scores.csv --export page")
-    data = ws.path("page/data.js").read_text("utf-8")
-    page = json.loads(data.removeprefix("const EXPORTED = "))
-    scored = page["scores 0"]["scores"]
-    times = page["film pier"]["spans"]
+    ws("view new --scores scores.csv --no-browser")
+    text = ws.read("pages/new/pier.html")
+    start = '<script type="application/json" id="document">'
+    page = json.loads(text.partition(start)[2].partition("</script>")[0])
+    scored = page["scores"][0]["scores"]
+    times = page["film"]["spans"]
     assert [times[clip_id] for clip_id in scored] == [[k, k + 1] for k in range(8)]
     assert [one["score"] for one in scored.values()] == list(values)
     decisions = ["S" if one["positive"] else "EN" for one in scored.values()]

@@ -1,28 +1,27 @@
 """The film page in a real browser, as a person uses it: what is on the screen, and keys.
 
 This is the only place of the stories that knows how the page is built. What else a story uses of it
-are words that a person reads, keys that a person presses, and the tables that are saved.
+are words that a person reads, and keys that a person presses.
 """
 
 from __future__ import annotations
 
-import io
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from PIL import Image
-from support.browsers import keys_to_body, open_page, resize, text, wait, wait_for_film
-from support.cli import environment, obygaze_argv
-from support.videos import read_number
+from support.browsers import (
+    keys_to_body,
+    open_page,
+    picture_shown,
+    resize,
+    text,
+    wait,
+    wait_for_title,
+)
 
 from stories.workspace import Workspace
 
-VIDEO = "#video"
+ALL_CLIPS = "#all-clips"
 CARD = "#grid .card"
 HERE = "#here"
 LANE_NAMES = "#lane-names li"
@@ -31,77 +30,22 @@ TIME_LINE = "#scroll"
 LEVEL_CHOICE = "#filters [name=level]"
 SHOW_CLIPS = "#filters button"
 FILM_CHOICE = "#film-choice"
-SCORES_CHOICE = "#cell-choice"
-# Collects what the page says in its line of messages, also if it is what stood there before.
-LISTEN = """
-const line = document.querySelector("#status");
-window.said = [];
-window.listener?.disconnect();
-window.listener = new MutationObserver(() => window.said.push(line.textContent));
-window.listener.observe(line, { childList: true, characterData: true, subtree: true });
-"""
-LEVEL_KEYS = {"EN": "1", "HN": "2", "NS": "3", "S": "4"}
 
 
-class Server:
-    """`obygaze view` in a process of its own, and the address that it said."""
-
-    def __init__(self, ws: Workspace, *words: str) -> None:
-        # Its errors go to a file: a pipe that nobody reads is full one day.
-        errors = ws.folder.with_name("errors-of-view.txt")
-        with errors.open("w", encoding="utf-8") as stream:
-            self._process = subprocess.Popen(
-                obygaze_argv("view", *words, "--no-browser"),
-                cwd=ws.folder,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                encoding="utf-8",
-            )
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().strip()
-        if not self.address.startswith("http://127.0.0.1:"):
-            self._process.communicate()
-            said = errors.read_text(encoding="utf-8")
-            raise AssertionError(f"view said no address: {self.address} {said}")
-
-    def crash(self) -> None:
-        """End the process with SIGKILL, as a computer that is switched off."""
-        self._process.kill()
-        self._process.communicate()
-
-    def stop(self) -> int:
-        """End the process with Ctrl-C, and return its exit code."""
-        self._process.send_signal(signal.SIGINT)
-        self._process.communicate(timeout=120)
-        return self._process.returncode
-
-    def is_running(self) -> bool:
-        """Return whether the process has not ended."""
-        return self._process.poll() is None
-
-
-@contextmanager
-def viewed(ws: Workspace, *words: str) -> Iterator[Server]:
-    """Type `obygaze view` and stop it at the end with Ctrl-C."""
-    server = Server(ws, *words)
-    try:
-        yield server
-        if server.is_running():
-            assert server.stop() == 0
-    finally:
-        if server.is_running():
-            server.crash()
+def viewed(ws: Workspace, words: str) -> dict[str, str]:
+    """Type `obygaze view`, and return the address of the page of each film."""
+    pages = ws(f"view {words} --no-browser --json").json()["pages"]
+    paths = [ws.path(page) for page in pages]
+    return {path.stem: path.absolute().as_uri() for path in paths}
 
 
 class FilmPage:
     """The page in one window of the browser."""
 
-    def __init__(self, browser: Any, address: str, manifest: str = "films") -> None:
+    def __init__(self, browser: Any, pages: dict[str, str], film: str) -> None:
         self.browser = browser
         resize(browser, 1400)
-        open_page(browser, address, manifest)
+        open_page(browser, pages[film], film)
 
     def text(self) -> str:
         """Everything that a person reads on the page, with each run of blanks as one blank."""
@@ -121,8 +65,8 @@ class FilmPage:
         self.wait_for_film(film)
 
     def wait_for_film(self, film: str) -> None:
-        """Wait until a film is shown and its pictures are known."""
-        wait_for_film(self.browser, film)
+        """Wait until the page of a film is shown, with a picture."""
+        wait_for_title(self.browser, film)
         wait(lambda: self.picture() >= 0)
 
     def choose(self, field: str, words: str) -> None:
@@ -149,49 +93,16 @@ class FilmPage:
 
     def picture(self) -> int:
         """Return the number of the picture that is on the screen; -1 while none can be read."""
-        video = self.browser.find_element("css selector", VIDEO)
-        if not video.is_displayed():
-            return -1
-        screen = np.asarray(
-            Image.open(io.BytesIO(video.screenshot_as_png)).convert("RGB")
-        )
-        height, width = screen.shape[:2]
-        # The pictures are 160 x 120; beside or above them the video is empty.
-        shown_width = min(width, height * 4 // 3)
-        shown_height = min(height, width * 3 // 4)
-        left = (width - shown_width) // 2
-        top = (height - shown_height) // 2
-        return read_number(screen[top : top + shown_height, left : left + shown_width])
+        return picture_shown(self.browser)
 
     def wait_for_picture(self, number: int) -> None:
         """Wait until this picture is on the screen, and stays there."""
         wait(lambda: self.picture() == number)
 
-    def picture_at_rest(self) -> int:
-        """Return the number of the picture that stays on the screen."""
-        looks = [-1]
-        while looks[-1] < 0 or looks[-3:] != [looks[-1]] * 3:
-            time.sleep(0.1)
-            looks.append(self.picture())
-        return looks[-1]
-
     def press(self, *keys: str) -> None:
         """Press keys, one after another, wherever the focus is."""
         for key in keys:
             keys_to_body(self.browser, key)
-
-    def press_until_said(self, key: str, words: str) -> None:
-        """Press a key once, and wait until the page says a message that begins with these words."""
-        self.browser.execute_script(LISTEN)
-        self.press(key)
-        try:
-            wait(lambda: any(said.startswith(words) for said in self._said()))
-        except AssertionError:
-            raise AssertionError(f"{words!r} is not in {self._said()}") from None
-
-    def _said(self) -> list[str]:
-        found: list[str] = self.browser.execute_script("return window.said")
-        return found
 
     def click(self, selector: str, x: float = 0.5) -> None:
         """Click an element with the mouse, at a share of its width."""

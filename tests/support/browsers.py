@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import time
 from collections.abc import Callable, Iterator
@@ -83,30 +82,31 @@ def press(browser: Any, *keys: str) -> None:
 
 
 def picture_shown(browser: Any) -> int:
-    """The number in the picture that the video shows; -1 while it seeks."""
-    data = browser.execute_script(
+    """The number in the picture that is on the screen; -1 while there is none."""
+    size = browser.execute_script(
         """const video = document.getElementById("video");
-        if (video.seeking || video.readyState < 2) return null;
-        const canvas = document.createElement("canvas");
-        [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
-        canvas.getContext("2d").drawImage(video, 0, 0);
-        return canvas.toDataURL("image/png").split(",")[1];"""
+        if (video.hidden || video.seeking || video.readyState < 2) return null;
+        return [video.videoWidth, video.videoHeight];"""
     )
-    if data is None:
+    video = browser.find_element("css selector", "#video")
+    if size is None or not video.is_displayed():
         return -1
-    return read_number(
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
-    )
+    screen = np.asarray(Image.open(io.BytesIO(video.screenshot_as_png)).convert("RGB"))
+    height, width = screen.shape[:2]
+    # Beside or above the pictures the video is empty.
+    scale = min(width / size[0], height / size[1])
+    across, down = int(size[0] * scale), int(size[1] * scale)
+    left, top = (width - across) // 2, (height - down) // 2
+    return read_number(screen[top : top + down, left : left + across])
 
 
 # The modules of the film page by their names, and its state.
 IN_PAGE = """
 const done = arguments[arguments.length - 1], given = [...arguments];
-const names = ["state", "tools", "player", "watched", "marks", "form", "timeline", "clips", "keys"];
-Promise.all(names.map((name) => import(`/${name}.js`))).then(async (modules) => {
-  const [{ state }, tools, player, watched, marks, form, timeline, clips, keys] = modules;
+const { state: { state }, tools, player, timeline, clips, keys } = modules;
+(async () => {
   SCRIPT
-}).then((found) => done([true, found ?? null]), (error) => done([false, error.message]));
+})().then((found) => done([true, found ?? null]), (error) => done([false, error.message]));
 """
 
 
@@ -119,17 +119,6 @@ def in_page(browser: Any, script: str, *values: Any) -> Any:
     is_done, found = browser.execute_async_script(body, *values)
     assert is_done, found
     return found
-
-
-def times_are_known(browser: Any, film: str) -> bool:
-    """Whether a film is shown, and the page knows when each of its pictures is."""
-    script = "return state.film?.id === given[0] && player.knowsPictures();"
-    return bool(in_page(browser, script, film))
-
-
-def wait_for_film(browser: Any, film: str) -> None:
-    """Wait until a film is shown, and the page knows when each of its pictures is."""
-    wait(lambda: times_are_known(browser, film))
 
 
 def wait_for_picture(browser: Any, picture: int) -> None:

@@ -1,26 +1,18 @@
-"""Film pages for tests: manifests over numbered videos, and servers of them."""
+"""Film pages for tests: manifests over numbered videos, and pages of them."""
 
 from __future__ import annotations
 
-import http.client
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, Mark, written
-from obygaze.films.page.routes import server_of
-from obygaze.films.page.server import PageServer
+from obygaze.films.page.html import page_of
 from obygaze.films.page.site import Site
-from obygaze.films.writer import MarkFile
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from support.servers import in_a_thread
 
 CONCEPT_KINDS = {"Look": "visual", "Body": "visual"}
-Sent = dict[str, Any]
 
 
 def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
@@ -48,36 +40,22 @@ def film_clips(film: str, video: str, n: int = 10) -> list[Clip]:
     ]
 
 
-def site(
-    folder: Path,
-    clips: Sequence[Clip],
-    annotator: str = "",
-    *,
-    blind: bool = False,
-    **more: Any,
-) -> Site:
-    """A page over the videos in a folder, which is its workspace too."""
-    films = manifest(folder, clips)
-    marks = table(folder, annotator) if annotator else None
-    return Site(Workspace(folder), films, marks=marks, blind=blind, **more)
+def site(folder: Path, clips: Sequence[Clip], **more: Any) -> Site:
+    """Pages over the videos in a folder, which is its workspace too."""
+    return Site(Workspace(folder), manifest(folder, clips), **more)
 
 
-def table(folder: Path, annotator: str) -> MarkFile:
-    """The marks of an annotator in a workspace."""
-    return MarkFile(folder / "segments" / f"films.{annotator}.csv", annotator)
+def document(page: Site, film: str = "lake") -> dict[str, Any]:
+    """What the page of a film shows, for a page in the workspace itself."""
+    names = {one: f"{one}.html" for one in page.films}
+    return page.document(film, page.workspace.root, names)
 
 
-def mark(first: int = 10, last: int = 20, level: str = "S", **changes: Any) -> Sent:
-    """A mark as the page sends it."""
-    more = {"concepts": ["Body", "Look"], "comment": "why"}
-    return {"first": first, "last": last, "level": level, **more, **changes}
-
-
-def change(
-    turn: str, *new: Sent, gone: Sequence[Sent] = (), film: str = "lake"
-) -> Sent:
-    """What the page sends to put marks in the place of others."""
-    return {"turn": turn, "movie_id": film, "gone": [*gone], "new": [*new]}
+def page_file(page: Site, film: str = "lake") -> str:
+    """Write the page of a film into the workspace, and return its address."""
+    path = page.workspace.root / f"{film}.html"
+    path.write_bytes(page_of(document(page, film)))
+    return path.absolute().as_uri()
 
 
 def segment(
@@ -96,56 +74,3 @@ def write_marks(path: Path, *marks: Sequence[Mark]) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(written(row for rows in marks for row in rows))
     return path
-
-
-@contextmanager
-def served(page: Site) -> Iterator[PageServer]:
-    """A running server of a page."""
-    with server_of(page) as server, in_a_thread(server):
-        yield server
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a server answered."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        """The document in the body."""
-        return json.loads(self.body)
-
-
-def ask(
-    server: PageServer,
-    path: str,
-    headers: Mapping[str, str | None] | None = None,
-    method: str = "GET",
-    sent: Any = None,
-) -> Answer:
-    """Send one request with the right cookie, Host and Origin; `headers` change them."""
-    usual = {"Host": server.host, "Cookie": f"{server.cookie}={server.secret}"}
-    body = None
-    if sent is not None:
-        body = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
-        usual |= {
-            "Origin": f"http://{server.host}",
-            "Content-Type": "application/json",
-        }
-    wanted = {
-        name: value for name, value in {**usual, **(headers or {})}.items() if value
-    }
-    connection = http.client.HTTPConnection(server.host, timeout=30)
-    try:
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        for name, value in wanted.items():
-            connection.putheader(name, value)
-        if body is not None:
-            connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
-        answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read())
-    finally:
-        connection.close()

@@ -50,11 +50,6 @@ pier,0,1,comment,why,ada
 pier,1.2,2,level,EN,ada
 pier,0,4,watched,watched,ada
 """
-VOCABULARY = """schema = "obygaze-vocabulary/1"
-[[concepts]]
-name = "Hands"
-modality = "visual"
-"""
 SPANS = """clip_id,movie_id,start_s,end_s
 pier-1,pier,0,2
 pier-2,pier,2,4
@@ -111,7 +106,6 @@ def new_targets(folder: Path, workspace: Path) -> list[Target]:
     ]
     marks = {
         "m.ada.csv": MARKS.encode(),
-        "m.vocabulary.toml": VOCABULARY.encode(),
         "c.csv": SPANS.encode(),
     }
     whole = "\n".join(line.rsplit(",", 2)[0] for line in DRAWN.split("\n"))
@@ -287,9 +281,7 @@ def _sound_reader(folder: Path) -> Callable[[Tree, Path], None]:
 
 def _read_marks(files: Tree, folder: Path) -> None:
     from obygaze.films.labels import project_marks
-    from obygaze.films.marks import Mark, read_marks
-    from obygaze.films.vocabulary import read_vocabulary
-    from obygaze.films.writer import MarkFile
+    from obygaze.films.marks import read_marks
 
     place = place_of(files, folder)
     table = place / "m.ada.csv"
@@ -298,18 +290,7 @@ def _read_marks(files: Tree, folder: Path) -> None:
         made = project_marks([table], clips=place / "c.csv", workspace=place)
         _ = str(made), made.to_json()
 
-    def page() -> None:
-        marks = MarkFile(table, "ada")
-        new = Mark("pier", 2.4, 2.8, "level", "HN", "ada")
-        marks.change(marks.take_turn(), [], [new])
-        assert new in marks.read()
-
-    do_all(
-        lambda: read_marks([table]),
-        lambda: read_vocabulary(place / "m.vocabulary.toml", ["Look", "Body"]),
-        project,
-        page,
-    )
+    do_all(lambda: read_marks([table]), project)
 
 
 def _read_tiers(files: Tree, folder: Path) -> None:

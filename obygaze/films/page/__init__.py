@@ -1,5 +1,5 @@
-"""The film page: films, clips and scores to look at, and marks, in the browser.
+"""The page of a film: its video, clips, marks and scores, in one file that needs no server.
 
-`site` makes the documents that the page shows, `media` its pictures and videos, and `routes` gives
-them to the server. The scripts of the page are in `static`: `main.js` says how they work together.
+`site` makes the document that the page shows, `media` reads what it must know of videos, and `view`
+writes the file. The scripts of the page are in `static`: `main.js` says how they work together.
 """

@@ -1,31 +1,18 @@
-"""The videos of a manifest for the page: what is played of them, their pictures, their times."""
+"""The videos of a manifest: what browsers play of them, and when their pictures are shown."""
 
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip
-from obygaze_features.video import DecodedClip, PictureView, decode_clip
 from obygaze_features.video.container import open_video
-from obygaze_features.video.decoded_clip import contact_sheet
 from obygaze_features.video.film import film_index
-from obygaze_features.video.resize import Resize
-
-THUMBNAIL = PictureView(2, "even", Resize(108))  # the second of two is in the middle
-SHEET = PictureView(12, "even", Resize(144))
-# The decoders of all threads share one cache of films.
-_LOCK = Lock()
 
 CONTAINERS = {"mov", "matroska", "webm"}
 VIDEO_CODECS = {"h264", "vp8", "vp9", "av1"}
@@ -45,18 +32,25 @@ class MediaFacts(NamedTuple):
     refused: str = ""
 
 
+class PictureTimes(NamedTuple):
+    """When the pictures of a video are shown, in seconds.
+
+    Attributes:
+        origin_s: The time of the file at which the others are 0: browsers count from the beginning
+            of time.
+        boundaries_s: When each picture begins, and when the last one ends.
+    """
+
+    origin_s: float
+    boundaries_s: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Media:
     """The videos under a folder."""
 
     root: str
-    names: Sequence[str]
     workspace: Workspace
-
-    @cached_property
-    def by_key(self) -> dict[str, str]:
-        """The name of the video by its key, which is its number."""
-        return {str(number): name for number, name in enumerate(self.names)}
 
     def path(self, name: str) -> Path:
         """Return the file of a video."""
@@ -79,51 +73,14 @@ class Media:
         except ObygazeError as error:
             return MediaFacts(refused=error.message)
 
-    def describe(self, name: str) -> dict[str, Any]:
-        """Return the key of a video, and what browsers do not play of it."""
-        return {"key": self.names.index(name), "refused": self.facts(name).refused}
-
-    def times(self, name: str) -> bytes:
-        """Return the times of the pictures of a video in seconds, as float64.
-
-        The first is that of the file at which the others are 0: browsers count from the beginning
-        of time. Then come the times at which each picture is shown, and the end of the last one.
-        """
-        with _LOCK:
+    def times(self, name: str) -> PictureTimes | None:
+        """Return the times of the pictures of a video; None if it cannot be read."""
+        try:
             index = film_index(self.path(name), self.workspace.folder("indexes"))[0]
-        times_s = [max(index.origin_s, 0.0), *self.boundaries(name)]
-        return np.array(times_s, "<f8").tobytes()
-
-    def boundaries(self, name: str) -> NDArray[np.float64]:
-        """Return when each picture of a video is shown, in seconds, and when the last one ends."""
-        with _LOCK:
-            index = film_index(self.path(name), self.workspace.folder("indexes"))[0]
-        return np.append(index.times_s, index.times_s[-1] + index.last_s).astype(float)
-
-    def thumbnail(self, clip: Clip) -> bytes:
-        """Return the middle picture of a clip as a small JPEG."""
-        return _jpeg(self._of_clip(clip, THUMBNAIL).pictures[1])
-
-    def sheet(self, clip: Clip, is_dark: bool = False) -> bytes:
-        """Return pictures of a clip, evenly spread and with their times, as a PNG."""
-        return contact_sheet(self._of_clip(clip, SHEET), is_dark=is_dark)
-
-    def _of_clip(self, clip: Clip, view: PictureView) -> DecodedClip:
-        return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
-
-    def _decoded(self, name: str, view: PictureView, **part: Any) -> DecodedClip:
-        path = self.path(name)
-        indexes = self.workspace.folder("indexes")
-        # Only a sheet marks damaged pictures.
-        part["accept_damaged"] = view is SHEET
-        with _LOCK:
-            return decode_clip(path, view, **part, indexes=indexes)
-
-
-def _jpeg(picture: NDArray[np.uint8]) -> bytes:
-    data = io.BytesIO()
-    Image.fromarray(picture).save(data, "JPEG", quality=85)
-    return data.getvalue()
+        except ObygazeError:
+            return None
+        boundaries_s = np.append(index.times_s, index.times_s[-1] + index.last_s)
+        return PictureTimes(float(max(index.origin_s, 0.0)), boundaries_s.astype(float))
 
 
 @lru_cache(maxsize=4096)

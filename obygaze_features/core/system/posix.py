@@ -23,8 +23,6 @@ CAN_FORK: bool = sys.platform.startswith("linux")
 HAS_DECODE_WORKERS: bool = True
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-# A server may take the port of one that has just ended; it never gets that of a running one.
-TAKES_ENDED_PORTS: bool = True
 # What a terminal that is closed, or a connection that ends, sends to all of its processes.
 HANGUP_SIGNALS: tuple[str, ...] = ("SIGHUP",)
 # Clusters send the first three before they take the machine away.

@@ -28,8 +28,6 @@ CAN_FORK: bool = False
 HAS_DECODE_WORKERS: bool = False
 # A disk in the format FAT or exFAT answers "incorrect function", which Python makes EINVAL.
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-# With this right, a server would get the port of a running one as well.
-TAKES_ENDED_PORTS: bool = False
 HANGUP_SIGNALS: tuple[str, ...] = ()
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGINT")
 

@@ -115,31 +115,6 @@ def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
     return path.is_dir() and bool(find_videos(path))
 
 
-def manifest_of_folder(folder: Path, workspace: Workspace) -> tuple[Manifest, bool]:
-    """Return the manifest of a folder of videos, and whether it was made now.
-
-    A manifest of clips that is linked to the folder is the one, else a new one has a clip for each
-    file.
-    """
-    known = [
-        manifest
-        for manifest in manifests_of_folder(folder, workspace)
-        if not isinstance(manifest.clips, Windows)
-    ]
-    if len(known) > 1:
-        names = [manifest.name for manifest in known]
-        raise FixUsage(
-            f"several manifests have the films of this folder: {few(names)}",
-            where=str(folder),
-            hint="name one of them",
-        )
-    if known:
-        return known[0], False
-    imported = read(folder)
-    name = workspace.unused_name("manifests", imported.manifest.name)
-    return imported.save(name, workspace=workspace).manifest, True
-
-
 def _by_number(name: str) -> list[tuple[str, int]]:
     """Return the key that sorts names by the numbers in them: part2 before part10."""
     parts = re.split(r"([0-9]+)", name)

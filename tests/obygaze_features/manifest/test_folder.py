@@ -15,7 +15,6 @@ from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.folder import (
     is_folder_of_videos,
-    manifest_of_folder,
     read,
     warn_of_other_videos,
 )
@@ -136,35 +135,25 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
             reading()
 
 
-def test_the_manifest_of_a_folder_is_made_once(tmp_path: Path) -> None:
-    videos(tmp_path, "films/pier.mp4", "films/quay.mp4", "others/films/lake.mp4")
+def test_a_folder_of_videos_is_no_manifest(tmp_path: Path) -> None:
+    videos(tmp_path, "films/pier.mp4", "films/quay.mp4")
     workspace = Workspace(tmp_path / "w")
-    made, is_new = manifest_of_folder(tmp_path / "films", workspace)
-    assert (made.name, is_new) == ("films", True)
-    assert made.clip_ids == ("pier", "quay")
-    assert manifest_of_folder(tmp_path / "films", workspace) == (made, False)
-    # Another folder of this name has a manifest of its own.
-    other, is_new = manifest_of_folder(tmp_path / "others" / "films", workspace)
-    assert (other.name, is_new) == ("films-2", True)
+    read(tmp_path / "films").save("films", workspace=workspace)
     assert is_folder_of_videos(str(tmp_path / "films"), workspace)
     assert not is_folder_of_videos("films", workspace)
     assert not is_folder_of_videos(str(tmp_path / "w"), workspace)
     with pytest.raises(FixUsage, match="is a film") as caught:
         is_folder_of_videos(str(tmp_path / "films" / "pier.mp4"), workspace)
     assert str(tmp_path / "films") in caught.value.hint
-    # Two manifests of clips may both be meant.
-    read(tmp_path / "films").save("again", workspace=workspace)
-    with pytest.raises(FixUsage, match="several manifests have the films"):
-        manifest_of_folder(tmp_path / "films", workspace)
 
 
 def test_videos_that_came_later_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page and the scores of a folder left them out without a word."""
+    """The scores of a folder left them out without a word."""
     workspace = Workspace(tmp_path / "w")
     folder = videos(tmp_path / "films", "lake.mp4")
-    made, _ = manifest_of_folder(folder, workspace)
+    made = read(folder).save("films", workspace=workspace).manifest
     warn_of_other_videos(folder, made)
     videos(folder, "pier.mp4")
     with pytest.warns(ObygazeWarning, match="films does not have pier.mp4 of the fold"):
@@ -173,7 +162,6 @@ def test_videos_that_came_later_are_said(
     # A person who is in the folder calls it a point.
     monkeypatch.chdir(folder)
     assert is_folder_of_videos(".", workspace)
-    assert manifest_of_folder(Path(), workspace) == (made, False)
 
 
 def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:

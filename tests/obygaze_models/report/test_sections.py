@@ -187,7 +187,7 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
         "score": f"{RIDGE.scores[first]:.2f}",
     }
     assert f"10 of {wrong.sum()} wrong decisions" in table.note
-    assert table.note.endswith("obygaze view --run run")
+    assert table.note.endswith("obygaze view made-up --run run")
 
 
 @pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])

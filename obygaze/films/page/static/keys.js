@@ -1,13 +1,11 @@
 // The keys and the icons of the film: what each does, in words and as a function.
-import { CONCEPT_KEYS, LEVEL_KEYS, conceptNames } from "./form.js";
-import { done, levelText, redo, remove, setEnd, setLevel, setStart, switchConcept, undo } from "./marks.js";
 import * as player from "./player.js";
-import { canMark, on, state } from "./state.js";
-import { cancelDrag, jump, zoom } from "./timeline.js";
-import { $, EPS, clock, el, fill, guarded, tell } from "./tools.js";
+import { on, state } from "./state.js";
+import { jump, zoom } from "./timeline.js";
+import { $, EPS, clock, el, fill, guarded } from "./tools.js";
 
-// `holds`: it needs to know the picture on the screen, so the film is stopped first. `marks`: only for
-// annotators. `icon`: a path in a square of 24.
+// `holds`: it needs to know the picture on the screen, so the film is stopped first. `icon`: a path in
+// a square of 24.
 const KEYS = {
   " ": { text: "Play, pause", run: player.playOrPause, icon: "M7 4v16l13-8z" },
   ",": { text: "One picture back", run: () => player.step(-1), holds: true, icon: "M17 5v14l-9-7zM6 5h2v14H6z" },
@@ -25,32 +23,11 @@ const KEYS = {
   "-": { text: "Show more time", run: () => zoom(0.5), icon: "M10 4a6 6 0 104 11l5 5 2-2-5-5A6 6 0 0010 4zM7 9h6v2H7z" },
   "+": { text: "Show less time", run: () => zoom(2), icon: "M10 4a6 6 0 104 11l5 5 2-2-5-5A6 6 0 0010 4zM9 7h2v2h2v2h-2v2H9v-2H7V9h2z" },
   0: { text: "Show the whole film", run: () => zoom(0), icon: "M3 11l4-4v3h10V7l4 4-4 4v-3H7v3z" },
-  i: { text: "The mark starts at this picture", run: setStart, holds: true, marks: true, icon: "M6 4h7v2H8v12h5v2H6zM20 12l-7-5v10z" },
-  o: { text: "The mark ends before this picture", run: setEnd, holds: true, marks: true, icon: "M18 4h-7v2h5v12h-5v2h7zM4 12l7-5v10z" },
-  k: { text: "Then a key of the list: a concept of the mark", marks: true },
-  Enter: { text: "Done: the next mark is a new one", run: done, marks: true, icon: "M9 16.5L4.5 12 3 13.5l6 6 12-12L19.5 6z" },
-  Delete: { text: "Delete the mark", run: remove, holds: true, marks: true, icon: "M5 6h14v2H5zM9 3h6v2H9zM7 9h10l-1 12H8z" },
-  u: { text: "Undo, also Ctrl+Z", run: undo, marks: true, icon: "M8 4L3 9l5 5v-4h6a4 4 0 010 8H8v2h6a6 6 0 000-12H8z" },
-  U: { text: "Redo, also Ctrl+Y", run: redo, marks: true, icon: "M16 4l5 5-5 5v-4h-6a4 4 0 000 8h6v2h-6a6 6 0 010-12h6z" },
 };
 const KEY_NAMES = { " ": "space", ArrowRight: "→", ArrowLeft: "←" };
 const PAUSE = "M6 4h4v16H6zM14 4h4v16h-4z";
 
-const STILL_TYPES_MS = 700;
-
-let asksForConcept = false; // the next key chooses one
-let typedAt = -Infinity; // when the last key was pressed of somebody who types a comment
 let pressed = Promise.resolve();
-
-function askForConcept() {
-  asksForConcept = true;
-  tell("Now the key that stands beside the concept.");
-}
-
-function chooseConcept(key) {
-  const name = conceptNames()[CONCEPT_KEYS.indexOf(key)];
-  return name ? switchConcept(name) : tell("No concept has this key.");
-}
 
 function switchFullScreen() {
   return document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen();
@@ -79,23 +56,12 @@ $("goto").addEventListener("submit", (event) => {
 
 // ---- press ------------------------------------------------------------------------------------------
 
-// One after another, each at the picture that it finds, but only in the film in which it was pressed.
-// What a key saves need not be saved before the next key.
+// One after another, each at the picture that it finds.
 function press(run, holds = false) {
-  const { film } = state;
   pressed = pressed.then(() => guarded(async () => {
     if (holds) await player.hold();
-    if (film === state.film) guarded(run);
+    guarded(run);
   }));
-}
-
-// The key that a keyboard event means here: Ctrl+Z is that of undo.
-function keyOf(event) {
-  if (event.altKey) return null;
-  if (!event.ctrlKey && !event.metaKey) return event.key;
-  const key = event.key.toLowerCase();
-  if (key === "y" || (key === "z" && event.shiftKey)) return "U";
-  return key === "z" ? "u" : null;
 }
 
 export const focusFilm = () => $("main").focus({ preventScroll: true });
@@ -103,55 +69,26 @@ export const focusFilm = () => $("main").focus({ preventScroll: true });
 document.addEventListener("keydown", (event) => {
   const at = document.activeElement;
   const isFree = at === document.body || at === $("main") || $("film").contains(at);
-  const isField = at.matches("input:not([type=range]), textarea, select");
-  if ($("film").hidden || !isFree) return;
-  if (isField) {
-    // Keys are text in a field; Esc leaves it, and Enter in the comment makes the mark.
-    const makesMark = event.key === "Enter" && at.matches("textarea") && !event.shiftKey;
-    if (event.isComposing || !(makesMark || event.key === "Escape")) return;
-    event.preventDefault();
-    focusFilm(); // the field says that it changed
-    if (!makesMark) return;
-    typedAt = event.timeStamp;
-    guarded(done);
+  if ($("film").hidden || !isFree || event.altKey || event.ctrlKey || event.metaKey) return;
+  const { key } = event;
+  // Keys are text in a field; Esc leaves it.
+  if (at.matches("input:not([type=range]), select")) {
+    if (key === "Escape" && !event.isComposing) focusFilm();
     return;
   }
-  // Who goes on typing after Enter means text: these are no commands, until no key came for a moment.
-  if (event.timeStamp - typedAt < STILL_TYPES_MS && (event.key.length === 1 || event.key in KEYS)) {
-    typedAt = event.timeStamp;
-    event.preventDefault();
-    tell("This key did nothing: Enter ended the comment, and keys are commands again in a moment.");
-    return;
-  }
-  const key = keyOf(event);
-  if (key === null) return;
-  if (key === "Escape") {
-    asksForConcept = false;
-    cancelDrag();
-    if ($("help").open) showKeys();
-    return;
-  }
-  if (key === "?") return showKeys();
+  if (key === "?" || (key === "Escape" && $("help").open)) return showKeys();
   // A control that was reached by Tab keeps its own keys.
   if ([" ", "Enter"].includes(key) && at.matches("button, summary, a, input")) return;
   if (key.startsWith("Arrow") && at.matches("input, #scroll")) return;
-  const level = canMark() && Object.keys(state.page.levels)[LEVEL_KEYS.indexOf(key)];
   const action = KEYS[key];
-  const isAllowed = action && (!action.marks || canMark());
-  // What a key means is known at once: keys before it may still wait for their turn.
-  if (asksForConcept && key.length === 1) {
-    asksForConcept = false;
-    press(() => chooseConcept(key));
-  } else if (level) press(() => setLevel(level));
-  else if (isAllowed && key === "k") askForConcept();
-  else if (isAllowed) press(action.run, action.holds);
-  else return;
+  if (!action) return;
+  press(action.run, action.holds);
   event.preventDefault();
 });
 
 // After a click with the mouse the film has the focus again, so that keys do what the page says.
 $("film").addEventListener("click", (event) => {
-  const isField = event.target.closest("input:not([type=range]), textarea, select, summary, a");
+  const isField = event.target.closest("input:not([type=range]), select, summary, a");
   if (event.detail > 0 && !isField) focusFilm();
 });
 $("position").addEventListener("input", () => player.seek(Number($("position").value)));
@@ -184,16 +121,9 @@ on("player", () => {
   $("speed").textContent = `${player.speed()} ×`;
   buttonOf("q").setAttribute("aria-pressed", String(player.isMuted()));
 });
-on("undo", () => {
-  buttonOf("u").disabled = !state.undo.length;
-  buttonOf("U").disabled = !state.redo.length;
-});
-on("film turn", () => {
-  for (const [key, { marks }] of Object.entries(KEYS)) if (marks && buttonOf(key)) buttonOf(key).hidden = !canMark();
+on("film", () => {
   buttonOf("e").hidden = !state.scores;
-  const rows = Object.entries(KEYS).filter(([, { marks }]) => !marks || canMark()).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]);
-  const levels = Object.keys(state.page.levels).map((level, number) => [LEVEL_KEYS[number], levelText(level)]);
-  const pairs = [...rows, ...(canMark() ? levels : []), ["?", "These keys"]];
+  const pairs = [...Object.entries(KEYS).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]), ["?", "These keys"]];
   fill($("keys"), ...pairs.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]));
 });
 

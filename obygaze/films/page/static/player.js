@@ -1,14 +1,13 @@
 // The video: which picture is on the screen, and how to get to another one.
 import { changed, state } from "./state.js";
-import { $, EPS, countUpTo, guarded, hasPictures, send, tell } from "./tools.js";
+import { $, EPS, countUpTo, guarded, tell } from "./tools.js";
 
 const video = $("video");
 const SPEEDS = [0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4];
 const ROUNDING_S = 0.0006; // browsers round the times of pictures
-const NO_VIDEO = hasPictures ? "There is no video for this part of the film." : "This copy of the page has no videos and no pictures.";
 
-let timesOf = new Map(); // when the pictures of a video are shown, and the end of the last one, by key
-let originOf = new Map(); // the time in the file at which these times are 0, by key
+const timesOf = new Map(); // when the pictures of a video are shown, and the end of the last one, by its name
+const originOf = new Map(); // the time in the file at which these times are 0, by its name
 // What the browser says it presents: the piece, and the time in its file. The video's own time is
 // that of its clock, not that of the picture.
 let presented = null;
@@ -26,6 +25,7 @@ function pieceAt(time) {
   return isInside ? piece : null;
 }
 
+const refusedOf = (piece) => state.film.videos[piece.video].refused;
 const localTime = (piece, time) => time - piece.start_s + piece.offset_s;
 const filmTime = (piece, local) => local - piece.offset_s + piece.start_s;
 
@@ -39,71 +39,56 @@ function numberAt(times, local) {
 // because Chromium takes a picture of a varying rate to end with its packet.
 const inside = (times, number) => times[number] + Math.min((times[number + 1] - times[number]) / 2, 0.002);
 
-// The number of the picture at a time; null where there is no file of the whole film, or its pictures
-// are not known yet.
-export function pictureAt(time) {
-  const times = timesOf.get(pieceAt(time)?.key);
-  return times && state.film.n_pictures ? numberAt(times, time + EPS) : null;
+// The number of the picture that is shown; null where there is no file of the whole film, or its
+// pictures are not known.
+export function picture() {
+  const times = timesOf.get(pieceAt(state.at)?.video);
+  return times && state.film.n_pictures ? numberAt(times, state.at + EPS) : null;
 }
 
-export const picture = () => pictureAt(state.at);
-
 // When a picture of the film begins; after the last one, when it ends.
-export const startOf = (number) => Math.max(timesOf.get(state.film.pieces[0].key)[number], 0);
+export const startOf = (number) => Math.max(timesOf.get(state.film.pieces[0].video)[number], 0);
 
 // When the picture that is shown begins.
 export function now() {
-  const times = state.piece && timesOf.get(state.piece.key);
+  const times = state.piece && timesOf.get(state.piece.video);
   if (!times) return state.at;
   const number = numberAt(times, localTime(state.piece, state.at) + EPS);
   return Math.max(filmTime(state.piece, times[number]), 0);
 }
 
-async function loadTimes(piece) {
-  if (timesOf.has(piece.key)) return;
-  timesOf.set(piece.key, null);
-  const { film } = state;
-  const answer = await send(`times/${piece.key}`);
-  if (!answer.ok) return;
-  const [origin, ...times] = new Float64Array(await answer.arrayBuffer());
-  if (film !== state.film) return;
-  originOf.set(piece.key, origin);
-  timesOf.set(piece.key, times);
-  if (video.paused) seek(state.at);
-}
-
-// Whether the numbers of the pictures on the screen are known.
-export const knowsPictures = () => Boolean(state.piece && timesOf.get(state.piece.key));
-
 // ---- seek ---------------------------------------------------------------------------------------
 
 export function openVideos() {
-  timesOf = new Map();
-  originOf = new Map();
-  presented = null;
+  const { pieces, videos } = state.film;
+  for (const [name, { times }] of Object.entries(videos)) {
+    if (times === null) continue;
+    const bytes = Uint8Array.from(atob(times), (letter) => letter.charCodeAt(0));
+    const [origin, ...boundaries] = new Float64Array(bytes.buffer);
+    originOf.set(name, origin);
+    timesOf.set(name, boundaries);
+  }
   state.piece = undefined; // also that there is no piece is to be shown
-  $("watch").classList.toggle("bare", !state.film.pieces.length);
-  video.removeAttribute("src");
+  $("watch").classList.toggle("bare", !pieces.length);
 }
 
-export function seek(time, isStep = false) {
+export function seek(time) {
   state.at = Math.min(Math.max(time, 0), state.film.end_s - EPS);
   const piece = pieceAt(state.at);
   isPlaying = !video.paused;
   show(piece);
-  changed("seek");
-  const times = piece && timesOf.get(piece.key);
+  const times = piece && timesOf.get(piece.video);
   if (piece) {
     let local = localTime(piece, state.at);
-    wanted = { number: null, tries: [], isStep };
+    wanted = { number: null, tries: [] };
     if (times) {
       const number = numberAt(times, local + EPS);
       local = inside(times, number);
       state.at = filmTime(piece, local);
       const tries = [(times[number] + times[number + 1]) / 2, times[number + 1] - 0.002];
-      wanted = { number, tries, isStep };
+      wanted = { number, tries };
     }
-    if (!piece.refused) turnTo(local);
+    if (!refusedOf(piece)) turnTo(local);
   }
   changed("time");
 }
@@ -111,16 +96,16 @@ export function seek(time, isStep = false) {
 function turnTo(local) {
   wanted.local = local;
   if (!video.readyState) return; // it turns there once it is loaded
-  video.currentTime = local + (originOf.get(state.piece.key) ?? 0);
+  video.currentTime = local + (originOf.get(state.piece.video) ?? 0);
   video.requestVideoFrameCallback(check);
 }
 
 // Whether the browser shows the picture that was asked for. It estimates how long pictures are shown,
 // so that with a varying rate another time within the picture may be needed.
 function check(_, { mediaTime }) {
-  const times = state.piece && timesOf.get(state.piece.key);
+  const times = state.piece && timesOf.get(state.piece.video);
   if (!times || wanted.number === null || !video.paused || video.hidden) return;
-  const seen = numberAt(times, mediaTime - originOf.get(state.piece.key) + ROUNDING_S);
+  const seen = numberAt(times, mediaTime - originOf.get(state.piece.video) + ROUNDING_S);
   if (seen === wanted.number) return;
   if (wanted.tries.length) turnTo(wanted.tries.shift());
   else tell(`Your browser shows picture ${seen} of this video in place of picture ${wanted.number}.`);
@@ -129,13 +114,13 @@ function check(_, { mediaTime }) {
 // Go to the picture that is so many pictures further.
 export function step(pictures) {
   const { piece, film } = state;
-  const times = piece && timesOf.get(piece.key);
+  const times = piece && timesOf.get(piece.video);
   if (!times) return seek(state.at + pictures / 25);
   const number = numberAt(times, localTime(piece, state.at) + EPS) + pictures;
   const time = number in times ? filmTime(piece, inside(times, number)) : NaN;
-  if (time > piece.start_s && time < piece.end_s) return seek(time, true);
+  if (time > piece.start_s && time < piece.end_s) return seek(time);
   const next = film.pieces[film.pieces.indexOf(piece) + pictures];
-  if (next) seek(pictures > 0 ? next.start_s + EPS : next.end_s - 2 * EPS, true);
+  if (next) seek(pictures > 0 ? next.start_s + EPS : next.end_s - 2 * EPS);
 }
 
 // ---- which picture is on the screen ---------------------------------------------------------------
@@ -143,16 +128,10 @@ export function step(pictures) {
 function watchPictures(_, { mediaTime }) {
   const { piece } = state;
   if (piece && !video.hidden) {
-    presented = { piece, local: mediaTime - (originOf.get(piece.key) ?? 0) };
-    const time = timeOfPresented();
-    // Of steps one after another, each picture that is shown counts.
-    if (video.paused && wanted?.isStep) changed("stepped", pictureAt(time));
-    if (!video.seeking) {
-      if (!video.paused) {
-        state.at = time;
-        changed("time");
-      }
-      changed("presented", { picture: pictureAt(time), time, plays: !video.paused });
+    presented = { piece, local: mediaTime - (originOf.get(piece.video) ?? 0) };
+    if (!video.seeking && !video.paused) {
+      state.at = timeOfPresented();
+      changed("time");
     }
   }
   video.requestVideoFrameCallback(watchPictures);
@@ -161,7 +140,7 @@ function watchPictures(_, { mediaTime }) {
 // The time on the time line of the picture that is presented.
 function timeOfPresented() {
   const { piece, local } = presented;
-  const times = timesOf.get(piece.key);
+  const times = timesOf.get(piece.video);
   if (!times) return filmTime(piece, local);
   return filmTime(piece, inside(times, numberAt(times, local + ROUNDING_S)));
 }
@@ -177,19 +156,18 @@ const reported = () => new Promise((done) => {
 // presents several more before it stops.
 export async function hold() {
   if (video.paused || video.hidden || !state.piece) return;
-  const held = state.film;
   // After a seek the picture that was asked for counts, before it is there.
   const time = video.seeking ? state.at : timeOnScreen();
   isHeld = true;
   video.pause();
   await reported();
-  if (state.film === held && state.piece) seek(time);
+  if (state.piece) seek(time);
 }
 
 function timeOnScreen() {
   const { piece } = state;
   if (presented?.piece === piece) return timeOfPresented();
-  return filmTime(piece, video.currentTime - (originOf.get(piece.key) ?? 0));
+  return filmTime(piece, video.currentTime - (originOf.get(piece.video) ?? 0));
 }
 
 // ---- the pieces of a film -------------------------------------------------------------------------
@@ -198,13 +176,13 @@ function timeOnScreen() {
 function show(piece) {
   if (piece === state.piece) return;
   state.piece = piece;
-  const plays = piece && !piece.refused;
-  const source = plays ? `media/${piece.key}` : "";
+  const refused = piece && refusedOf(piece);
+  const plays = piece && !refused;
+  const source = plays ? state.film.videos[piece.video].address : "";
   video.hidden = !plays;
   $("refused").hidden = Boolean(plays);
-  $("refused").textContent = !piece ? NO_VIDEO
-    : `Browsers do not play this video (${piece.refused}). Make a copy that they play: ffmpeg -i OLD NEW.mp4, and link it.`;
-  if (piece) guarded(() => loadTimes(piece));
+  $("refused").textContent = !piece ? "There is no video for this part of the film."
+    : `Browsers do not play this video (${refused}). Make a copy that they play: ffmpeg -i OLD NEW.mp4, and link it.`;
   if ((video.getAttribute("src") ?? "") === source) return;
   if (!source) return video.removeAttribute("src");
   video.src = source;
@@ -214,7 +192,7 @@ function show(piece) {
 function follow() {
   const { piece } = state;
   if (!piece || video.hidden || video.seeking) return;
-  const time = filmTime(piece, video.currentTime - (originOf.get(piece.key) ?? 0));
+  const time = filmTime(piece, video.currentTime - (originOf.get(piece.video) ?? 0));
   if (!video.paused && presented?.piece !== piece) state.at = time;
   // At the end of a piece the clock is ahead of the picture.
   if (isPlaying && (video.ended || time >= piece.end_s - EPS) && playNext()) return;
@@ -248,7 +226,7 @@ video.addEventListener("loadedmetadata", () => {
 });
 video.addEventListener("error", () => {
   if (!state.piece || !video.getAttribute("src")) return;
-  state.piece.refused = video.error?.message || "it cannot be read";
+  state.film.videos[state.piece.video].refused = video.error?.message || "it cannot be read";
   state.piece = null;
   seek(state.at);
 });

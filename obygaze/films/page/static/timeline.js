@@ -1,23 +1,20 @@
 // The time line: a row for each annotator, for clips, scores and concepts.
-import { beginSpan, choose, keyOf, levelText, setSpan } from "./marks.js";
-import { now, pause, pictureAt, seek, startOf } from "./player.js";
-import { canMark, on, state } from "./state.js";
-import { $, EPS, address, clock, countUpTo, el, fill, guarded, options, tell } from "./tools.js";
+import { now, pause, seek } from "./player.js";
+import { on, state } from "./state.js";
+import { $, EPS, address, clock, countUpTo, el, fill, options, tell } from "./tools.js";
 
-const HEIGHTS = { watched: 8, level: 20, score: 36, own: 14, concept: 11 };
+const HEIGHTS = { level: 20, score: 36, own: 14, concept: 11 };
 const RULER = 18;
 const CHOICES = 46; // height of the two choices above the names of rows
 const GAP = 4; // below each row
-const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
-const OWN = "your marks";
 
 const canvas = $("canvas");
 const scroll = $("scroll");
 let colors = {};
 let height = 0;
 let scale = 0; // pixels per second
-let drag = null;
+let drag = null; // where the mouse went down, and whether it has moved
 let isDrawn = true;
 
 // ---- rows -----------------------------------------------------------------------------------------
@@ -30,22 +27,19 @@ function laneOf(kind, name, bars, label = name) {
   return { kind, name, label, bars: sorted, reach };
 }
 
-const clipsOfFilm = () => state.page.clips.filter((clip) => clip.film === state.film.id && state.film.spans[clip.id]).map((clip) => {
+const clipsOfFilm = () => state.page.clips.filter((clip) => state.film.spans[clip.id]).map((clip) => {
   const [start, end] = state.film.spans[clip.id];
   return { ...clip, start, end };
 });
 
-const ownLane = () => laneOf("level", OWN, state.film.marks.values(), `${state.page.annotator} (you)`);
-
 function makeLanes() {
-  const { film, page } = state;
+  const { film } = state;
   const lanes = [];
   const add = (kind, name, bars, label) => bars.length && lanes.push(laneOf(kind, name, bars, label));
   const clips = clipsOfFilm();
   const marks = Map.groupBy(film.segments, (one) => one.annotator);
   const said = clips.flatMap((clip) => clip.said.map((one) => ({ ...clip, ...one })));
   const rows = Map.groupBy([...clips, ...said], (one) => one.annotator);
-  if (film.can_mark) lanes.push(laneOf("watched", "watched", film.watched, "you watched"), ownLane());
   for (const name of [...marks.keys()].sort()) add("level", name, marks.get(name));
   // In one row with the marks of the same person, they would count twice, and may be in another view.
   for (const name of [...rows.keys()].sort()) add("level", `clips ${name}`.trim(), rows.get(name), `${name} ${clipsLabel()}`.trim());
@@ -54,8 +48,7 @@ function makeLanes() {
   const own = Map.groupBy(film.own, (one) => `${one.column}, ${one.annotator}`);
   for (const name of [...own.keys()].sort()) add("own", name, own.get(name));
   const sources = lanes.filter((lane) => lane.kind === "level");
-  const filled = sources.find((lane) => lane.bars.length) ?? sources[0];
-  options($("concept-source"), sources.map((lane) => [lane.name, lane.label]), $("concept-source").value || filled?.name);
+  options($("concept-source"), sources.map((lane) => [lane.name, lane.label]), $("concept-source").value || sources[0]?.name);
   $("concept-source-label").hidden = sources.length < 2;
   state.lanes = [...lanes, ...conceptLanes(sources.find((lane) => lane.name === $("concept-source").value))];
   options($("lane-choice"), sources.map((lane) => [lane.name, lane.label]));
@@ -63,8 +56,8 @@ function makeLanes() {
 }
 
 function clipsLabel() {
-  const { blind, view, clips } = state.page;
-  if (blind || !clips.some((clip) => clip.level || clip.concepts.length)) return "clips";
+  const { view, clips } = state.page;
+  if (!clips.some((clip) => clip.level || clip.concepts.length)) return "clips";
   return view ? `clips: level, ${view} view` : "clips: annotated level";
 }
 
@@ -80,7 +73,7 @@ function conceptLanes(source) {
 
 export const cutOff = () => (state.scores.scale[0] + state.scores.scale[1]) / 2;
 
-export function barsAt(lane, time) {
+function barsAt(lane, time) {
   const after = countUpTo(lane.bars, time, (bar) => bar.start);
   return lane.bars.slice(countUpTo(lane.reach, time), after).filter((bar) => bar.end > time);
 }
@@ -97,7 +90,7 @@ const decisionOf = (one) => state.scores.classes[one.positive ? 1 : 0];
 // On a card: what agrees is said once for all clips, above them.
 export function shortScore(one) {
   if (one.score === undefined) return "";
-  const decision = state.scores.decidesAlike ? "" : `, ${decisionOf(one)}`;
+  const decision = state.scores.decides_alike ? "" : `, ${decisionOf(one)}`;
   return `score ${digitsOf(one.score)}${decision}${one.correct === false ? ": differs" : ""}`;
 }
 
@@ -110,17 +103,18 @@ export function scoreText(one) {
   const annotation = `the annotation${state.page.changed ? " that the run had" : ""}`;
   const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
-  if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
+  if (state.scores.decides_alike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
   if (one.correct === undefined) return `${score}, ${decision}`;
   return `${score}, ${decision}: ${one.correct ? `agrees with ${annotation}` : differs}`;
 }
 
+export const levelText = (level) => (state.page.levels[level] ? `${level} ${state.page.levels[level].name}` : level);
+
 export const ownText = (one) => Object.entries(one.own ?? {}).map(([name, value]) => `${name}: ${value}`).join("; ");
 
-export function describe(lane, bar) {
+function describe(lane, bar) {
   const facts = [levelText(bar.level), bar.concepts?.join(", "), ownText(bar), bar.comment && `“${bar.comment}”`].filter(Boolean);
   const texts = {
-    watched: () => "you watched this",
     score: () => scoreText(bar),
     own: () => `${lane.name}: ${bar.value}`,
     concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
@@ -137,7 +131,6 @@ export function jump(name, direction, fits = () => true) {
   const bar = direction > 0 ? bars[0] : bars.at(-1);
   if (!bar) return tell(`nothing further in the row “${lane?.label ?? name}”`);
   seek(bar.start + EPS);
-  if (name === OWN) choose(keyOf(bar));
   tell(`${clock(bar.start)}: ${describe(lane, bar)}`);
 }
 
@@ -189,7 +182,7 @@ const visible = () => ({ from: scroll.scrollLeft / scale, to: (scroll.scrollLeft
 // The colours of the page, as its style sheet has them for light and dark pages.
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "watched", "own", "concept", "no-level"];
+  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "own", "concept", "no-level"];
   colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   drawSoon();
 }
@@ -222,7 +215,6 @@ function draw() {
       drawBar(g, lane, lane.bars[i], left, Math.max(right - left - 0.5, 0.5));
     }
   }
-  drawBegun(g, x);
   showNow();
 }
 
@@ -255,11 +247,10 @@ function write(g, lane, text, left, width, color) {
 }
 
 function drawLevel(g, lane, bar, left, width) {
-  const isChosen = lane.name === OWN && keyOf(bar) === state.chosen;
   g.fillStyle = state.page.levels[bar.level]?.color ?? colors["no-level"];
   g.fillRect(left, lane.y, width, lane.height);
-  g.strokeStyle = isChosen ? colors.ink : "#8888";
-  g.lineWidth = isChosen ? 3 : 1;
+  g.strokeStyle = "#8888";
+  g.lineWidth = 1;
   if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
   const color = { S: "#fff" }[bar.level] ?? (bar.level in state.page.levels ? DARK_INK : colors.ink);
   // Without a level, a clip has words of its own.
@@ -279,23 +270,6 @@ function drawScore(g, lane, bar, left, width) {
   g.fillRect(left, at(bar.score) - 1, width, 2.5);
   // A decision that differs has a sign, too: colour alone is not seen by everybody.
   if (isDifferent && width > 8) g.fillText("✕", left + width / 2 - 4, lane.y + lane.height - 2);
-}
-
-// What is known of a new mark: its stretch, or where it starts or ends.
-function drawBegun(g, x) {
-  const lane = state.lanes.find((one) => one.name === OWN);
-  const stretch = drag?.stretch ?? state.begun;
-  if (!lane || !stretch) return;
-  const edges = [];
-  if (stretch.first !== undefined) edges.push(startOf(stretch.first));
-  if (stretch.last !== undefined) edges.push(startOf(stretch.last + 1));
-  if (!edges.length) return;
-  const left = x(edges[0]);
-  g.strokeStyle = colors.ink;
-  g.lineWidth = 2;
-  g.setLineDash([4, 3]);
-  g.strokeRect(left, lane.y, Math.max(x(edges.at(-1)) - left, 1), lane.height);
-  g.setLineDash([]);
 }
 
 // The line at the time that is shown: it moves with each picture, and the rows below it stay.
@@ -318,100 +292,31 @@ const timeAt = (event) => (event.offsetX + scroll.scrollLeft) / scale;
 
 const laneAt = (event) => state.lanes.find((one) => event.offsetY >= one.y && event.offsetY < one.y + one.height);
 
-// The mark of the person under the pointer, and which part of it: an edge, or its body.
-function partAt(event) {
-  const lane = laneAt(event);
-  if (lane?.name !== OWN || !canMark()) return null;
-  const time = timeAt(event);
-  const reach = GRIP / scale;
-  const from = countUpTo(lane.reach, time - reach);
-  const to = countUpTo(lane.bars, time + reach, (bar) => bar.start);
-  // The mark in the form first: it is drawn with thick edges.
-  const near = lane.bars.slice(from, to).sort((one, other) => (keyOf(other) === state.chosen) - (keyOf(one) === state.chosen));
-  const isNear = (edge) => Math.abs(edge - time) <= reach;
-  for (const bar of near) {
-    const isWide = (bar.end - bar.start) * scale > 3 * GRIP;
-    if (isNear(bar.end) && (isWide || time > bar.start)) return { bar, part: "end" };
-    if (isNear(bar.start)) return { bar, part: "start" };
-  }
-  const bar = near.find((one) => one.start <= time && one.end > time);
-  return bar ? { bar, part: "body" } : { bar: null, part: "new" };
-}
-
-// The first picture after the boundary that is nearest to a time: that at the end of the film has none.
-function boundaryAt(time) {
-  const number = pictureAt(Math.min(Math.max(time, 0), state.film.end_s - EPS));
-  const isNearEnd = time - startOf(number) > startOf(number + 1) - time;
-  return Math.min(isNearEnd ? number + 1 : number, state.film.n_pictures);
-}
-
-// The first and the last picture of what is dragged.
-function draggedTo(time) {
-  const { bar, part, taken } = drag;
-  const boundary = boundaryAt(time);
-  if (part === "new") {
-    const [begin, after] = [boundaryAt(taken), boundary].sort((one, other) => one - other);
-    return { first: begin, last: Math.max(after - 1, begin) };
-  }
-  const { first, last } = bar;
-  if (part === "start") return { first: Math.min(boundary, last), last };
-  if (part === "end") return { first, last: Math.max(boundary - 1, first) };
-  const most = state.film.n_pictures - 1 - last;
-  const by = Math.min(Math.max(boundary - boundaryAt(taken), -first), most);
-  return { first: first + by, last: last + by };
-}
-
 canvas.addEventListener("pointerdown", (event) => {
   if (event.button !== 0 || event.pointerType === "touch") return;
-  const found = partAt(event) ?? { part: "time" };
-  drag = { ...found, taken: timeAt(event), x: event.offsetX, stretch: null, isMoving: false };
+  drag = { x: event.offsetX, isMoving: false };
   canvas.setPointerCapture(event.pointerId);
 });
 
 canvas.addEventListener("pointermove", (event) => {
-  if (!drag) {
-    const part = state.film && partAt(event)?.part;
-    canvas.style.cursor = { body: "grab", start: "ew-resize", end: "ew-resize", new: "crosshair" }[part] ?? "";
-    return;
-  }
-  if (!drag.isMoving && Math.abs(event.offsetX - drag.x) < 4) return;
+  if (!drag || (!drag.isMoving && Math.abs(event.offsetX - drag.x) < 4)) return;
   drag.isMoving = true;
   pause();
-  if (drag.part === "time") return seek(timeAt(event));
-  drag.stretch = draggedTo(timeAt(event));
-  // The picture at the edge that moves: the first of the mark, or at its end the last.
-  const isEnd = drag.part === "end" || (drag.part === "new" && timeAt(event) > drag.taken);
-  seek(startOf(isEnd ? drag.stretch.last : drag.stretch.first) + EPS);
-  drawSoon();
+  seek(timeAt(event));
 });
 
 canvas.addEventListener("pointerup", (event) => {
-  if (!drag) return;
-  const { bar, part, stretch, isMoving } = drag;
+  if (drag && !drag.isMoving) click(event);
   drag = null;
-  drawSoon();
-  if (!isMoving) return click(event);
-  if (!stretch) return;
-  const { first, last } = stretch;
-  if (part === "new") guarded(() => beginSpan(first, last));
-  else if (keyOf(stretch) !== keyOf(bar)) guarded(() => setSpan(keyOf(bar), part === "body" ? "A mark moved" : `The ${part} of a mark moved`, first, last));
 });
 
-export function cancelDrag() {
-  const wasDragged = Boolean(drag);
-  drag = null;
-  drawSoon();
-  return wasDragged;
-}
-
-canvas.addEventListener("pointercancel", cancelDrag);
+canvas.addEventListener("pointercancel", () => (drag = null));
 
 function click(event) {
   const time = timeAt(event);
   const lane = laneAt(event);
   const bar = lane && barsAt(lane, time).at(-1);
   seek(time);
-  if (lane?.name === OWN) choose(bar ? keyOf(bar) : null);
   if (bar) tell(describe(lane, bar));
 }
 
@@ -435,18 +340,7 @@ function showHere() {
 
 on("film", () => {
   scale = 0;
-  drag = null;
   makeLanes();
-});
-on("segments", makeLanes);
-on("marks watched", () => {
-  if (!state.film?.can_mark) return;
-  const [watched, marks] = [laneOf("watched", "watched", state.film.watched, "you watched"), ownLane()];
-  const sourceIsOwn = $("concept-source").value === OWN;
-  const rest = state.lanes.slice(2).filter((lane) => !(sourceIsOwn && lane.kind === "concept"));
-  state.lanes = [watched, marks, ...rest, ...(sourceIsOwn ? conceptLanes(marks) : [])];
-  place();
-  showHere();
 });
 on("time", () => {
   follow();

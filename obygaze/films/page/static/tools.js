@@ -1,7 +1,6 @@
 // Small tools. All text is inserted as text, so that no title or comment can be markup.
 
 export const EPS = 1e-6; // seconds; times that differ by less are equal
-const MOST_KEPT_ALIVE = 60_000; // bytes
 
 export const $ = (id) => document.getElementById(id);
 
@@ -23,48 +22,6 @@ export function options(select, pairs, chosen = select.value) {
   if (select.selectedIndex < 0) select.selectedIndex = 0;
 }
 
-// ---- the server -----------------------------------------------------------------------------------
-
-export class Stopped extends Error {}
-
-// A line of the page says that the server does not answer, until it does. With the cookie of an earlier
-// server it answers nothing.
-export async function send(address, options) {
-  const answer = await fetch(address, options).catch(() => null);
-  const isAnswered = Boolean(answer) && answer.status !== 403;
-  $("stopped").hidden = isAnswered;
-  if (!isAnswered) throw new Stopped("obygaze view has stopped");
-  return answer;
-}
-
-const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error);
-
-/* global EXPORTED: the documents of an exported page, which has no server */
-const exported = typeof EXPORTED === "undefined" ? null : EXPORTED;
-
-export const hasPictures = !exported;
-
-export async function load(name, asked = {}) {
-  if (exported) return exported[[name, ...Object.values(asked).slice(0, 1)].join(" ")];
-  const answer = await send(`api/${name}?${new URLSearchParams(asked)}`);
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(messageOf(found));
-  return found;
-}
-
-// The answer to what is sent; an error has its status. What is sent while the page is closed arrives,
-// except that browsers refuse to do this for more than 64 KiB.
-export async function post(name, value) {
-  const body = JSON.stringify(value);
-  const keepalive = new Blob([body]).size < MOST_KEPT_ALIVE;
-  const options = { method: "POST", keepalive, headers: { "Content-Type": "application/json" }, body };
-  const answer = await send(`api/${name}`, options);
-  const reply = await answer.json();
-  if (answer.ok) return reply;
-  const message = answer.status === 507 ? "the disk is full" : messageOf(reply);
-  throw Object.assign(new Error(message), { status: answer.status });
-}
-
 // ---- messages -------------------------------------------------------------------------------------
 
 let silence;
@@ -74,11 +31,6 @@ export function tell(text) {
   clearTimeout(silence);
   silence = setTimeout(() => ($("status").textContent = ""), 15000);
 }
-
-// What nobody asked for just now: the page says anyway that the server has stopped.
-export const quietly = (task) => guarded(() => Promise.resolve().then(task).catch((error) => {
-  if (!(error instanceof Stopped)) throw error;
-}));
 
 export const guarded = (task) => Promise.resolve().then(task).catch((error) => tell(error.message));
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.browsers import browser, go, open_page, text, wait
-from support.film_pages import film_clips, manifest, served, site
+from support.film_pages import film_clips, manifest, page_file, site
 from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 
 from obygaze_models.runner.files import Run
@@ -34,9 +34,8 @@ def test_a_score_is_shown_on_its_side_of_the_line(browser: Any, tmp_path: Path) 
     scores = {clip.clip_id: 0.5 for clip in clips}
     scores |= {"lake-000": -0.00004, "lake-001": -0.5}
     page = site(tmp_path, clips, run=run_of(tmp_path, scores))
-    with served(page) as server:
-        open_page(browser, f"{server.new_address()}#clip=lake-000", "lake-000")
-        of_clip = text(browser, "#clip-more")
+    open_page(browser, f"{page_file(page)}#clip=lake-000", "lake-000")
+    of_clip = text(browser, "#clip-more")
     assert of_clip.startswith("score of the model -0.00004, negative: ")
 
 
@@ -49,15 +48,14 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
     if knows:
         scores = {name: int(name[-1]) % 2 - 0.5 for name in scores}
     page = site(tmp_path, clips, run=run_of(tmp_path, scores))
-    with served(page) as server:
-        open_page(browser, server.new_address(), "films")
-        wait(lambda: text(browser, "#model-text"))
-        said = text(browser, "#model-text")
-        cards = text(browser, "#grid")
-        go(browser, clip="lake-000")
-        wait(lambda: browser.title.startswith("lake-000"))
-        assert text(browser, "#clip-model").endswith(said)
-        of_clip = text(browser, "#clip-more")
+    open_page(browser, f"{page_file(page)}#clips=", "lake")
+    wait(lambda: text(browser, "#model-text"))
+    said = text(browser, "#model-text")
+    cards = text(browser, "#grid")
+    go(browser, clip="lake-000")
+    wait(lambda: browser.title.startswith("lake-000"))
+    assert text(browser, "#clip-model").endswith(said)
+    of_clip = text(browser, "#clip-more")
     assert said.startswith("It ranks the 10 test clips of 1 film with AP")
     if knows:
         assert cards.count("score 0.50, positive\n") == 5 - cards.endswith("positive")

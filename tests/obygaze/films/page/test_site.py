@@ -1,4 +1,4 @@
-"""What the page shows: lanes equal the tables, and the blind arm has none of it."""
+"""What a page shows: lanes equal the tables; it is written over nothing but a page."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.annotated import annotated
-from support.film_pages import (
-    ask,
-    change,
-    film_clips,
-    mark,
-    segment,
-    served,
-    site,
-    write_marks,
-)
+from support.cli import call_obygaze
+from support.film_pages import document, film_clips, segment, site, write_marks
 from support.run_tables import (
     MANIFEST,
     Clips,
@@ -37,13 +29,14 @@ from obygaze.films.decisions import (
     named_cell,
 )
 from obygaze.films.marks import Mark
-from obygaze.films.page.export import export_page
 from obygaze.films.page.site import Site
-from obygaze.films.page.view import open_site
+from obygaze.films.page.view import view
 from obygaze_features.core.errors import (
+    AlreadyThere,
     FixInput,
     FixUsage,
     Mismatch,
+    NotFound,
     ObygazeError,
 )
 from obygaze_features.core.workspace import Workspace
@@ -53,33 +46,42 @@ from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.files import Run
 
 
+def shown_by(page: Path) -> Any:
+    """The document in a page."""
+    text = page.read_text("utf-8")
+    start = '<script type="application/json" id="document">'
+    return json.loads(text.partition(start)[2].partition("</script>")[0])
+
+
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(75))
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 3))
     folder = tmp_path / "segments"
     tier = Mark("lake", 1.5, 2.5, "Gewalt", "stark", "ben")
     of_ben = [segment(0, 0.4, "ben"), segment(1.2, 1.6, "ben", "HN"), [tier]]
     write_marks(folder / "films.ben.csv", *of_ben)
     write_marks(folder / "films.eva.csv", segment(0.2, 0.28, "eva"))
+    write_marks(folder / "films.far.csv", segment(70, 80, "far"))
     write_marks(folder / "others.ben.csv", segment(2, 2.4, "ben"))
     (folder / "films.broken.csv").write_text("nothing\n", "utf-8")
-    turn = page.take_turn({})["turn"]
-    page.save_marks(change(turn, mark(10, 20)))
-    found = page.film("lake")
+    shown = document(page)
+    found = shown["film"]
     spans = [(one["annotator"], one["start"], one["end"]) for one in found["segments"]]
     assert spans == [("ben", 0, 0.4), ("eva", 0.2, 0.28), ("ben", 1.2, 1.6)]
     assert [one["level"] for one in found["segments"]] == ["S", "S", "HN"]
-    (own,) = found["marks"]
-    assert (own["first"], own["last"], own["start"], own["end"]) == (10, 20, 0.4, 0.84)
-    assert (own["concepts"], own["comment"]) == (["Body", "Look"], "why")
     (of_tier,) = found["own"]
     assert (of_tier["column"], of_tier["value"]) == ("Gewalt", "stark")
-    assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
+    # A mark behind the end of the film was made on another copy.
+    assert [note.split(" is not")[0] for note in found["notes"]] == [
+        "films.broken.csv",
+        "films.far.csv",
+    ]
+    assert "made on another copy" in found["notes"][1]
     # Own columns and comments stand beside the scores of the clips that they touch.
-    marked = [page.clip(f"lake-00{k}") for k in range(3)]
+    marked = shown["page"]["clips"]
     assert [len(one["marked_own"]) for one in marked] == [0, 1, 1]
     annotators = [[said["annotator"] for said in one["marked"]] for one in marked]
-    assert annotators == [["ben", "eva", "ada"], ["ben"], []]
+    assert annotators == [["ben", "eva"], ["ben"], []]
 
 
 def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None:
@@ -88,53 +90,79 @@ def test_a_film_without_a_file_of_all_of_it_is_looked_at(tmp_path: Path) -> None
         write_video(tmp_path / f"{number}.mp4", numbers=range(25))
         clips.append(Clip(f"lake-{number}", "lake", number, f"{number}.mp4"))
     write_marks(tmp_path / "segments" / "films.ben.csv", segment(0, 1, "ben"))
-    page = site(tmp_path, [*clips, *film_clips("pond", "")], "eva")
-    row = page.film("lake")
-    assert (row["can_mark"], row["n_pictures"], row["segments"]) == (False, 0, [])
-    assert row["notes"] == [
-        "This film can be looked at, not marked: there is no file of the whole film",
+    page = site(tmp_path, [*clips, *film_clips("pond", "")])
+    film = document(page)["film"]
+    assert (film["n_pictures"], film["segments"]) == (0, [])
+    assert film["notes"] == [
         "Marks have no place: the time line counts clips in a row: their times in the film are"
         " unknown",
     ]
-    assert len(row["pieces"]) == 2
-    turn = page.take_turn({})["turn"]
-    for film in ("lake", "pond"):
-        assert page.film(film)["can_mark"] is False
-        with pytest.raises(FixUsage, match="can be looked at, not marked"):
-            page.save_marks(change(turn, mark(), film=film))
-        with pytest.raises(FixUsage, match="can be looked at, not marked"):
-            page.save_watched({"turn": turn, "movie_id": film, "stretches": [[0, 5]]})
-    assert site(tmp_path, clips).film("lake")["notes"] == row["notes"][1:]
+    assert [piece["video"] for piece in film["pieces"]] == ["1.mp4", "2.mp4"]
+    assert document(page, "pond")["film"]["pieces"] == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"level": "T"}, "'T' is not a word of level"),
-        ({"level": ["S"]}, "is not a word of level"),
-        ({"first": 30}, "expected pictures from 0 to 74"),
-        ({"last": 75}, "expected pictures from 0 to 74"),
-        ({"first": "1"}, "the first and the last picture"),
-        ({"last": True}, "the first and the last picture"),
-        ({"concepts": "Look"}, "a list of names"),
-        ({"concepts": [1]}, "is not a word of concepts"),
-        ({"comment": "x" * 2001}, "at most 2000"),
-    ],
-)
-def test_invalid_marks_change_nothing(
-    tmp_path: Path, changes: Any, message: str
+def test_videos_are_named_from_the_folder_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "my films").mkdir()
+    write_video(tmp_path / "my films" / "100 % (é).mp4", numbers=range(25))
+    clips = film_clips("lake", "100 % (é).mp4", 1)
+    header = Header("a test", {"Look": "visual"}, video_root=str(tmp_path / "my films"))
+    (tmp_path / "manifests").mkdir()
+    films = Manifest(
+        "films", header, [*clips, Clip("pond-1", "pond", video="away.mp4")]
+    )
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    lake, pond = view("films", workspace=tmp_path).paths
+    assert lake == tmp_path / "pages" / "films" / "lake.html"
+    assert str(tmp_path) not in lake.read_text("utf-8")
+    (video,) = shown_by(lake)["film"]["videos"].values()
+    assert video["address"] == "../../my%20films/100%20%25%20%28%C3%A9%29.mp4"
+    assert video["refused"] == ""
+    assert [one["title"] for one in shown_by(lake)["page"]["pages"]] == ["lake", "pond"]
+    (away,) = shown_by(pond)["film"]["videos"].values()
+    assert (away["refused"], away["times"]) == ("the video is missing", None)
+    # Of one film alone, no page leads to others, which may be of another run.
+    (alone,) = view("films", "lake", output=tmp_path / "o", workspace=tmp_path).paths
+    assert alone == tmp_path / "o" / "lake.html"
+    assert [one["title"] for one in shown_by(alone)["page"]["pages"]] == ["lake"]
+
+
+def test_only_a_page_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    films = [*film_clips("lake", "", 2), *film_clips("con", "", 2)]
+    manifest = Manifest("films", Header("a test", {"Look": "visual"}), films)
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    paths = view("films", workspace=tmp_path).paths
+    assert view("films", workspace=tmp_path).paths == paths
+    assert {path.parent for path in paths} == {tmp_path / "pages" / "films"}
+    assert paths[0].stem == "lake"
+    assert paths[1].stem != "con"  # a device of Windows
+    paths[0].write_text("mine", "utf-8")
+    before = paths[1].stat().st_mtime_ns
+    with pytest.raises(AlreadyThere, match="not an obygaze page of a film"):
+        view("films", workspace=tmp_path)
+    assert paths[0].read_text("utf-8") == "mine"
+    assert paths[1].stat().st_mtime_ns == before
+    with pytest.raises(NotFound, match=r"no film 'lak' \(did you mean 'lake'\?\)"):
+        view("films", "lak", workspace=tmp_path)
+    with pytest.raises(ObygazeError, match="no manifest called 'filmz'"):
+        view("filmz", workspace=tmp_path)
+
+
+def test_the_browser_opens_the_first_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_video(tmp_path / "lake.mp4", numbers=range(75))
-    page = site(tmp_path, film_clips("lake", "lake.mp4", 3), "ada")
-    turn = page.take_turn({})["turn"]
-    with pytest.raises(FixInput, match=message):
-        page.save_marks(change(turn, mark(**changes)))
-    for sent in ([[1, 2, 3]], [[5, 4]], [["1", 2]], [[0, 75]], "all"):
-        with pytest.raises(FixInput):
-            page.save_watched({"turn": turn, "movie_id": "lake", "stretches": sent})
-    with pytest.raises(FixUsage, match=r"no film '\.\./lake'"):
-        page.save_marks(change(turn, mark(), film="../lake"))
-    assert page.marks is not None and not page.marks.path.exists()
+    (tmp_path / "manifests").mkdir()
+    films = Manifest(
+        "films", Header("a test", {"Look": "visual"}), film_clips("lake", "")
+    )
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    done = call_obygaze("view", "films", "--no-browser", cwd=tmp_path).ok()
+    assert done.stdout == f"{Path('pages/films/lake.html')}\n"
+    assert opened == []
+    call_obygaze("view", "films", cwd=tmp_path).ok()
+    assert opened == [(tmp_path / "pages/films/lake.html").absolute().as_uri()]
 
 
 def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -> None:
@@ -148,45 +176,11 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         films = Manifest("films", Header("a test"), [Clip(row["clip_id"], film)])
         write_manifest(films, tmp_path / "manifests" / "films.toml", force=True)
         if not is_refused:
-            assert open_site(run="first", workspace=tmp_path).overview()["clips"]
+            assert view("films", run="first", workspace=tmp_path).paths
             continue
         problem = f"is of the film 'brug' and of '{row['movie_id']}'"
         with pytest.raises(Mismatch, match=problem):
-            open_site(run="first", workspace=tmp_path)
-
-
-def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
-    clips = film_clips("lake", "", 4)
-    marked = [replace(clips[0], extra={"annotator": "ben"})]
-    (tmp_path / "manifests").mkdir()
-    for name, view, rows in (
-        ("films", "raw", clips),
-        ("seen", "visual", marked),
-        ("given", "raw", marked),
-    ):
-        columns = ("annotator",) if rows is marked else ()
-        header = Header("a test", {"Look": "visual"}, view=view)
-        manifest = Manifest(name, header, rows, columns)
-        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
-    assert open_site("films", segments="given", workspace=tmp_path).film("lake")
-    with pytest.raises(FixInput, match="the levels of seen are those of the visual"):
-        open_site("films", segments="seen", workspace=tmp_path)
-
-
-def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
-    tmp_path: Path,
-) -> None:
-    clips = film_clips("lake", "", 4)
-    page = site(tmp_path, clips, "ada", blind=True)
-    write_marks(tmp_path / "segments" / "films.ben.csv", segment(0, 0.4, "ben"))
-    with served(page) as server:
-        paths = ("overview", "film?film=lake", "clip?clip_id=lake-001")
-        texts = [ask(server, f"/api/{path}").body for path in paths]
-    for text in texts:
-        document = json.loads(text)
-        for one in (document, *document.get("clips", [])):
-            assert not one.get("level") and "score" not in one
-        assert b'"ben"' not in text and b'"level": "S"' not in text
+            view("films", run="first", workspace=tmp_path)
 
 
 def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:
@@ -253,11 +247,11 @@ def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     for name in ("made-up", "myfilms"):
         write_manifest(films, tmp_path / "manifests" / f"{name}.toml")
     with pytest.raises(FixUsage) as caught:
-        open_site("myfilms", run="r", workspace=tmp_path)
+        view("myfilms", run="r", workspace=tmp_path)
     assert caught.value.message == (
         "myfilms is not the manifest of the run, which is made-up"
     )
-    assert open_site("made-up", run="r", workspace=tmp_path).run is not None
+    assert view("made-up", run="r", workspace=tmp_path).paths
 
 
 @pytest.mark.parametrize("kind", ["score", "p"])
@@ -281,11 +275,11 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
     films = site(tmp_path, clips).manifest
     (tmp_path / "manifests").mkdir()
     write_manifest(films, tmp_path / "manifests" / "films.toml")
-    page = open_site("films", scores=tmp_path / "scores.csv", workspace=tmp_path)
-    scored_by = page.overview()["scored_by"]
+    (page,) = view("films", scores=tmp_path / "scores.csv", workspace=tmp_path).paths
+    scored_by = shown_by(page)["page"]["scored_by"]
     assert scored_by["cells"] == ["scores.csv: tense"]
     assert (scored_by["named"], scored_by["models"]) == (0, "a saved model")
-    facts = page.scores(0)
+    (facts,) = shown_by(page)["scores"]
     assert facts["text"] == (
         "Scores of a saved model, by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
         " Those that are out-of-fold are of fits without the clip."
@@ -301,11 +295,6 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
     assert [one["basis"] for one in shown.values()] == bases[:3]
     # Nobody says whether the levels of the manifest are what was asked.
     assert not any("correct" in one for one in shown.values())
-    blind = open_site("films", scores="scores.csv", blind=True, workspace=tmp_path)
-    assert blind.overview()["scored_by"] is None
-    export_page(page, tmp_path / "page")
-    data = (tmp_path / "page" / "data.js").read_text("utf-8")
-    assert json.loads(data.partition("=")[2])["scores 0"]["text"] == facts["text"]
 
 
 @pytest.mark.parametrize(
@@ -335,18 +324,16 @@ def test_a_table_of_other_scores_or_clips_is_refused(
     table = tmp_path / "scores.csv"
     table.write_text(f"clip_id,{header}\nlake-000,{cells}\n", "utf-8")
     with pytest.raises(ObygazeError) as caught:
-        open_site("films", scores=table, workspace=tmp_path)
+        view("films", scores=table, workspace=tmp_path)
     assert problem in f"{caught.value.message} {caught.value.details}"
     several = "clip_id,model,basis,decision,score:S\nlake-000,ridge,unseen,S,1\n"
     table.write_text(f"{several}lake-000,mlp,unseen,S,2\n", "utf-8")
     with pytest.raises(FixInput, match="scores of one model, got ridge, mlp"):
-        open_site("films", scores=table, workspace=tmp_path)
+        view("films", scores=table, workspace=tmp_path)
     with pytest.raises(ObygazeError, match="no such file"):
-        open_site("films", scores="keeper", workspace=tmp_path)
+        view("films", scores="keeper", workspace=tmp_path)
     with pytest.raises(FixUsage, match="--run or --scores"):
-        open_site("films", run="r", scores=table, workspace=tmp_path)
-    with pytest.raises(FixInput, match="the marks cannot be read"):
-        open_site("films", segments=table, workspace=tmp_path)
+        view("films", run="r", scores=table, workspace=tmp_path)
 
 
 def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
@@ -362,33 +349,25 @@ def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
     header = Header("made up", {"Look": "visual", "Voice": "speech"})
     films = replace(films, header=header)
     page = Site(Workspace(tmp_path), films)
-    facts = page.clip("lake-1")
+    (facts,) = document(page)["page"]["clips"]
     ada = {"annotator": "ada", "level": "S", "concepts": ("Look", "Voice")}
     ben = {"annotator": "ben", "level": "HN", "concepts": ("Voice",)}
     assert facts["said"] == [
         {**ada, "comment": "", "own": {"mood": "calm"}},
         {**ben, "comment": "heard", "own": {}},
     ]
-    seen = Site(Workspace(tmp_path), films.view("visual")).clip("lake-1")["said"]
-    assert [(one["level"], one["concepts"]) for one in seen] == [
+    seen = Site(Workspace(tmp_path), films.view("visual"))
+    (in_view,) = document(seen)["page"]["clips"]
+    assert [(one["level"], one["concepts"]) for one in in_view["said"]] == [
         ("S", ("Look",)),
         ("EN", ()),
     ]
-    assert replace(page, blind=True).clip("lake-1")["said"] == []
 
 
-def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
-    tmp_path: Path,
-) -> None:
+def test_a_clip_has_its_place_in_the_film(tmp_path: Path) -> None:
     extra = {"film_start_s": "60.0", "film_end_s": "61.0", "video_name": "a.mp4"}
     piece = Clip("lake-1", "lake", 1, "a.mp4", 0.0, 1.0, "S", ("Look",), extra)
-    for is_blind in (False, True):
-        page = site(tmp_path, [piece], blind=is_blind)
-        (clip,) = page.overview()["clips"]
-        assert (clip["start"], clip["end"]) == (60, 61)
-        assert page.film("lake")["spans"] == {"lake-1": (60, 61)}
-    marked = Clip("lake-ada-1", "lake", start_s=0, end_s=1, extra={"annotator": "ada"})
-    header = Header("marks", unit="segment")
-    manifest = Manifest("marks", header, (marked,), ("annotator",))
-    page = Site(Workspace(tmp_path), manifest, blind=True)
-    assert page.film("lake")["spans"] == {}
+    shown = document(site(tmp_path, [piece]))
+    (clip,) = shown["page"]["clips"]
+    assert (clip["start"], clip["end"]) == (60, 61)
+    assert shown["film"]["spans"] == {"lake-1": (60, 61)}

@@ -1,0 +1,50 @@
+"""The file of a page: its style sheet, its scripts and its document within it.
+
+Browsers refuse modules in a file, so the modules of the page are joined into one script.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from obygaze_features import __version__
+from obygaze_features.core.files import json_values
+
+# Each imports only some of those before it.
+SCRIPTS = ("state", "tools", "player", "timeline", "clips", "keys", "main")
+_NAMED = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
+_WHOLE = re.compile(r'^import \* as (\w+) from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORTED = re.compile(
+    r"^export ((?:async )?(?:const|class|function) ([\w$]+))", re.MULTILINE
+)
+
+
+def page_of(document: Mapping[str, Any]) -> bytes:
+    """Return the page that shows a document."""
+    data = json.dumps(json_values(document), allow_nan=False)
+    # Nothing else in it could be read as the end of its element.
+    data = data.replace("<", "\\u003c")
+    page = _text_of("page.html").replace("{{ version }}", __version__)
+    page = page.replace("{{ style }}", _text_of("page.css"))
+    page = page.replace("{{ script }}", joined())
+    # The last one: texts of the document are not looked through.
+    return page.replace("{{ document }}", data).encode("utf-8")
+
+
+def joined() -> str:
+    """Return the modules of the page as one script: each is a function with its own names."""
+    parts = ['"use strict";', "const modules = {};"]
+    for name in SCRIPTS:
+        text = _text_of(f"{name}.js")
+        text = _NAMED.sub(r"const \1 = modules.\2;", text)
+        text = _WHOLE.sub(r"const \1 = modules.\2;", text)
+        names = ", ".join(match.group(2) for match in _EXPORTED.finditer(text))
+        text = _EXPORTED.sub(r"\1", text)
+        parts.append(f"(() => {{\n{text}\nmodules.{name} = {{ {names} }};\n}})();")
+    return "\n".join(parts)
+
+
+def _text_of(name: str) -> str:
+    return files(__package__).joinpath("static", name).read_text("utf-8")
