@@ -68,7 +68,7 @@ class ConceptBank(Savable):
     margin is a distance: vector and bias are divided by the vector's length, which the released
     code does not do.
 
-    From lessons it finds the planes of the concepts that `min_clips` rows have, and lack, with the
+    From lessons it finds the planes of the concepts that enough rows have, and lack, with the
     negatives of `against`. With `scaled` they are found on scaled rows, and are then made planes of
     rows as they are. With the folds of a published file `C` may be "folds", the best over them, and
     `best_of_folds` takes the best of the planes that were found without each fold.
@@ -81,7 +81,6 @@ class ConceptBank(Savable):
     unit_norm: bool = True
     random_state: Any = 0
     against: Against = "absent"
-    min_clips: int = 0
     scaled: bool = False
     best_of_folds: bool = False
 
@@ -122,10 +121,7 @@ class ConceptBank(Savable):
     def findable(self, lessons: Lessons) -> Lessons:
         """Return lessons with the concepts that enough rows have, and lack."""
         targets = lessons.concepts.targets[self.against][lessons.of_concepts]
-        names = [
-            lessons.concepts.names[column]
-            for column in findable(targets, self.min_clips)
-        ]
+        names = [lessons.concepts.names[column] for column in findable(targets)]
         if lessons.file_folds is not None:
             names.sort(key=released_rank)
         return replace(lessons, concepts=lessons.concepts.only(names))

@@ -98,11 +98,11 @@ def fewest_examples(targets: Ints) -> Ints:
     return fewer
 
 
-def findable(targets: Ints, min_clips: int = MIN_CLIPS) -> list[int]:
+def findable(targets: Ints) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
-    columns = np.flatnonzero(fewest_examples(targets) >= min_clips)
-    if min_clips and not len(columns):
+    columns = np.flatnonzero(fewest_examples(targets) >= MIN_CLIPS)
+    if not len(columns):
         raise FixTraining(
-            f"no concept has {min_clips} training clips with it and {min_clips} without"
+            f"no concept has {MIN_CLIPS} training clips with it and {MIN_CLIPS} without"
         )
     return [int(column) for column in columns]

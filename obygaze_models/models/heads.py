@@ -49,7 +49,7 @@ class LogisticHead(Head):
     C: float = 0.1
     _: KW_ONLY
     penalty: Penalty = "l2"
-    scaled: bool = False
+    scaled: bool = True
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])

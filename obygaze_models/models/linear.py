@@ -58,7 +58,7 @@ class LogisticProbe(LinearProbe):
 
     C: float = 1.0
     _: KW_ONLY
-    class_weight: ClassWeight = None
+    class_weight: ClassWeight = "balanced"
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         weights = self._row_weights(codes, self.class_weight)
@@ -216,7 +216,7 @@ class SVMProbe(LinearProbe):
 
     C: float = 1.0
     _: KW_ONLY
-    class_weight: ClassWeight = None
+    class_weight: ClassWeight = "balanced"
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self._fit_rows(machines_on(X), np.arange(len(X)), codes)

@@ -442,7 +442,6 @@ def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
         unit_norm=settings["unit_norm"],
         random_state=seed,
         against=settings["against"],
-        min_clips=MIN_CLIPS,
         best_of_folds=settings["best_of_folds"],
     )
 

@@ -29,7 +29,9 @@ def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
     X, y = clips()
     plain = FrameProbe(pooling).fit(X, y)
     expected = (
-        LogisticProbe().fit(pooled(X, axis=1), y).predict_proba(pooled(X, axis=1))
+        LogisticProbe(class_weight=None)
+        .fit(pooled(X, axis=1), y)
+        .predict_proba(pooled(X, axis=1))
     )
     np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
 
@@ -39,7 +41,7 @@ def test_frames_of_any_format_are_fitted_in_float64(number_format: Any) -> None:
     X, y = clips()
     X = (X + 1000).astype(number_format)
     pooled = X.astype(np.float64).mean(axis=1)
-    expected = LogisticProbe().fit(pooled, y).predict_proba(pooled)
+    expected = LogisticProbe(class_weight=None).fit(pooled, y).predict_proba(pooled)
     found = FrameProbe("mean").fit(X, y).predict_proba(X)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 

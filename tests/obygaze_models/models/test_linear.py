@@ -61,10 +61,13 @@ def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
     assert loss(*exact) == pytest.approx(best, rel=1e-3)
 
 
-def test_logistic_probe_is_that_of_sklearn() -> None:
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_logistic_probe_is_that_of_sklearn(class_weight: Any) -> None:
     X, y = clips()
-    ours = LogisticProbe(C=0.1).fit(X, y)
-    theirs = LogisticRegression(C=0.1, max_iter=5000, tol=1e-10).fit(X, y)
+    ours = LogisticProbe(C=0.1, class_weight=class_weight).fit(X, y)
+    theirs = LogisticRegression(
+        C=0.1, class_weight=class_weight, max_iter=5000, tol=1e-10
+    ).fit(X, y)
     np.testing.assert_allclose(
         ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6
     )

@@ -57,3 +57,31 @@ def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     linear = build("pcbm-lr").set_params(bank__concepts=names)
     linear.fit(X, X[:, 0] > 0, concepts)
     assert linear.bank_.concepts_.tolist() == names
+
+
+def plain_parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator, and of its parts."""
+    found: dict[str, Any] = {}
+    for name, value in estimator.get_params(deep=False).items():
+        part = estimator.part(name) if name in ("bank", "head") else value
+        is_estimator = hasattr(part, "get_params")
+        found[name] = plain_parameters(part) if is_estimator else part
+    return found
+
+
+# A tree or a residual is asked for by name: a bottleneck has neither.
+@pytest.mark.parametrize(
+    "kind", sorted(KINDS.keys() - {"pcbm-dt", "pcbm-h", "zero-shot"})
+)
+def test_a_class_and_its_kind_have_the_same_defaults(kind: str) -> None:
+    """`LogisticProbe()` had no class weights, and the kind `logistic` had balanced ones."""
+    built = build(kind)
+    assert plain_parameters(built) == plain_parameters(type(built)())
+
+
+def test_parts_of_a_bottleneck_have_the_defaults_of_its_kinds() -> None:
+    for kind in ("pcbm-dt", "pcbm-h"):
+        built = build(kind)
+        for part in (built.bank, built.head, built.residual):
+            if part is not None:
+                assert plain_parameters(part) == plain_parameters(type(part)())
