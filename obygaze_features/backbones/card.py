@@ -255,7 +255,8 @@ class Card:
 
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
     of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
-    asks for an account if they are `gated`. None of these changes a number, so no hash has them.
+    asks for an account if they are `gated`. `language` is the only one whose texts it reads, if it
+    was made for one. None of these changes a number, so no hash has them.
     `package` is the folder of an installed Python package that has the weights, too.
     `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
     """
@@ -275,6 +276,7 @@ class Card:
     gflop: float = 0.0
     download_mb: int = 0
     gated: bool = False
+    language: str = ""
     code: Mapping[str, Any] = field(default_factory=dict)
     preset: str = DEFAULT_PRESET
     origin: str = ""

@@ -1,6 +1,5 @@
 """Card files: found in the package and the workspace, read and checked."""
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,7 +33,7 @@ FRAMES_OF = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
-    *("download_mb", "gated", "depth", "weights_sha256", "package"),
+    *("download_mb", "gated", "depth", "weights_sha256", "package", "language"),
 )
 """The keys that `like` does not copy as they are, because they belong to one checkpoint."""
 
@@ -93,6 +92,7 @@ class CardFile(Record, frozen=True, kw_only=True):
     gflop: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     download_mb: Count = 0
     gated: bool = False
+    language: str = ""
     depth: Mapping[Literal["layers", "hidden", "heads"], Count] = {}
     weights_sha256: tuple[Sha256, ...] = ()
 
@@ -187,6 +187,7 @@ def card_from(document: Document) -> Card:
         gflop=file.gflop,
         download_mb=file.download_mb,
         gated=file.gated,
+        language=file.language,
         origin=document.where,
         depth={str(name): number for name, number in file.depth.items()},
         weights_sha256=file.weights_sha256,
@@ -217,9 +218,10 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     if source is None:
         if plain.endswith(".py"):
             raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
-        similar = difflib.get_close_matches(plain, sources, n=3, cutoff=0.4)
-        hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
-        raise NotFound(f"no backbone called {plain!r}", hint=hint)
+        raise NotFound(
+            f"no backbone called {plain!r}{near(plain, sources)}",
+            hint="obygaze backbones ls",
+        )
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
 
 

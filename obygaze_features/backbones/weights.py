@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,14 +63,14 @@ def find_weights(
     """Return the given weights, or the card's own from the cache.
 
     The card's own are those of the cache, or of an installed package. With `download` they are
-    downloaded first if they are in neither.
+    downloaded first if they are in neither. Given weights may be NAME=PATH with the card's name.
     """
     if not card.family.needs_weights:
         if weights is not None:
             raise FixUsage(f"{card.name} takes no --weights")
         return NO_WEIGHTS
     if weights is not None:
-        path = Path(weights).expanduser()
+        path = _path_of(card, os.fspath(weights))
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
@@ -94,6 +95,15 @@ def find_weights(
         raise NotFound(f"no weights for {card.name}", where=where, hint=hint)
     origin = f"{card.checkpoint}@{card.revision}"
     return WeightFiles(snapshot, _files_in(snapshot), origin, is_from_hub=True)
+
+
+def _path_of(card: Card, weights: str) -> Path:
+    """Return the path of weights, which may be given as those of several backbones are."""
+    name, _, path = weights.partition("=")
+    is_named = path and not Path(weights).exists()
+    if is_named and Path(name).stem in (card.name, card.label):
+        return Path(path).expanduser()
+    return Path(weights).expanduser()
 
 
 def is_cached(card: Card) -> bool:

@@ -4,13 +4,15 @@ Nothing but subtitles is decoded, so the store is made at once, as an import is.
 store has a word of the subtitles.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import ProgressBars, count, few, progress_bars
@@ -37,6 +39,18 @@ NOTHING_SAID = "no words"
 # Raise it with any change that could give other words for the same subtitles.
 DECODER_RULE = 1
 PACKAGES = ("numpy", "tokenizers", "torch", "transformers")
+# More than an eighth of the words of English texts are of these, and few words of other languages.
+ENGLISH = frozenset(
+    [
+        *("the", "you", "and", "it", "that", "this", "what", "my", "your", "he", "she"),
+        *("not", "are", "with", "they", "there", "but", "know", "just"),
+        *("don't", "i'm", "it's"),
+    ]
+)
+LEAST_ENGLISH = 0.07
+# Fewer words do not tell a language.
+FEWEST_WORDS = 100
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,22 @@ def extract_words(
         not_in_manifest=[],
         remarks=remarks,
         next_command=first_command(clips, clips.name, [written.path.name]),
+        warnings=_in_another_language(card, words.texts.values()),
     )
+
+
+def _in_another_language(card: Card, texts: Iterable[str]) -> list[str]:
+    """Return a warning if a model of English gets texts without the words that English repeats."""
+    if card.language != "English":
+        return []
+    words = _WORD.findall(" ".join(texts).lower().replace("’", "'"))
+    n_english = sum(word in ENGLISH for word in words)
+    if len(words) < FEWEST_WORDS or n_english >= LEAST_ENGLISH * len(words):
+        return []
+    return [
+        f"{card.label} reads English, and what is said seems to be in another language:"
+        " minilm-multilingual reads 50"
+    ]
 
 
 def _rows_of(

@@ -205,7 +205,13 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
 def test_near_misses_are_suggested() -> None:
     with pytest.raises(NotFound) as caught:
         find_card("xclip-b16-k40")
-    assert "xclip-b16-k400" in str(caught.value.hint)
+    assert "did you mean 'xclip-b16-k400'?" in caught.value.message
+    assert caught.value.hint == "obygaze backbones ls"
+    # A list of those that are a little like it looked as if there were no others.
+    with pytest.raises(NotFound) as caught:
+        find_card("nosuch")
+    assert caught.value.message == "no backbone called 'nosuch'"
+    assert caught.value.hint == "obygaze backbones ls"
     with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
         find_card("vivit-b16x2-k400@papr")
     assert usage.value.hint == "one of default, hub, paper-2024"

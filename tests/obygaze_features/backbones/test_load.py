@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import check_device  # noqa: E402
+from obygaze_features.backbones.weights import find_weights  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
     FixInput,
@@ -131,6 +132,21 @@ def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
         assert path.name in named
         other = load_backbone(card, tmp_path / "other").recipe()["weights"]
         assert named["tensors"] == other["tensors"] != chosen["tensors"]
+
+
+def test_weights_may_be_named_as_those_of_several_backbones_are(tmp_path: Path) -> None:
+    """`backbones check X --weights X=DIR` was refused, which `extract run` takes."""
+    save_tiny("clip", tmp_path / "weights")
+    card = tiny_card("clip")
+    for name in (card.name, tmp_path / f"{card.name}.toml"):
+        files = find_weights(card, f"{name}={tmp_path / 'weights'}")
+        assert files.folder == tmp_path / "weights"
+    with pytest.raises(ObygazeError, match="no weights for"):
+        find_weights(card, f"other={tmp_path / 'weights'}")
+    # A folder whose name has this form is meant itself.
+    folder = tmp_path / f"{card.name}=weights"
+    (tmp_path / "weights").rename(folder)
+    assert find_weights(card, folder).folder == folder
 
 
 def test_weights_in_several_files_are_refused(tmp_path: Path) -> None:

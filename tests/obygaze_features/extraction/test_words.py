@@ -202,6 +202,45 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
     assert np.isfinite(joined).all()
 
 
+GERMAN = (
+    "Wo warst du gestern Abend? Ich habe dich überall gesucht. Wir müssen reden, und zwar"
+    " sofort. Das ist nicht so einfach, wie du denkst. In der Stadt war es still."
+)
+FRENCH = (
+    "Où étais-tu hier soir ? Je t'ai cherché partout. Il faut qu'on parle, et tout de suite."
+    " Ce n'est pas aussi simple que tu le crois. Elle m'a dit que non, mais on verra bien."
+)
+AMERICAN = (
+    "Where were you last night? I looked for you everywhere. We have to talk, right now."
+    " It's not as simple as you think. He told me that she doesn't want the money."
+)
+
+
+@pytest.mark.parametrize(
+    "text, language, is_said",
+    [
+        (GERMAN, "English", True),
+        (FRENCH, "English", True),
+        (AMERICAN, "English", False),
+        (GERMAN, "", False),
+        ("Wo warst du gestern?", "English", False),
+    ],
+)
+def test_subtitles_in_a_language_that_the_model_does_not_read_are_said(
+    text: str, language: str, is_said: bool, workspace: Path, encoder: Path
+) -> None:
+    card = words_card().replace("[tokens]", f'language = "{language}"\n[tokens]')
+    (workspace / "backbones" / "tiny.toml").write_text(card)
+    subtitles = say(workspace, lake=f"{text} " * (4 if len(text) > 100 else 1))
+    made = extract_words(
+        "films", "tiny", subtitles, weights=encoder, workspace=workspace
+    )
+    said = "tiny reads English, and what is said seems to be in another language"
+    assert any(said in warning for warning in made.warnings) == is_said
+    assert {find_card(name).language for name in ("minilm", "clip-b16")} == {"English"}
+    assert not find_card("minilm-multilingual").language
+
+
 @pytest.fixture(scope="module")
 def minilm() -> TextTower:
     real_encoder()
