@@ -97,8 +97,6 @@ def labelled(
     manifest: Manifest,
     rule: str | None,
     orders: Mapping[str, Sequence[str]] | None = None,
-    *,
-    option: str = "--rule",
 ) -> Manifest:
     """Return a manifest whose clips have the labels that a rule makes of its annotations.
 
@@ -106,7 +104,6 @@ def labelled(
         manifest: The manifest; clips of which nobody said anything stay as they are.
         rule: The rule. Without one, people who differ are an error that names the rules.
         orders: The words of columns with an order, from the lowest, for `highest`.
-        option: What the hint of this error says to type.
     """
     chosen = rule or AGREED
     _check_rule(chosen, manifest)
@@ -133,7 +130,7 @@ def labelled(
             f"annotators differ in {len(differing)} of {count(len(of_clip), 'clip')}:"
             f" {what_differs(differing)}",
             where=manifest.name,
-            hint=f"{option} {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
+            hint=f"--rule {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
             " they differ on",
         )
     filled = {*columns}

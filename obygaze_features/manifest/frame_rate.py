@@ -5,8 +5,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from obygaze_features.core.errors import FixUsage
-
 # Films of these rates are slowed down by 1000/1001, and named by a rounded number: 23.976, 29.97.
 NTSC_NOMINAL = (15, 24, 30, 48, 60, 120, 240)
 # 23.98 differs from 24000/1001 by .004, and 24 by .024.
@@ -43,15 +41,6 @@ def known_frame_rate(written: float | str | Fraction) -> Fraction | None:
     return rate
 
 
-def frame_rate(written: float | str | Fraction) -> Fraction:
-    """Return a frame rate as `known_frame_rate` does; anything else is an error."""
-    rate = known_frame_rate(written)
-    if rate is None:
-        problem = f"expected frames per second, got {str(written)!r}"
-        raise FixUsage(problem, hint="a number such as 25 or 23.976, or 24000/1001")
-    return rate
-
-
 def seconds_of_frames(first: int, last: int, rate: Fraction) -> tuple[float, float]:
     """Return when the first of some pictures begins and the last one ends, in seconds.
 
@@ -62,7 +51,7 @@ def seconds_of_frames(first: int, last: int, rate: Fraction) -> tuple[float, flo
 
 
 def frame_rate_text(rate: Fraction) -> str:
-    """Return a frame rate as text that `frame_rate` reads as the same rate.
+    """Return a frame rate as text that `known_frame_rate` reads as the same rate.
 
     >>> frame_rate_text(Fraction(30000, 1001))
     '29.97'

@@ -30,58 +30,11 @@ from obygaze_features.manifest.listing import (
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
-    SourceFile,
     of_films,
     own_columns,
 )
 
 SHOWN_CLIPS = 20
-
-
-@dataclass(frozen=True)
-class ManifestSummary:
-    """The facts of a manifest; `videos_found` are those that are files on this machine."""
-
-    name: str
-    dataset: str
-    unit: str
-    view: str
-    clips: int
-    films: int
-    with_video: int
-    videos_found: int
-    folds: tuple[str, ...]
-    licence: str
-    citation: str
-    sources: tuple[SourceFile, ...]
-    sha256: str
-
-
-def summarize(manifest: Manifest) -> ManifestSummary:
-    """Return the facts of a manifest."""
-    header = manifest.header
-    clips = manifest.clips
-    videos = [clip.video for clip in clips if clip.video]
-    n_found = 0
-    if header.video_root:
-        root = Path(header.video_root)
-        existing = {video for video in set(videos) if (root / video).is_file()}
-        n_found = sum(video in existing for video in videos)
-    return ManifestSummary(
-        name=manifest.name,
-        dataset=header.dataset,
-        unit=header.unit,
-        view=header.view,
-        clips=len(clips),
-        films=len(manifest.films),
-        with_video=len(videos),
-        videos_found=n_found,
-        folds=tuple(manifest.folds),
-        licence=header.licence,
-        citation=header.citation,
-        sources=tuple(header.sources),
-        sha256=manifest_sha256(manifest),
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,9 +50,25 @@ class ManifestPage(Listing):
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest and its selected clips, by default all of them."""
-        clips = self.selection.clips[: self.limit or None]
-        summary = to_builtins(summarize(self.manifest))
-        return {**summary, "clips": [vars(clip) for clip in clips]}
+        manifest = self.manifest
+        header = manifest.header
+        videos = [clip.video for clip in manifest if clip.video]
+        shown = self.selection.clips[: self.limit or None]
+        return {
+            "name": manifest.name,
+            "dataset": header.dataset,
+            "unit": header.unit,
+            "view": header.view,
+            "films": len(manifest.films),
+            "with_video": len(videos),
+            "videos_found": _n_found(videos, header.video_root),
+            "folds": manifest.folds,
+            "licence": header.licence,
+            "citation": header.citation,
+            "sources": to_builtins(header.sources),
+            "sha256": manifest_sha256(manifest),
+            "clips": [vars(clip) for clip in shown],
+        }
 
     def __str__(self) -> str:
         clips = self.selection.clips[: self._n_shown]
@@ -184,6 +153,14 @@ def show_manifest(
             hint=f"obygaze manifest stats {shell_word(typed)}",
         )
     return ManifestPage(whole, selection, limit)
+
+
+def _n_found(videos: Sequence[str], root: str) -> int:
+    """Return how many clips have a video that is a file on this machine."""
+    if not root:
+        return 0
+    existing = {video for video in set(videos) if (Path(root) / video).is_file()}
+    return sum(video in existing for video in videos)
 
 
 def _known_films(film: str, manifest: Manifest) -> set[str]:

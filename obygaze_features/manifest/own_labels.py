@@ -1,6 +1,5 @@
 """What `--task` can ask of the columns of a person's own, as it is typed."""
 
-import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -12,10 +11,6 @@ from obygaze_features.manifest.model import Clip, Manifest, ascii_id, own_column
 
 # What `manifest project` writes of the mark that made a level: how much of the clip it covers.
 COVERED = "covered"
-# The columns of predictions and of `search`: what a model says of a clip is no label.
-OF_PREDICTIONS = re.compile(
-    r"(basis|decision|score|cosine)$|(p|score|margin|contribution):"
-)
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word

@@ -78,15 +78,6 @@ def concept_meaning(name: str) -> str:
     return ""
 
 
-def film_title(movie_id: str) -> str:
-    """Return the title of a film of ObyGaze12 or MObyGaze, of another film the id.
-
-    >>> film_title("tt0467406")
-    'Juno'
-    """
-    return str(film_facts(movie_id).get("title", movie_id))
-
-
 def film_facts(movie_id: str) -> dict[str, Any]:
     """Return title, year and genres of a film of ObyGaze12 or MObyGaze, of another film nothing.
 

@@ -17,7 +17,7 @@ from obygaze_features.manifest import (
 )
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.overview import summarize
+from obygaze_features.manifest.overview import ManifestPage
 
 TOML = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
 ROWS = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts
@@ -75,6 +75,10 @@ def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:
     for words in (("show", "m"), ("stats", "m")):
         said = call_obygaze("manifest", *words, cwd=tmp_path).ok().stdout
         assert "not stated" in said
-    assert summarize(manifest).films == compute_stats(manifest).n_films == 0
+    assert (
+        ManifestPage(manifest, manifest).to_json()["films"]
+        == compute_stats(manifest).n_films
+        == 0
+    )
     with pytest.raises(FixUsage, match="the manifest states no films"):
         show_manifest(manifest, film="lake")
