@@ -34,7 +34,6 @@ from obygaze_models.evaluation.bootstrap import (
 from obygaze_models.evaluation.grouped_stats import (
     GroupedStats,
     mean_over_folds,
-    mean_within_units,
 )
 from obygaze_models.evaluation.metrics import (
     AUC,
@@ -444,11 +443,8 @@ class Cell:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         names, codes = np.unique(self.groups, return_inverse=True)
         codes = codes.astype(np.intp)
-        values = self._within_units(codes, metrics)
-        if values is None:
-            # Each film drawn alone.
-            statistics = self.statistics(self.groups, metrics)
-            values = statistics(np.eye(len(names)))
+        # Each film drawn alone.
+        values = self.statistics(self.groups, metrics)(np.eye(len(names)))
         n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
         for name in metrics:
             if METRICS[name].needs_positives:
@@ -472,31 +468,6 @@ class Cell:
     @cached_property
     def _known_of_films(self) -> dict[str, dict[str, float]]:
         return {}
-
-    def _within_units(
-        self, codes: IntArray, metrics: Sequence[str]
-    ) -> MetricValues | None:
-        """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
-
-        None where a run tests only some of the units.
-        """
-        n_units = int(codes.max()) + 1
-        folds = self._grouped(codes)
-        if self.is_averaged:
-            means = {}
-            for name in metrics:
-                function = METRICS[name].function
-                means[name] = mean_within_units(folds, n_units, function)
-            return means
-        of_runs = []
-        for joined, of_seed in self._by_seed(folds):
-            if len(joined.units) < n_units:
-                return None
-            values = {}
-            for name in metrics:
-                values[name] = METRICS[name].within_units(joined, of_seed)
-            of_runs.append(values)
-        return _mean_of(of_runs, metrics)
 
 
 def cells_of(tests: pd.DataFrame, averaged: Iterable[Pair] = ()) -> list[Cell]:
@@ -615,7 +586,10 @@ def _pooled(
         for name in metrics:
             values[name] = METRICS[name].over_folds(drawn, drawn_folds)
         of_runs.append(values)
-    return _mean_of(of_runs, metrics)
+    means = {}
+    for name in metrics:
+        means[name] = np.mean([values[name] for values in of_runs], axis=0)
+    return means
 
 
 def _means(
@@ -626,12 +600,4 @@ def _means(
     means = {}
     for name in metrics:
         means[name] = mean_over_folds(drawn, METRICS[name].function)
-    return means
-
-
-def _mean_of(of_runs: Sequence[MetricValues], metrics: Sequence[str]) -> MetricValues:
-    """Return the mean of each metric over runs."""
-    means = {}
-    for name in metrics:
-        means[name] = np.mean([values[name] for values in of_runs], axis=0)
     return means

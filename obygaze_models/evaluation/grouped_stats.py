@@ -25,7 +25,6 @@ from obygaze_models.evaluation.predictions import (
 
 # Units; of more, sums over the rows take less time than tables of units.
 MOST_TABLED = 128
-BLOCK_NUMBERS = 2_000_000
 
 
 def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatArray:
@@ -113,11 +112,6 @@ class GroupedStats:
         return DrawnSums(self, weights)
 
     @cached_property
-    def alone(self) -> "UnitSums":
-        """The sums within each unit."""
-        return UnitSums(self)
-
-    @cached_property
     def outcomes(self) -> FloatArray:
         """True and false positives, false and true negatives of each unit."""
         y = self.predictions.y
@@ -175,45 +169,6 @@ class GroupedStats:
         """The sum of the squared errors of each unit, in one column."""
         p = self.predictions
         return self._by_unit((p.score - p.y) ** 2)
-
-    def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the average precision and the `pairs` of each unit alone, from its own rows."""
-        order, ends = self.order
-        step_of_place = np.searchsorted(ends, np.arange(len(order)))
-        n_positive = self._by_unit(self.predictions.y)[:, 0]
-        pairs = n_positive * (self.sizes - n_positive)
-        area = np.zeros(len(self.units))
-        won = np.zeros(len(self.units))
-        units = self.at[order]
-        by_unit = np.argsort(units, kind="stable")
-        bounds = np.append(0, np.cumsum(np.bincount(units)))
-        n_together = max(1, BLOCK_NUMBERS // len(ends))
-        for start in range(0, len(self.units), n_together):
-            stop = min(start + n_together, len(self.units))
-            # Sums run over the steps of all units, as with weights: zeros change their last bits.
-            areas = np.zeros((stop - start, len(ends)))
-            for unit in range(start, stop):
-                of_unit = by_unit[bounds[unit] : bounds[unit + 1]]
-                steps, at = np.unique(step_of_place[of_unit], return_inverse=True)
-                sums = np.zeros((len(steps), len(self.is_of_class)))
-                np.add.at(sums, at, self.is_of_class[:, order[of_unit]].T)
-                ones, zeros = sums.T
-                tp = np.cumsum(ones)
-                fp = np.cumsum(zeros)
-                of_steps = ones * (tp / (tp + fp))
-                tied = self.is_tied[steps]
-                sizes = ones + zeros
-                of_steps[tied] = precision_of_ties(
-                    ones[tied],
-                    sizes[tied],
-                    sizes[tied],
-                    (tp - ones)[tied],
-                    (tp + fp - sizes)[tied],
-                )
-                areas[unit - start, steps] = of_steps
-                won[unit] = (zeros * (tp - ones / 2)).sum()
-            area[start:stop] = areas.sum(axis=1)
-        return divide(area, n_positive), won, pairs
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -301,45 +256,7 @@ class DrawnSums:
         return won, tp[:, -1] * fp[:, -1]
 
 
-@dataclass(frozen=True, eq=False)
-class UnitSums:
-    """Sums within each unit, to the bits of weights that draw it alone."""
-
-    stats: GroupedStats
-
-    @property
-    def n(self) -> FloatArray:
-        """The number of clips."""
-        return self.stats.sizes
-
-    @cached_property
-    def counts(self) -> Confusion:
-        """The counts of decisions."""
-        return Confusion(*self.stats.outcomes.T)
-
-    @property
-    def squared_errors(self) -> FloatArray:
-        """The sum of the squared errors of probabilities."""
-        return self.stats.squared_errors[:, 0]
-
-    @property
-    def average_precision(self) -> FloatArray:
-        """The mean precision at positive clips: the mean over all orders within ties."""
-        return self._orders[0]
-
-    @property
-    def pairs(self) -> tuple[FloatArray, FloatArray]:
-        """The pairs of both classes: ranked correctly, where a tie counts 0.5, and all."""
-        return self._orders[1:]
-
-    @cached_property
-    def _orders(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.stats.orders_within_units()
-
-
-# The sums that a metric is a function of: an entry for each resampling, or for each unit.
-Sums = DrawnSums | UnitSums
-Function = Callable[[Sums], FloatArray]
+Function = Callable[[DrawnSums], FloatArray]
 
 
 def mean_over_folds(folds: Sequence[DrawnSums], metric: Function) -> FloatArray:
@@ -356,22 +273,6 @@ def mean_over_folds(folds: Sequence[DrawnSums], metric: Function) -> FloatArray:
             value = metric(fold.stats.under(once))
             by_fold.append(np.repeat(value, len(fold.weights)))
     return weighted_mean(by_fold, drawn)
-
-
-def mean_within_units(
-    folds: Sequence[GroupedStats], n_units: int, metric: Function
-) -> FloatArray:
-    """Return `mean_over_folds` within each of `n_units` units."""
-    totals = np.zeros(n_units)
-    weights = np.zeros(n_units)
-    for fold in folds:
-        shares = fold.sizes / len(fold.codes)
-        values = metric(fold.alone)
-        is_finite = np.isfinite(values)
-        units = fold.units[is_finite]
-        totals[units] += shares[is_finite] * values[is_finite]
-        weights[units] += shares[is_finite]
-    return divide(totals, weights)
 
 
 def weighted_mean(
@@ -401,15 +302,4 @@ def auc_over_folds(folds: Sequence[DrawnSums]) -> FloatArray:
         won_in_fold, all_pairs = fold.pairs
         won += divide(won_in_fold, fold.n, 0.0)
         pairs += divide(all_pairs, fold.n, 0.0)
-    return divide(won, pairs)
-
-
-def auc_within_units(folds: Sequence[GroupedStats], n_units: int) -> FloatArray:
-    """Return `auc_over_folds` within each of `n_units` units."""
-    won = np.zeros(n_units)
-    pairs = np.zeros(n_units)
-    for fold in folds:
-        won_in_fold, all_pairs = fold.alone.pairs
-        won[fold.units] += divide(won_in_fold, fold.sizes, 0.0)
-        pairs[fold.units] += divide(all_pairs, fold.sizes, 0.0)
     return divide(won, pairs)

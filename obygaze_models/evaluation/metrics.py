@@ -18,12 +18,9 @@ from obygaze_models.evaluation.grouped_stats import (
     Confusion,
     DrawnSums,
     GroupedStats,
-    Sums,
     auc_over_folds,
-    auc_within_units,
     divide,
     mean_over_folds,
-    mean_within_units,
 )
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
@@ -46,7 +43,6 @@ class Ranking:
 
     Attributes:
         over_folds: The metric of folds under weights of units.
-        within_units: The same within each of some units.
         n_behind: The number of clips whose mean it is.
         n_groups: How many of some groups are behind it, by the number of clips and of positive
             clips of each.
@@ -54,7 +50,6 @@ class Ranking:
     """
 
     over_folds: Callable[[Sequence[DrawnSums]], FloatArray]
-    within_units: Callable[[Sequence[GroupedStats], int], FloatArray]
     n_behind: Callable[[BoolArray], int]
     n_groups: Callable[[FloatArray, FloatArray], GroupCount]
     chance: float | None = None
@@ -76,7 +71,7 @@ class Metric:
     """
 
     name: str
-    function: Callable[[Sums], FloatArray]
+    function: Callable[[DrawnSums], FloatArray]
     title: str = ""
     direction: int = 1
     ranking: Ranking | None = None
@@ -89,14 +84,6 @@ class Metric:
         if self.ranking is None:
             return self.function(joined)
         return self.ranking.over_folds(folds)
-
-    def within_units(
-        self, joined: GroupedStats, folds: Sequence[GroupedStats]
-    ) -> FloatArray:
-        """Return `over_folds` within each of the units, to the bits of one unit drawn."""
-        if self.ranking is None:
-            return self.function(joined.alone)
-        return self.ranking.within_units(folds, len(joined.units))
 
 
 # ---- metrics of decisions ----
@@ -153,7 +140,7 @@ def _of_decisions(of_counts: Callable[[Confusion], FloatArray], **facts: Any) ->
 # ---- metrics of the order ----
 
 
-def _average_precision(sums: Sums) -> FloatArray:
+def _average_precision(sums: DrawnSums) -> FloatArray:
     return sums.average_precision
 
 
@@ -203,7 +190,6 @@ AP = Metric(
     title="AP",
     ranking=Ranking(
         partial(mean_over_folds, metric=_average_precision),
-        partial(mean_within_units, metric=_average_precision),
         n_behind=lambda y: int(y.sum()),
         n_groups=_groups_of_positives,
     ),
@@ -215,7 +201,6 @@ AUC = Metric(
     title="AUC",
     ranking=Ranking(
         auc_over_folds,
-        auc_within_units,
         n_behind=_n_of_rarer_class,
         n_groups=_groups_of_both_classes,
         chance=0.5,
