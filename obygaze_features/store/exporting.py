@@ -61,7 +61,6 @@ from obygaze_features.store.formats import (
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
-    ORIGIN_COPY,
     ORIGIN_KEY,
     TIME_KEYS,
 )
@@ -247,8 +246,6 @@ class Export:
             },
             "licence": self.terms.licence,
             "citation": self.terms.citation,
-            "arrays": {array.name: list(array.dims) for array in self.arrays},
-            "left_out": self.left_out(),
             "fingerprint": record.fingerprint,
             "recipe": record.recipe,
         }
@@ -539,8 +536,7 @@ def write_features_table(job: Export, path: Path) -> list[str]:
         for size in reversed(array.shape):
             column_type = pyarrow.list_(column_type, size)
         fields.append((array.name, column_type))
-    origin = json.dumps({**job.origin(), "columns": [name for name, _ in fields]})
-    schema = pyarrow.schema(fields, {ORIGIN_KEY: origin, ORIGIN_COPY: origin})
+    schema = pyarrow.schema(fields, {ORIGIN_KEY: json.dumps(job.origin())})
     row_bytes = sum(array.row_bytes for array in job.arrays)
     n_rows_of_group = max(1, PIECE_BYTES // row_bytes)
     with parquet.ParquetWriter(

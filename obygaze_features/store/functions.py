@@ -229,14 +229,11 @@ def import_features(
     are failed rows. The arrays of all clips have one shape, unless --pool makes one vector of each.
     Numbers become float32; several float16 vectors a clip stay float16. An array called mask says
     which frames are real, time_s and asked_s when they are: they come with the arrays of frames,
-    and --pool leaves padding out.
+    and --pool leaves padding out. One called n_words says how many words each clip has.
 
     With --manifest, clips are found by their ids. Files may state films and times of clips
     (movie_id, start_s and end_s, in seconds); where those of the manifest differ, it is an error.
     Without it, the clips have the films that the files state, or none.
-
-    Of an export of this program, arrays, films, times, licence and citation are kept as they were
-    in the store.
 
     Args:
         source: The file or folder.
@@ -250,7 +247,7 @@ def import_features(
         keep_frames: Keep the frames or tokens too, beside what --pool makes of them.
         backbone: The model that made them, in the same words for all imports that one model reads.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
-        citation: What to cite for them. [default: the export's, or the manifest's]
+        citation: What to cite for them. [default: the manifest's]
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
 
@@ -291,7 +288,7 @@ def export_features(
     Clips without features are left out and listed (exit code 3), and the output says what else of
     the store is not exported. Licence, citation, recipe and seal go with the features: as the array
     `obygaze_origin` of an npz file, the attribute of that name of an HDF5 file, and in the metadata
-    of a Parquet file. `obygaze store import` reads all of it.
+    of a Parquet file. `obygaze store import` reads an export as any other file of its format.
 
     Args:
         store: The store.

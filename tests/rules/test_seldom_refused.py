@@ -216,16 +216,6 @@ def npz(folder: Path, **arrays: Any) -> object:
     return import_features(folder / "sent.npz", folder / "new", workspace=folder)
 
 
-def export_without_an_array(folder: Path) -> object:
-    """Import an export whose only array has gone."""
-    sealed_store(folder / "stores" / "a", 3)
-    export_features("a", folder / "a.npz", arrays=["frames"], workspace=folder)
-    with np.load(folder / "a.npz") as sent:
-        kept = {name: sent[name] for name in sent if name != "frames"}
-    np.savez(folder / "a.npz", **kept)
-    return import_features(folder / "a.npz", folder / "new", workspace=folder)
-
-
 def windows_with_labels(folder: Path) -> object:
     sealed_store(folder / "stores" / "a", 3)
     return export_features("a", folder / "a.parquet", labels=WINDOWS, workspace=folder)
@@ -357,7 +347,6 @@ REFUSED: dict[str, Case] = {
     "no file in this folder ends with .parquet, .npy, .pth": lambda f: npy(f),
     "leads out of its folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
     "this address cannot be read": lambda _: object_store("https://"),
-    "not those that it lists": export_without_an_array,
     "the ids and reasons of the rows are too long": long_reasons,
     "clip is uint8, which has no NaN": levels_without_nan,
     "the hub allows files of at most 20.0 GB": large_file_of_the_hub,
@@ -518,40 +507,13 @@ def test_a_store_of_a_server_is_pulled_before_it_is_sent(tmp_path: Path) -> None
         push(there, tmp_path / "b")
 
 
-def exported(folder: Path, name: str, *, seed: int = 0, empty: bool = False) -> Any:
-    """Export a store of two clips, and return the table of its file."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    values = {"clip": np.full((2, 3), seed, "f4")}
-    made_store(folder / f"{name}-store", some_rows(2), values)
-    path = folder / f"{name}.parquet"
-    export_features(folder / f"{name}-store", path, workspace=folder)
-    table = parquet.read_table(path)
-    (folder / "sent").mkdir(exist_ok=True)
-    parquet.write_table(table[:0] if empty else table, folder / "sent" / path.name)
-    return table
-
-
-def test_a_column_that_an_export_did_not_have_is_refused(tmp_path: Path) -> None:
-    table = exported(tmp_path, "a").append_column("year", [[1999, 2000]])
-    path = tmp_path / "sent" / "a.parquet"
-    pytest.importorskip("pyarrow.parquet").write_table(table, path)
-    with pytest.raises(Corrupt, match="other columns than were exported: year"):
-        import_features(path, tmp_path / "new", workspace=tmp_path)
-
-
-def test_exports_of_two_stores_are_not_one_store(tmp_path: Path) -> None:
-    for seed, name in enumerate("ab"):
-        exported(tmp_path, name, seed=seed)
-    with pytest.raises(FixInput, match="not exports of one store"):
-        import_features(tmp_path / "sent", tmp_path / "new", workspace=tmp_path)
-
-
 def test_a_table_without_rows_is_no_store(tmp_path: Path) -> None:
-    exported(tmp_path, "a", empty=True)
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"clip_id": ["a"], "clip": [[1.0, 2.0]]})
+    parquet.write_table(table[:0], tmp_path / "a.parquet")
     with pytest.raises(FixInput, match="the table has no rows"):
-        import_features(
-            tmp_path / "sent" / "a.parquet", tmp_path / "new", workspace=tmp_path
-        )
+        import_features(tmp_path / "a.parquet", tmp_path / "new", workspace=tmp_path)
 
 
 def test_a_workbook_that_is_too_large_is_not_opened(

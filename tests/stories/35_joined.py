@@ -122,10 +122,6 @@ def test_what_cannot_be_joined_says_why(ws: Workspace) -> None:
         ("store merge both seen -o x", "have different recipes: backbone differ"),
     ):
         assert words in ws(line, code=(1, 2, 5)).text
-    # An import of an export would no longer know the parts.
-    ws("store export both both.npz", code=3)
-    refused = ws("store import both.npz -o x", code=2).text
-    assert "an export of a joined store" in refused
     assert not ws.path("stores/x").exists()
 
 

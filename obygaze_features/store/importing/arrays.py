@@ -19,11 +19,11 @@ from obygaze_features.store.importing.reader import (
     places_of_shapes,
 )
 from obygaze_features.store.layout import (
-    DTYPES,
+    COMPANIONS,
     MASK,
+    N_WORDS,
     TIMES,
     Array,
-    belongs_to,
     with_companions,
 )
 from obygaze_features.store.making import rows_not_finite
@@ -34,8 +34,8 @@ POOLINGS: Mapping[Pool, str] = {"mean": "mean", "max": "maximum", "last": "last"
 
 
 def features_of(reader: Reader) -> list[str]:
-    """Return the columns that hold features, and not a mask or times."""
-    return [name for name in reader.columns if name not in (MASK, *TIMES)]
+    """Return the columns that hold features, and not a mask, times or numbers of words."""
+    return [name for name in reader.columns if name not in COMPANIONS]
 
 
 class StoredArray(NamedTuple):
@@ -83,7 +83,7 @@ def stored_arrays_of(
     elif pool is not None:
         # Before the others, it is what experiments read.
         arrays = [*_pooled_too(reader, arrays, pool), *arrays]
-    arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
+    arrays = [_with_mask(stored, arrays) for stored in arrays]
     has_mask = MASK in reader.columns and any(stored.pooling for stored in arrays)
     if has_mask and not any(stored.mask for stored in arrays):
         raise FixInput(
@@ -142,28 +142,19 @@ def _pooled_too(
     return [several[0]._replace(name=POOLED, shape=shape, dims=(), pooling=pooling)]
 
 
-def _with_mask(
-    stored: StoredArray, arrays: Sequence[StoredArray], reader: Reader
-) -> StoredArray:
-    """Return an array with the mask that belongs to the frames of which it is made.
-
-    What comes back from a store is left as it was there.
-    """
-    if not stored.pooling and (reader.export is not None or stored.name in TIMES):
+def _with_mask(stored: StoredArray, arrays: Sequence[StoredArray]) -> StoredArray:
+    """Return an array with the mask that belongs to the frames of which it is made."""
+    if not stored.pooling and stored.name in TIMES:
         return stored
     for other in arrays:
-        if other.name == MASK and _is_mask_of(other, stored, reader):
+        if other.name == MASK and _is_mask_of(other, stored):
             return stored._replace(mask=MASK)
     return stored
 
 
-def _is_mask_of(mask: StoredArray, stored: StoredArray, reader: Reader) -> bool:
-    """Return whether a mask says which frames of an array are real: by its name, or by sizes."""
+def _is_mask_of(mask: StoredArray, stored: StoredArray) -> bool:
+    """Return whether a mask says which frames of an array are real: it has their sizes."""
     sizes = stored.file_shape.sizes
-    dims = reader.dims.get(stored.source)
-    if dims is not None:
-        frames = Array.of(stored.source, stored.file_shape.dtype, sizes, dims)
-        return belongs_to(mask.array, frames)
     of_mask = mask.file_shape.sizes
     is_shorter = 0 < len(of_mask) < len(sizes)
     return is_shorter and sizes[: len(of_mask)] == of_mask
@@ -193,7 +184,7 @@ def _stored_array(
         raise _several_shapes(reader, name, places_of_sizes)
     sizes = max(places_of_sizes, key=math.prod)
     types = {shape.dtype for shape in places_of_shape}
-    dtype, dims = _type_and_dims(reader, name, sizes, types)
+    dtype, dims = _type_and_dims(name, sizes, types)
     # Not by bytes: the largest shape of a mask is that of the frames that it is of.
     largest = max(places_of_shape, key=lambda shape: math.prod(shape.sizes))
     return StoredArray(name, name, Shape(sizes, dtype), largest, dims, pooling)
@@ -220,22 +211,20 @@ def _several_shapes(
 
 
 def _type_and_dims(
-    reader: Reader,
-    name: str,
-    sizes: tuple[int, ...],
-    types: set[str],
+    name: str, sizes: tuple[int, ...], types: set[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the type of the numbers of an array, and the names of its dimensions."""
-    dims = reader.dims.get(name)
-    if dims is not None and len(dims) == len(sizes) and len(types) == 1:
-        (dtype,) = types
-        if dtype in DTYPES:
-            return dtype, dims
     of_frames = tuple(f"t{size}" for size in sizes)
     if name == MASK and len(sizes) == 1:
         return "bool", of_frames
     if name in TIMES and len(sizes) < 2:
         return "float64", of_frames
+    if (
+        name == N_WORDS
+        and not sizes
+        and all(np.dtype(one).kind in "iu" for one in types)
+    ):
+        return "int32", ()
     # One vector a clip is kept in float32 whatever it came in, as all stores have it.
     is_half = types == {"float16"} and len(sizes) > 1
     return "float16" if is_half else "float32", ()

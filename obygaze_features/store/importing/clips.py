@@ -14,8 +14,7 @@ from obygaze_features.core.refusal import refuse_if
 from obygaze_features.manifest import model
 from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
 from obygaze_features.manifest.io import ID, as_id, ids_of_names
-from obygaze_features.store.importing.reader import BadRow, Reader, Times
-from obygaze_features.store.layout import TIMES_OF_WINDOWS
+from obygaze_features.store.importing.reader import Reader
 from obygaze_features.store.records import WITHOUT_MANIFEST, ManifestMark
 from obygaze_features.store.rows import Row, RowColumns
 from obygaze_features.store.text_columns import TextColumn
@@ -37,7 +36,6 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         return _clips_of_files(reader)
-    reader = replace(reader, times=_times_of_windows(reader) or reader.times)
     ids_in_files = _ids_in_manifest(reader, manifest)
     _check_unique(ids_in_files, reader)
     clips = list(manifest)
@@ -73,8 +71,7 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
 def _clips_of_files(reader: Reader) -> Clips:
     """Return the rows of a store without a manifest: the clips of the files."""
     # The ids that a manifest of the same table has, so that the store matches it.
-    ids_of = _as_ids if reader.export is None else TextColumn.of
-    clip_ids = ids_of(reader.clip_ids)
+    clip_ids = _as_ids(reader.clip_ids)
     if clip_ids.have_one_hash():
         _check_unique(clip_ids, reader)
     rows = RowColumns.of_clips(clip_ids, _films_of(reader))
@@ -82,8 +79,6 @@ def _clips_of_files(reader: Reader) -> Clips:
         start_s, end_s = zip(*reader.times, strict=True)
         rows = replace(rows, start_s=start_s, end_s=end_s)
     record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
-    if reader.export is not None and reader.export.manifest.sha256:
-        record = reader.export.manifest
     notes = _changes(reader, clip_ids)
     return Clips(record, rows, np.arange(len(rows)), notes=notes)
 
@@ -131,20 +126,6 @@ def _facts_of_files(reader: Reader, ids: Sequence[str]) -> ClipFacts:
         return ClipFacts.of(ids, films)
     start_s, end_s = zip(*reader.times, strict=True)
     return ClipFacts.of(ids, films, start_s, end_s)
-
-
-def _times_of_windows(reader: Reader) -> list[Times]:
-    """Return start and end of each window in an export of a store of windows, else nothing."""
-    if any(reader.dims.get(name) != () for name in TIMES_OF_WINDOWS):
-        return []
-    places = np.arange(len(reader.clip_ids))
-    columns = []
-    for name in TIMES_OF_WINDOWS:
-        found = reader.columns[name].read(places)
-        columns.append(
-            [None if isinstance(one, BadRow) else float(one) for one in found]
-        )
-    return list(zip(*columns, strict=True))
 
 
 def _may_be_other_numbers(
@@ -216,7 +197,7 @@ def _films_of(reader: Reader) -> TextColumn:
     if not isinstance(films, TextColumn):
         pairs = zip(reader.clip_ids, films, strict=True)
         without = [clip for clip, film in pairs if not film]
-    if len(without) == len(films) or (reader.export is not None and not without):
+    if len(without) == len(films):
         return TextColumn.of(films)
     if not without:
         ids = _as_ids(films)

@@ -120,13 +120,11 @@ def import_features(
     reader = open_features(Path(source), arrays, id_key=id_key)
     try:
         _check_backbone(backbone)
-        _refuse_joined(reader)
-        is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
+        is_of_tokens = features_of(reader) == ["tokens"]
         if pool is None and is_of_tokens and not keep_frames:
             # The released tokens have what experiments read beside them.
             pool = "max"
             keep_frames = True
-        terms = _terms_of(reader, licence, citation, manifest)
         clips = matched_clips(reader, manifest)
         check_some_known(reader, clips, manifest)
         stored = stored_arrays_of(
@@ -140,7 +138,7 @@ def import_features(
             recipe=_recipe_of(reader, backbone, pool, stored),
             manifest=clips.manifest,
             origins=_origins_of(reader),
-            terms=terms,
+            terms=_terms_of(licence, citation, manifest),
         )
     finally:
         reader.close()
@@ -162,23 +160,9 @@ def import_features(
     )
 
 
-def _refuse_joined(reader: Reader) -> None:
-    """Raise an error for an export of a joined store, of which an import would lose the parts."""
-    if reader.export is not None and JOINED in reader.export.recipe:
-        raise FixUsage(
-            "this is an export of a joined store, and an import does not know its parts",
-            where=reader.where,
-            hint="for the stores of its parts: obygaze store join --help",
-        )
-
-
 def _origins_of(reader: Reader) -> list[Origin]:
-    """Return the file that is imported, and the stores of which its export was made."""
-    place = Path(reader.where).name
-    origins = [Origin(place, str(reader.origin["sha256"]))]
-    if reader.export is not None:
-        origins += [Origin(place, seal) for seal in reader.export.made_of]
-    return origins
+    """Return the file that is imported."""
+    return [Origin(Path(reader.where).name, str(reader.origin["sha256"]))]
 
 
 def _next_command(
@@ -191,21 +175,12 @@ def _next_command(
 
 
 def _terms_of(
-    reader: Reader,
-    licence: str,
-    citation: str | None,
-    manifest: model.Manifest | None,
+    licence: str, citation: str | None, manifest: model.Manifest | None
 ) -> Terms:
-    """Return the terms of the new store: those that are given, else those of an export."""
-    given = Terms(licence, citation or "")
-    stated = Terms()
-    if reader.export is not None:
-        stated = Terms(reader.export.licence, reader.export.citation)
-    given.require_same(stated, reader.where)
-    terms = given.or_else(stated)
+    """Return the terms of the new store; the citation of the manifest where none is given."""
     if citation is None and manifest is not None:
-        terms = terms.or_else(Terms(citation=manifest.header.citation))
-    return terms
+        citation = manifest.header.citation
+    return Terms(licence, citation or "")
 
 
 def _check_backbone(backbone: str) -> None:
@@ -250,14 +225,11 @@ def _recipe_of(
 
 
 def _left_out(reader: Reader, stored_arrays: Sequence[StoredArray]) -> list[str]:
-    """Return sentences on what is not in the new store, and on what is not in an export."""
+    """Return sentences on what is not in the new store."""
     notes = []
     stored_names = {stored.source for stored in stored_arrays}
     stored_names |= {stored.mask for stored in stored_arrays}
     for name in reader.columns:
         if name not in stored_names:
             notes.append(f"{name} was left out: it belongs to no array that is stored")
-    if reader.export is not None and reader.export.left_out:
-        left_out = ", ".join(reader.export.left_out)
-        notes.append(f"the store has more than this export of it: {left_out}")
     return notes

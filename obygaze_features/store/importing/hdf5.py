@@ -9,7 +9,7 @@ With `{film}` in a path, the file has a group for each film: `{film}/{id}`.
 import math
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -33,15 +33,13 @@ from obygaze_features.store.importing.reader import (
     ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
-    ExportOrigin,
     Reader,
     Times,
     array_reader,
     clip_reader,
     name_by_shape,
-    read_export_origin,
 )
-from obygaze_features.store.layout import MASK
+from obygaze_features.store.layout import MASK, N_WORDS
 
 ID = "{id}"
 FILM = "{film}"
@@ -51,6 +49,11 @@ LAYOUTS = (
 )
 # What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
+# What must be read with the features beside which it is, and what it says.
+BESIDE = {
+    MASK: "a mask, which says which frames are real",
+    N_WORDS: "n_words, which says which clips have words",
+}
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 
@@ -64,15 +67,11 @@ def open_hdf5(
     try:
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
-        export = None
-        if ORIGIN_KEY in handle.attrs:
-            check_texts(handle)
-            export = read_export_origin(text_of(handle, ORIGIN_KEY))
-        is_plain = id_key is None and not arrays and export is None
+        is_plain = id_key is None and not arrays
         if is_plain and (ID_KEY in _data_sets(handle) or _may_have_ids(handle)):
             id_key = ID_KEY
         if id_key is None:
-            reader = _a_data_set_a_clip(path, handle, paths, export)
+            reader = _a_data_set_a_clip(path, handle, paths)
         else:
             id_key = id_key.lstrip("/")
             refuse_if(
@@ -84,7 +83,7 @@ def open_hdf5(
             )
             for array, key in paths.items():
                 if "/" in key:  # a mask at the root is found and read
-                    _refuse_mask_beside(handle, array, paths, [key])
+                    _refuse_what_is_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
                 _data_sets(handle),
@@ -150,10 +149,12 @@ def _may_have_ids(handle: Any) -> bool:
     return not n_texts.isdisjoint(n_rows)
 
 
-def _refuse_mask_beside(
-    handle: Any, array: str, arrays: Mapping[str, str], paths: Iterable[str]
+def _refuse_what_is_beside(
+    handle: Any, array: str, arrays: Mapping[str, str], paths: Collection[str]
 ) -> None:
     """Raise an error for a mask beside an array that is read: without it, padding would count.
+
+    The same holds for numbers of words: without them, silent clips would count as others.
 
     Args:
         handle: The file.
@@ -163,26 +164,27 @@ def _refuse_mask_beside(
     """
     words = arrays[array].split("/")
     places = [place for place, word in enumerate(words) if not {*"{}"} & {*word}]
-    if not places or MASK in (*arrays, words[places[-1]]):
+    if not places:
         return
-    for path in paths:
-        beside = path.split("/")
-        beside[places[-1]] = MASK
-        # A link is refused, by name, when the array is read.
-        with suppress(KeyError, Corrupt):
-            _node(handle, "/".join(beside), handle.filename)
-            raise FixInput(
-                f"beside {path} is a mask, which says which frames are real",
-                where=handle.filename,
-                hint="--array mask=PATH reads it too",
-            )
+    for name, meaning in BESIDE.items():
+        if name in (*arrays, words[places[-1]]):
+            continue
+        for path in paths:
+            beside = path.split("/")
+            beside[places[-1]] = name
+            # A link is refused, by name, when the array is read.
+            with suppress(KeyError, Corrupt):
+                _node(handle, "/".join(beside), handle.filename)
+                raise FixInput(
+                    f"beside {path} is {meaning}",
+                    where=handle.filename,
+                    hint=f"--array {name}=PATH reads it too",
+                )
 
 
-def _a_data_set_a_clip(
-    path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
-) -> Reader:
+def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Reader:
     """Open one file in which each clip has its own data set, or each film has a group of them."""
-    path_of_array = _paths_of_export(export) or dict(arrays) or {"": ID}
+    path_of_array = dict(arrays) or {"": ID}
     paths = list(path_of_array.values())
     has_films = any(FILM in pattern for pattern in paths)
     clips: dict[tuple[str, str], None] = {}
@@ -206,7 +208,7 @@ def _a_data_set_a_clip(
             (film, clip): pattern.replace(FILM, film).replace(ID, clip)
             for film, clip in clips
         }
-        _refuse_mask_beside(handle, array, path_of_array, keys[array].values())
+        _refuse_what_is_beside(handle, array, path_of_array, keys[array].values())
     is_unnamed = "" in path_of_array
     reader = clip_reader(
         str(path),
@@ -219,19 +221,7 @@ def _a_data_set_a_clip(
     if is_unnamed:
         name_by_shape(reader, "frames")
     reader.asked = path_of_array
-    if export is not None:
-        reader.export = export
-        reader.dims = export.arrays
     return reader
-
-
-def _paths_of_export(export: ExportOrigin | None) -> dict[str, str]:
-    """Return where an export has its arrays: of several, each clip has a group."""
-    if export is None:
-        return {}
-    if len(export.arrays) == 1:
-        return dict.fromkeys(export.arrays, ID)
-    return {name: f"{ID}/{name}" for name in export.arrays}
 
 
 def _read_facts(

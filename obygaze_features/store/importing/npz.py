@@ -24,7 +24,6 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     array_reader,
-    read_export_origin,
 )
 
 PIECE_BYTES = 2**20
@@ -37,16 +36,12 @@ def open_npz(
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
     archive, members = _opened(path)
-    export = None
-    if members.pop(ORIGIN_KEY, ""):
-        export = read_export_origin(origin_text(path))
     reader = array_reader(
         str(path),
         list(members),
         lambda key: Member(path, archive, members[key]),
         arrays,
         id_key=id_key or ID_KEY,
-        export=export,
     )
     reader.handles = [archive]
     return reader

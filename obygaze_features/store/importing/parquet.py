@@ -17,25 +17,21 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
-    COPY_AGAIN,
     FILM_KEY,
     FOREIGN_DAMAGE,
     ID_KEY,
     MOST_COMPRESSED,
-    ORIGIN_COPY,
     ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
     ClipArrays,
-    ExportOrigin,
     Reader,
     Values,
     array_reader,
     plain_files,
-    read_export_origin,
     refuse_long_ids,
 )
-from obygaze_features.store.layout import MASK
+from obygaze_features.store.layout import MASK, N_WORDS
 
 EXTRA = "parquet"
 SUFFIX = ".parquet"
@@ -54,10 +50,7 @@ def open_parquet(
     """
     files = plain_files(path, [SUFFIX]) if path.is_dir() else None
     table = _Table(path, files or [path])
-    export = _origin_of(table.schema, path)
-    wanted = {id_key, FILM_KEY, *TIME_KEYS, MASK}
-    if export is not None:
-        wanted.update(export.arrays)
+    wanted = {id_key, FILM_KEY, *TIME_KEYS, MASK, N_WORDS}
     names: list[str] = []
     others: list[str] = []
     for field in table.schema:
@@ -72,7 +65,6 @@ def open_parquet(
         partial(table.column, (id_key, FILM_KEY)),
         arrays,
         id_key=id_key,
-        export=export,
     )
     reader.files = files
     if others and not arrays:
@@ -81,28 +73,6 @@ def open_parquet(
     return reader
 
 
-def _origin_of(schema: Any, path: Path) -> ExportOrigin | None:
-    """Return what an export says of its store, None of other files.
-
-    The footer of a file has no checksum, so what it says stands there twice.
-    """
-    metadata: Mapping[bytes, bytes] = schema.metadata or {}
-    text = metadata.get(ORIGIN_KEY.encode(), b"")
-    if text != metadata.get(ORIGIN_COPY.encode(), b""):
-        raise Corrupt(
-            "what the file says of its store was changed",
-            where=str(path),
-            hint=COPY_AGAIN,
-        )
-    export = read_export_origin(text.decode("utf-8", "replace"))
-    if export is not None and export.columns != tuple(schema.names):
-        changed = sorted({*export.columns} ^ {*schema.names})
-        raise Corrupt(
-            f"the file has other columns than were exported: {few(changed, 3)}",
-            where=str(path),
-            hint=COPY_AGAIN,
-        )
-    return export
 
 
 def _arrow(module: str) -> Any:
@@ -133,13 +103,6 @@ class _Table:
                     f"{file.name} has other columns than {files[0].name}, or of other types",
                     where=str(file),
                 )
-        key = ORIGIN_KEY.encode()
-        if len({(schema.metadata or {}).get(key) for schema in schemas}) > 1:
-            raise FixInput(
-                "these files are not exports of one store",
-                where=str(path),
-                hint="obygaze store import FILE for each, then obygaze store merge",
-            )
         self.first_rows = np.array(first_rows)
         if not self.n_rows:
             raise FixInput("the table has no rows", where=str(path))

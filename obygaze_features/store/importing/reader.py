@@ -20,13 +20,12 @@ import numpy.typing as npt
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS, is_workbook, sha256_file
-from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import head_of, number_of_cell
 from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.formats import format_of_source
-from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
+from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS, N_WORDS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
@@ -39,8 +38,6 @@ MOST_COMPRESSED = 1100
 COPY_AGAIN = "copy or download it again"
 # The mark of an export: where the features come from.
 ORIGIN_KEY = "obygaze_origin"
-# Its copy in Parquet, where nothing else would show that a byte of it was changed.
-ORIGIN_COPY = "obygaze_origin_copy"
 ID_KEY = "clip_id"
 # Long ids that are equal take no place in a compressed file, and much in memory.
 MOST_ID_BYTES = 4000
@@ -94,9 +91,6 @@ class ExportOrigin(msgspec.Struct, frozen=True):
         manifest: Its manifest.
         licence: The licence of the features.
         citation: What to cite for them.
-        arrays: For each array, the names of its dimensions.
-        columns: Of a table, its columns.
-        left_out: What else the store has, in words.
         recipe: How its features were made.
     """
 
@@ -105,9 +99,6 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     manifest: ManifestMark = ManifestMark("", "")
     licence: str = ""
     citation: str = ""
-    arrays: dict[str, tuple[str, ...]] = {}
-    columns: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
     recipe: dict[str, Any] = {}
 
 
@@ -170,8 +161,6 @@ class Reader:
         handles: What is closed at the end.
         files: Of a folder, the files that are read.
         asked: The keys of the arrays that have names in the files.
-        export: What an export of this program says of its store.
-        dims: The dimensions of the arrays of an export that are kept as they are.
         companions: Columns that nobody has asked for. They are stored with the arrays to which
             they belong.
     """
@@ -185,8 +174,6 @@ class Reader:
     handles: Sequence[Any] = ()
     files: Sequence[Path] | None = None
     asked: Mapping[str, str] | None = None
-    export: ExportOrigin | None = None
-    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
 
@@ -216,13 +203,6 @@ def open_features(
     if id_key is not None:
         options["id_key"] = id_key
     reader: Reader = kind.function()(source, **options)
-    if reader.export is not None and arrays:
-        reader.close()
-        raise FixUsage(
-            "an export of a store is imported whole",
-            where=str(source),
-            hint="without --array; obygaze store subset NAME --array takes some of its arrays",
-        )
     reader.origin = origin_of(kind.name, source, reader.files)
     if reader.asked is not None:
         reader.origin = {**reader.origin, "arrays": dict(reader.asked)}
@@ -459,7 +439,6 @@ def array_reader(
     arrays: Mapping[str, str],
     *,
     id_key: str = ID_KEY,
-    export: ExportOrigin | None = None,
 ) -> Reader:
     """Return the reader of arrays that have a row for each id.
 
@@ -470,7 +449,6 @@ def array_reader(
         arrays: The key of each array, by the name that it gets in the store; by default, all
             arrays of floats with a row for each id.
         id_key: The array of clip ids.
-        export: What the file says of itself, if this program has written it.
     """
     # Some formats read much of an array to open it.
     array_of = cache(array_of)
@@ -479,23 +457,13 @@ def array_reader(
     films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
-    exported = {} if export is None else export.arrays
-    refuse_if(
-        sorted(exported.keys() - {*names}),
-        Corrupt,
-        "the arrays of this export are not those that it lists",
-        where=where,
-        hint=COPY_AGAIN,
-    )
     time_keys = []
     for key in TIME_KEYS:
-        # In a store of windows they are arrays.
-        if key in names and key not in (*exported, *arrays.values()):
+        if key in names and key not in arrays.values():
             time_keys.append(key)
     times = times_of_columns({key: array_of(key) for key in time_keys}, len(ids), where)
     others = [key for key in names if key not in (id_key, FILM_KEY, *time_keys)]
-    # All that the store of an export has is asked for.
-    asked = dict(arrays) or {key: key for key in others if key in exported}
+    asked = dict(arrays)
     companions = []
     for key in COMPANIONS:
         is_free = key in others and key not in (*asked, *asked.values())
@@ -508,10 +476,11 @@ def array_reader(
     if not arrays:
         problems = {}
         for key in others:
-            if key not in asked and key not in companions:
+            # A single value is no array of clips: it is about the file.
+            if key not in companions and array_of(key).shape:
                 problems[key] = _why_not_features(array_of(key), len(ids))
         usable = [key for key, problem in problems.items() if not problem]
-        asked.update(_named(usable, array_of, where, taken=asked))
+        asked.update(_named(usable, array_of, where))
         for key, problem in problems.items():
             if problem:
                 notes.append(f"{key} was left out: {problem}")
@@ -526,9 +495,7 @@ def array_reader(
         columns={name: ArrayColumn(name, array_of(key)) for name, key in keys.items()},
         notes=notes,
         asked=asked,
-        export=export,
         times=times,
-        dims=exported,
         companions=companions,
     )
 
@@ -566,11 +533,16 @@ def _refuse_other_mask(mask: Any, columns: Iterable[Any], where: str) -> None:
 
 
 def _is_companion(key: str, column: Any, n_clips: int) -> bool:
-    """Return whether an array may belong to another one, as the mask or the times of its frames."""
+    """Return whether an array may belong to another one.
+
+    It may have the mask or the times of its frames, or how many words each clip has.
+    """
     shape = tuple(column.shape)
+    kind = np.dtype(column.dtype).kind
+    if key == N_WORDS:
+        return kind in "iu" and shape == (n_clips,)
     kinds = "biuf" if key == MASK else "f"
-    is_number = np.dtype(column.dtype).kind in kinds
-    return is_number and len(shape) == 2 and shape[0] == n_clips
+    return kind in kinds and len(shape) == 2 and shape[0] == n_clips
 
 
 def times_of_columns(
@@ -602,10 +574,8 @@ def _named(
     keys: Sequence[str],
     array_of: Callable[[str], Any],
     where: str,
-    *,
-    taken: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the keys of arrays by their names in the store, some of which are taken.
+    """Return the keys of arrays by their names in the store.
 
     Of the arrays with a name that says nothing, the only one with one vector a clip is called
     `clip`, the only one with several `frames`.
@@ -617,7 +587,7 @@ def _named(
             is_several = len(array_of(key).shape) > 2
             if names[key] in GENERIC and is_several == has_several:
                 nameless.append(key)
-        if len(nameless) == 1 and name not in {*names.values(), *taken}:
+        if len(nameless) == 1 and name not in names.values():
             names[nameless[0]] = name
     key_of_name: dict[str, str] = {}
     for key, name in names.items():

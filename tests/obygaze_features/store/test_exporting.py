@@ -224,7 +224,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, store: Store) -> None:
     out = tmp_path / "out"
     with pytest.raises(FixUsage, match="npz is not written as a folder"):
         export_features(store, out, format="npz")
-    with pytest.raises(FixUsage, match="'.csv' is none") as raised:
+    with pytest.raises(FixUsage, match=r"'\.csv' is none") as raised:
         export_features(store, tmp_path / "out.csv")
     assert "--as parquet for a folder" in str(raised.value.hint)
     with pytest.raises(NotFound, match="clips"):

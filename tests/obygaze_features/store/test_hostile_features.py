@@ -78,8 +78,8 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
     def said() -> tuple[object, ...]:
         reader = open_features(path)
         try:
-            seal = reader.export.seal if reader.export else ""
-            return [*reader.clip_ids], [*reader.movie_ids], [*reader.times], seal
+            facts = [*reader.clip_ids], [*reader.movie_ids], [*reader.times]
+            return facts, [*reader.columns]
         finally:
             reader.close()
 
@@ -99,4 +99,4 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
         except ObygazeError:
             n_refused += 1
     assert silent == []
-    assert n_refused > 50
+    assert n_refused > 15

@@ -135,19 +135,14 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
 
 
 @pytest.mark.parametrize("size", [0, 5000])
-@pytest.mark.parametrize("place", ["ids", "attribute"])
 def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
-    tmp_path: Path, size: int, place: str
+    tmp_path: Path, size: int
 ) -> None:
     """An entry of no bytes in the heap of texts, in which the library hangs."""
     with h5py.File(tmp_path / "f.h5", "w") as file:
         text = h5py.string_dtype()
-        if place == "ids":
-            file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
-            file["clip"] = A
-        else:
-            file["m-1"] = A
-            file.attrs.create("obygaze_origin", "{}", dtype=text)
+        file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
+        file["clip"] = A
     data = bytearray((tmp_path / "f.h5").read_bytes())
     entry = data.index(b"GCOL") + 16
     if size == 0:  # the free space after the last text
@@ -156,8 +151,6 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
             entry += 16 + -(-n_bytes // 8) * 8
     data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
     (tmp_path / "f.h5").write_bytes(data)
-    if place == "attribute":
-        return
     with pytest.raises(Corrupt, match="entry among its texts"):
         open_features(tmp_path / "f.h5")
 
@@ -167,7 +160,7 @@ TEXT_TYPE = bytes.fromhex("19 01 01 00 10 00 00 00")
 
 
 @pytest.mark.parametrize("kind", [0, 9])
-@pytest.mark.parametrize("place", ["ids", "origin", "film"])
+@pytest.mark.parametrize("place", ["ids", "film"])
 def test_a_type_that_is_no_text_is_not_read(
     tmp_path: Path, place: str, kind: int
 ) -> None:
@@ -180,18 +173,12 @@ def test_a_type_that_is_no_text_is_not_read(
             file["clip"] = A
         else:
             file["m-1"] = A[0]
-            node = file if place == "origin" else file["m-1"]
-            name = "obygaze_origin" if place == "origin" else "movie_id"
-            node.attrs.create(name, "m", dtype=text)
+            file["m-1"].attrs.create("movie_id", "m", dtype=text)
     data = path.read_bytes()
     assert data.count(TEXT_TYPE) == 1
     path.write_bytes(data.replace(TEXT_TYPE, bytes([0x19, kind]) + TEXT_TYPE[2:]))
     if place == "ids":
         with pytest.raises(FixInput, match="'clip_id' holds neither numbers nor texts"):
-            open_features(path)
-        return
-    if place == "origin":
-        with pytest.raises(Corrupt, match="neither a number nor a text"):
             open_features(path)
         return
     # A damaged attribute says nothing of the film.
@@ -552,12 +539,11 @@ def broken_text(like: np.ndarray, number: int) -> np.ndarray:
     return broken.reshape(like.shape)
 
 
-@pytest.mark.parametrize("name", ["clip_id", "movie_id", ORIGIN_KEY])
+@pytest.mark.parametrize("name", ["clip_id", "movie_id"])
 def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> None:
     number = sys.maxunicode + 1
     ids = np.array(["a", "b"])
-    origin = np.array('{"store": "s"}')
-    texts = {"clip_id": ids, "movie_id": ids, ORIGIN_KEY: origin}
+    texts = {"clip_id": ids, "movie_id": ids}
     path = tmp_path / "f.npz"
     texts[name] = broken_text(texts[name], number)
     np.savez(path, features=np.ones((2, 4), np.float32), **texts)
