@@ -18,7 +18,6 @@ JUSTIFIED = {
     "Values": "the same type in encoding and in the reader of imports; elsewhere private",
     "command": "what click runs; one a module",
     "main": "where a process begins",
-    "origin_text": "each format of an import says where its arrays come from",
     "read": "each adapter of a data set has it",
     "usable_cores": "each operating system counts them",
 }

@@ -1,8 +1,7 @@
 """Write the features of a store in other formats; clips without features are left out.
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
-in the metadata of a Parquet file and in the head of README.md beside it. An import of it keeps what
-it says.
+in the metadata of a Parquet file and in the head of README.md beside it.
 """
 
 import json
@@ -61,7 +60,6 @@ from obygaze_features.store.formats import (
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
-    ORIGIN_KEY,
     TIME_KEYS,
 )
 from obygaze_features.store.layout import (
@@ -79,6 +77,8 @@ from obygaze_features.store.rows import OK, STATUS_OF_WORD, Row, words_of_status
 PIECE_BYTES = 2**25
 # What a data set or group of HDF5 takes beside its values, with its name and attributes.
 NODE_BYTES = 2**10
+# The mark of an export: where the features come from.
+ORIGIN_KEY = "obygaze_origin"
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
 SHOWN_CLIPS = 20
@@ -239,7 +239,6 @@ class Export:
         facts = {
             "program": f"obygaze {__version__}",
             "seal": self.store.seal,
-            "made_of": self.store.made_of,
             "manifest": {
                 "name": record.manifest.name,
                 "sha256": record.manifest.sha256,

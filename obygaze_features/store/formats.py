@@ -44,11 +44,10 @@ class Format(NamedTuple):
     has_names: bool = True
     has_columns: bool = True
 
-    def function(self, name: str = "") -> Any:
-        """Return the function that reads the format, or another one beside it."""
-        module, _, reader = self.reader.partition(":")
+    def open(self, source: Path, **options: Any) -> Any:
+        """Open a file or folder."""
         # Only the format that is read imports what reads it.
-        return resolve_name(f"{_STORE}.importing.{module}:{name or reader}")
+        return resolve_name(f"{_STORE}.importing.{self.reader}")(source, **options)
 
     def write(self, job: Any, path: Path) -> None:
         """Write an export."""

@@ -30,7 +30,6 @@ from obygaze_features.store.importing.reader import (
     ID_KEY,
     MOST_BYTES,
     MOST_COMPRESSED,
-    ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
     Reader,

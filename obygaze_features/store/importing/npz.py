@@ -15,12 +15,10 @@ import numpy as np
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
-from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.reader import (
     FOREIGN_DAMAGE,
     ID_KEY,
-    ORIGIN_KEY,
     Reader,
     Values,
     array_reader,
@@ -45,15 +43,6 @@ def open_npz(
     )
     reader.handles = [archive]
     return reader
-
-
-def origin_text(path: Path) -> str:
-    """Return what an export says of its store; "" if that is too long for this."""
-    archive, members = _opened(path)
-    with archive:
-        member = Member(path, archive, members[ORIGIN_KEY])
-        is_long = member.info.file_size > MOST_CARD_BYTES
-        return "" if is_long else str(member.whole())
 
 
 def read_arrays(path: Path) -> dict[str, Values]:

@@ -21,7 +21,6 @@ from obygaze_features.store.importing.reader import (
     FOREIGN_DAMAGE,
     ID_KEY,
     MOST_COMPRESSED,
-    ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
     ClipArrays,
@@ -71,8 +70,6 @@ def open_parquet(
         left_out = f"columns without lists of numbers were left out: {few(others, 5)}"
         reader.notes = [*reader.notes, left_out]
     return reader
-
-
 
 
 def _arrow(module: str) -> Any:

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,7 +25,6 @@ from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.formats import format_of_source
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS, N_WORDS
-from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
 # Rows are read in ranges of at most so many bytes.
@@ -36,8 +34,6 @@ USUAL_DIMENSIONS = 3
 # Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
 MOST_COMPRESSED = 1100
 COPY_AGAIN = "copy or download it again"
-# The mark of an export: where the features come from.
-ORIGIN_KEY = "obygaze_origin"
 ID_KEY = "clip_id"
 # Long ids that are equal take no place in a compressed file, and much in memory.
 MOST_ID_BYTES = 4000
@@ -80,34 +76,6 @@ FOREIGN_DAMAGE = (
 Values: TypeAlias = npt.NDArray[Any]
 # Start and end of a clip in its video, in seconds; a time that is None is not known.
 Times: TypeAlias = tuple[float | None, float | None]
-
-
-class ExportOrigin(msgspec.Struct, frozen=True):
-    """What an export of this program says of its store; `exporting.Export.origin` writes it.
-
-    Args:
-        seal: The seal of the store.
-        made_of: Its seal, and those of all stores of which it was made.
-        manifest: Its manifest.
-        licence: The licence of the features.
-        citation: What to cite for them.
-        recipe: How its features were made.
-    """
-
-    seal: str
-    made_of: tuple[str, ...] = ()
-    manifest: ManifestMark = ManifestMark("", "")
-    licence: str = ""
-    citation: str = ""
-    recipe: dict[str, Any] = {}
-
-
-def read_export_origin(text: str) -> ExportOrigin | None:
-    """Return what the text under `ORIGIN_KEY` says; None if this program has not written it."""
-    try:
-        return msgspec.json.decode(text, type=ExportOrigin)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
 
 
 class Shape(NamedTuple):
@@ -202,7 +170,7 @@ def open_features(
         options["arrays"] = dict(arrays or {})
     if id_key is not None:
         options["id_key"] = id_key
-    reader: Reader = kind.function()(source, **options)
+    reader: Reader = kind.open(source, **options)
     reader.origin = origin_of(kind.name, source, reader.files)
     if reader.asked is not None:
         reader.origin = {**reader.origin, "arrays": dict(reader.asked)}

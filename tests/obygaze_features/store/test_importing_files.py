@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from support.stores import imported, values_of
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.importing.reader import ORIGIN_KEY, open_features
+from obygaze_features.store.importing.reader import open_features
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.texts import read_texts
 
@@ -552,20 +550,6 @@ def test_texts_that_are_not_unicode_are_refused(name: str, tmp_path: Path) -> No
     np.savez(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)
-
-
-def test_an_origin_that_is_too_long_unpacked_is_not_read(tmp_path: Path) -> None:
-    """Of a stranger's file: its shape says little of how many bytes it is unpacked to."""
-    path = tmp_path / "f.npz"
-    stream = io.BytesIO()
-    np.save(stream, np.array('{"seal": "s"}'))
-    for n_more, is_read in ((0, True), (MOST_CARD_BYTES, False)):
-        np.savez(path, clip_id=["a"], clip=A[:1])
-        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(f"{ORIGIN_KEY}.npy", stream.getvalue() + bytes(n_more))
-        reader = open_features(path)
-        assert (reader.export is not None) == is_read
-        reader.close()
 
 
 @pytest.mark.parametrize("times", [np.ones(3), np.array(["1", "2"])])
