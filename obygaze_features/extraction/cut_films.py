@@ -62,13 +62,21 @@ class WrittenWindows:
 
     @property
     def notes(self) -> list[str]:
-        """The ends of films that are in no window."""
+        """The ends of films that are in no window, and beginnings without a picture."""
         clips = self.manifest.clips
-        seconds = clips.seconds_without if isinstance(clips, Windows) else {}
-        if not seconds:
+        if not isinstance(clips, Windows):
             return []
-        ends = [f"{left_s:.3g} s of {film}" for film, left_s in seconds.items()]
-        return [f"in no window, at the end: {few(ends)}"]
+        notes = []
+        for place, seconds in (
+            ("at the beginning, without a picture", clips.seconds_before),
+            ("at the end", clips.seconds_without),
+        ):
+            if seconds:
+                films = [
+                    f"{left_s:.3g} s of {film}" for film, left_s in seconds.items()
+                ]
+                notes.append(f"in no window, {place}: {few(films)}")
+        return notes
 
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")

@@ -1,7 +1,8 @@
 """Windows of whole films: a grid cuts every film, and the rows are computed, not stored.
 
 Windows of seconds count on the clock of clips, from the beginning of the file; those of pictures
-from the first picture. Only whole windows count: pictures after the last one belong to no window.
+from the first picture. Each window has a picture. Only whole windows count: pictures after the last
+one belong to no window.
 The id of a window has its film and its span, so that windows of two grids share no id.
 """
 
@@ -77,25 +78,27 @@ class Grid:
             n: v if n in ("window", "stride") else float(v) for n, v in values.items()
         }
 
-    def n_windows(self, n_frames: int, end_s: float) -> int:
-        """Return the number of whole windows of a film, from the end of its last picture."""
+    def n_windows(self, film: CutFilm) -> int:
+        """Return the number of whole windows of a film, up to the end of its last picture."""
+        n_before = 0
         if self.seconds:
-            left = end_s - self.seconds + ROUNDING_S
+            left = film.end_s - self.seconds + ROUNDING_S
             n_steps = left / self.every
+            n_before = self._n_before(film)
         else:
-            left = n_frames - self.window
+            left = film.n_frames - self.window
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
-            problem = (
-                f"a film of {end_s:g} s would have more than {MAX_WINDOWS:,} windows"
+            raise FixUsage(
+                f"a film of {film.end_s:g} s would have more than {MAX_WINDOWS:,} windows",
+                where=str(self),
             )
-            raise FixUsage(problem, where=str(self))
-        return 0 if left < 0 else 1 + math.floor(n_steps)
+        return 0 if left < 0 else 1 + math.floor(n_steps) - n_before
 
     def span_s(self, window: int, film: CutFilm) -> tuple[float, float]:
         """Return start and end of a window of a film in seconds."""
         if self.seconds:
-            start_s = window * self.every
+            start_s = (self._n_before(film) + window) * self.every
             return start_s, start_s + self.seconds
         first = window * self.stride
         after = first + self.window
@@ -104,8 +107,13 @@ class Grid:
     def window_at(self, start_s: float, film: CutFilm) -> int:
         """Return the number of the window of a film that begins nearest to a time."""
         if self.seconds:
-            return round(start_s / self.every)
+            return round(start_s / self.every) - self._n_before(film)
         return round((start_s - film.begins_s) / self.step_s(film))
+
+    def _n_before(self, film: CutFilm) -> int:
+        """Return how many steps of seconds end before the first picture: none is a window."""
+        late_s = film.begins_s + ROUNDING_S - self.seconds
+        return max(0, math.floor(late_s / self.every) + 1)
 
     def step_s(self, film: CutFilm) -> float:
         """Return how many seconds later than a window of a film the next one begins."""
@@ -190,7 +198,7 @@ class FilmRows(Sequence[Row]):
     @cached_property
     def first_rows(self) -> tuple[int, ...]:
         """The first row of each film, and the number of all rows."""
-        sizes = [self.grid.n_windows(film.n_frames, film.end_s) for film in self.films]
+        sizes = [self.grid.n_windows(film) for film in self.films]
         return tuple(accumulate(sizes, initial=0))
 
     @property
@@ -212,6 +220,18 @@ class FilmRows(Sequence[Row]):
                 left_s = (film.n_frames - seen) * picture_s
             if first < after and left_s > picture_s - ROUNDING_S:
                 seconds[film.movie_id] = left_s
+        return seconds
+
+    @property
+    def seconds_before(self) -> dict[str, float]:
+        """The seconds at the beginning of films, without a picture, that are in no window."""
+        if not self.grid.seconds:
+            return {}
+        seconds = {}
+        for film, first, after in self._spans():
+            start_s, _ = self.grid.span_s(0, film)
+            if first < after and start_s > 0:
+                seconds[film.movie_id] = start_s
         return seconds
 
     def __len__(self) -> int:

@@ -295,7 +295,7 @@ REFUSED: dict[str, Case] = {
     "no store here": lambda f: store_status(f),
     "would have more than 100,000,000 windows": lambda f: Grid(
         seconds=0.001, every=0.001
-    ).n_windows(9, 1000000.0),
+    ).n_windows(CutFilm("a", "", 9, 0.0, 1000000.0)),
     "seconds must be a finite number from 0, got inf": lambda _: Grid(
         seconds=inf
     ).check(),
