@@ -103,16 +103,6 @@ class Workspace:
         check_new_name(path, path.stem)
         return path
 
-    def unused_name(self, kind: str, name: str) -> str:
-        """Return a name that nothing of this kind has: the name itself, or with a number."""
-        taken = self.names(kind)
-        unused = name
-        number = 1
-        while unused in taken:
-            number += 1
-            unused = f"{name}-{number}"
-        return unused
-
     def store(self, name: str) -> str:
         """Return where a store is: a URL or path as given, or the folder of a name."""
         if is_url(name):

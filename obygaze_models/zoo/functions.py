@@ -42,7 +42,7 @@ def show_model(
 @done_in("obygaze_models.zoo.predicting")
 def predict(
     model: PathLike | SavedModel,
-    store: Annotated[PathLike | Store, Option(metavar="STORE|MANIFEST|FOLDER")],
+    store: PathLike | Store,
     clips: Annotated[
         PathLike | Iterable[str | Clip] | None,
         replace(CLIPS, shown_default="all"),
@@ -52,15 +52,14 @@ def predict(
     in_sample: bool = False,
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store, or of new films, with a model.
+    """Predict the clips of a store with a model.
 
     One row per clip: the decision, the probability of each class (of a model without probabilities,
     such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
     each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
 
-    For a manifest or a folder of films, a store that was made of it or has all of its clips is
-    looked for. Where there is none, the error names the command that makes what is missing.
+    For new films, extract the features first: without a store, the error names the command.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film, which may show the same seconds.
@@ -71,8 +70,7 @@ def predict(
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on; or a manifest or a folder of
-            films, of which the workspace has such features.
+        store: Features of the recipe that the model was trained on.
         clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
@@ -87,7 +85,7 @@ def predict(
 
     Commands:
         obygaze models predict films-pcbm films.descriptors > predictions.csv
-        obygaze models predict films-pcbm new-films/ -o scores.csv
+        obygaze models predict films-pcbm new-films.descriptors -o scores.csv
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
         obygaze models predict films-ridge whole.descriptors --manifest films

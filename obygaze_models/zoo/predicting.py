@@ -7,45 +7,44 @@ clip is in-sample and does not count as a prediction.
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.clip_facts import ClipFacts, Places
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
-from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.manifest.times import long_clips
+from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store.importing.arrays import POOLINGS
+from obygaze_features.store.joining import JOINED
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo
-from obygaze_models.zoo.new_films import (
-    array_for,
-    features_for,
-    has_recipe,
-    other_store,
-    windows_for_clips,
-)
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 from obygaze_models.zoo.seen import (
     IN_SAMPLE,
     OUT_OF_FOLD,
     what_was_seen,
 )
+
+JOINED_TITLE = f"{JOINED}: "
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +67,8 @@ class Predicted:
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
     another store that are taken for training clips by their ids alone, `n_of_training` those whose
-    scores are of the training and not of the features of this store. `found` says which manifest
-    and store were taken, where a folder or a manifest was named. `windows` is a sentence if windows
-    were scored by a model of clips. `manifest` is the name of that of the clips.
+    scores are of the training and not of the features of this store. `windows` is a sentence if
+    windows were scored by a model of clips. `manifest` is the name of that of the clips.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     """
 
@@ -88,7 +86,6 @@ class Predicted:
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     n_of_training: int = 0
-    found: str = ""
     windows: str = ""
     manifest: str = ""
     replaced: Sequence[str] = ()
@@ -143,10 +140,6 @@ class Predicted:
             columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
             write_table(output, columns, force=force)
             written.append(f"wrote {output}")
-            # The page shows one score of a clip, and these are the clips of a manifest.
-            if self.found and self.decisions and len(self.classes) < 3:
-                words = ["view", self.manifest, "--scores", os.fspath(output)]
-                written.append(f"next: obygaze {shlex.join(words)}")
         return PredictedFiles(self, table, tuple(written))
 
     def _table(self) -> dict[str, Sequence[Any]]:
@@ -193,8 +186,6 @@ class PredictedFiles:
         notes = []
         for reason, clips in clips_of_reason.items():
             notes.append(f"{few(clips)}: {reason}")
-        if predicted.found:
-            notes.append(predicted.found)
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
@@ -270,17 +261,15 @@ def predict(
     in_sample: bool = False,
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store, or of new films, with a model."""
+    """Predict the clips of a store with a model."""
     saved = load_model(model, workspace=workspace)
-    opened, named, found = features_for(saved, store, workspace)
-    manifest = named if manifest is None else manifest
+    opened = _opened(saved, store, manifest, workspace)
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
     elif clips is not None:
         listed = list(clips)
     of_films: Iterable[Clip] = ()
-    replaced: Sequence[str] = ()
     if manifest is None:
         table = opened.find_manifest(Workspace.of(workspace))
     else:
@@ -291,20 +280,112 @@ def predict(
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
-        named_clips = [clip for clip in listed if isinstance(clip, Clip)]
-        folder = table.header.video_root
-        replaced = replaced_videos(named_clips, folder, opened)
     matrix = features_for_model(saved, opened, listed, of_films=of_films)
     predicted = _predicted(
         saved, opened, matrix, listed or (), table, in_sample=in_sample
     )
     return replace(
         predicted,
-        found=found,
-        windows=windows_for_clips(saved, opened, table),
+        windows=_windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
-        replaced=replaced,
+        replaced=_replaced(predicted.clip_ids, table, opened),
     )
+
+
+def _opened(
+    model: SavedModel,
+    store: PathLike | Store,
+    manifest: PathLike | Manifest | None,
+    workspace: PathLike | None,
+) -> Store:
+    """Open a store; where there is none, the error says what makes the features of a model."""
+    try:
+        return open_store(store, workspace=workspace)
+    except NotFound as error:
+        text = os.fspath(store) if isinstance(store, str | os.PathLike) else ""
+        backbone = model.info.features.backbone
+        names = [text, text.removesuffix(f".{backbone.replace('@', '-')}")]
+        if isinstance(manifest, Manifest):
+            names = [manifest.name]
+        elif manifest is not None:
+            names = [os.fspath(manifest)]
+        known = Workspace.of(workspace).names("manifests")
+        clips = next((name for name in names if name in known), "MANIFEST")
+        error.message += f"; {model.info.name} reads features of {backbone}"
+        command = _what_makes_features(model, clips)
+        is_place = is_url(text) or Path(str(error.where)).exists()
+        error.hint = f"{error.hint}; or {command}" if is_place else command
+        raise
+
+
+def _what_makes_features(model: SavedModel, manifest: str) -> str:
+    """Return the command that makes the features of a manifest that a model reads."""
+    backbone = model.info.features.backbone
+    name = shell_word(manifest)
+    parts = backbone.removeprefix(JOINED_TITLE).split(" + ")
+    if backbone.startswith(JOINED_TITLE) and IMPORTED in backbone:
+        return f"a store of these clips for each of {' and '.join(parts)}, then obygaze store join --help"
+    if backbone.startswith(JOINED_TITLE):
+        words = " ".join(f"-b {shell_word(part)}" for part in parts)
+        stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
+        joined = shell_word(f"{manifest}.joined")
+        return f"obygaze extract run {name} {words}, then obygaze store join {stores} -o {joined}"
+    if backbone.startswith(UNKNOWN_FACT):
+        return (
+            "imports have the same recipe with the same --backbone: import both so, each under a"
+            " new name (-o), and train again"
+        )
+    if not backbone.endswith(IMPORTED):
+        return f"obygaze extract run {name} -b {shell_word(backbone)}"
+    words = f"--backbone {shell_word(backbone.removesuffix(IMPORTED))}"
+    pooling = model.info.features.told.get("pooling", "")
+    for pool, word in POOLINGS.items():
+        if pooling.startswith(f"{word} "):
+            words += f" --pool {pool}"
+    return f"obygaze store import FILE --manifest {name} {words} -o STORE"
+
+
+def _has_recipe(model: SavedModel, store: Store) -> bool:
+    """Return whether a store was made as that of the training clips of a model.
+
+    A model of clips reads windows: a window has the features of the clip that has its pictures.
+    """
+    recipes = (store.recipe, store.recipe.of_clips)
+    wanted = model.info.features.fingerprint
+    return wanted in [recipe.fingerprint for recipe in recipes]
+
+
+def _windows_for_clips(
+    model: SavedModel, store: Store, manifest: Manifest | None
+) -> str:
+    """Return a sentence if windows, or whole films, are scored by a model of clips, else ""."""
+    features = model.info.features
+    length_s = model.info.training.median_s
+    noun = "windows" if features.grid else "clips"
+    if features.rule:
+        noun = "segments"
+    of_length = f" of {length_s:.3g} s (median)" if length_s else ""
+    trained_on = f"{model.info.name} was trained on {noun}{of_length}"
+    long = long_clips(manifest) if manifest is not None else ""
+    if long and length_s:
+        return f"{trained_on}; {long}"
+    reads_same_windows = store.fingerprint == features.fingerprint
+    if not store.recipe.grid or features.rule or reads_same_windows:
+        return ""
+    seconds = store.recipe.grid.get("seconds")
+    length = f" of {seconds:g} s" if seconds else ""
+    return f"{trained_on}, and these are windows{length}"
+
+
+def _replaced(
+    ids: Sequence[str], table: Manifest | None, store: Store
+) -> Sequence[str]:
+    """Return the videos of these clips with other files than those whose features were scored."""
+    if table is None:
+        return ()
+    asked = set(ids)
+    clips = [clip for clip in table if clip.clip_id in asked]
+    return replaced_videos(clips, table.header.video_root, store)
 
 
 def _stated(
@@ -414,14 +495,17 @@ def features_for_model(
 def array_to_read(model: SavedModel, store: Store) -> str:
     """Return the array that a model reads; an error for features that it does not read."""
     wanted = model.info.features
-    if not has_recipe(model, store):
+    if not _has_recipe(model, store):
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=other_store(model, store),
+            hint=_what_makes_features(model, store.record.manifest.name or "MANIFEST"),
         )
-    array = array_for(model, store)
+    array = wanted.array
+    if store.recipe.is_unknown and len(store.feature_arrays) == 1:
+        # An import's only array may have another name.
+        (array,) = store.feature_arrays
     stored = store.record.array(array)
     found = f"{stored.dtype} {list(stored.shape)}" if stored else "no such array"
     expected = f"{wanted.dtype} {[wanted.width]}"
@@ -429,7 +513,7 @@ def array_to_read(model: SavedModel, store: Store) -> str:
         raise Mismatch(
             f"{model.info.name} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
-            hint=other_store(model, store),
+            hint=f"a store with this array, as {shell_word(wanted.store)}",
         )
     return array
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import obygaze as og
-from stories.films import features_of, import_features, labelled_clips, rows_of_clips
+from stories.films import features_of, import_features, labelled_clips
 from stories.made import begin_with_extracted_films
 from stories.results import scores_of
 from stories.workspace import Workspace
@@ -43,40 +43,6 @@ def probabilities(ws: Workspace, table: str, basis: str) -> dict[str, float]:
         if row["basis"] == basis:
             found[row["clip_id"]] = float(row["p:positive"])
     return found
-
-
-def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
-    begin_with_extracted_films(ws)
-    ws(
-        f"{LOGISTIC} films.descriptors films -o known"
-        """ --set 'data.where="movie_id != station"'"""
-    )
-    # Years later, another film is cut into other clips.
-    later = rows_of_clips("station", per_film=5)
-    ws.write_table("later.csv", later)
-    ws("manifest import later.csv -o later")
-    ws("manifest link later videos")
-    ws("extract run later -b descriptors --workers 1")
-    ws("models predict known later.descriptors -o later-predicted.csv")
-
-    X, y, films, _ = og.dataset(
-        "films.descriptors", "films", task="EN_S", workspace=ws.folder
-    )
-    of_known_films = films != "station"
-    model = logistic(X[of_known_films], y[of_known_films])
-    array = og.open_store("later.descriptors", workspace=ws.folder)
-    rows = np.asarray(array.matrix("clip")).astype(float)
-    expected = model.predict_proba(rows)[:, 1]
-    found = probabilities(ws, "later-predicted.csv", "unseen")
-    assert list(found) == [row["clip_id"] for row in later]
-    np.testing.assert_allclose(list(found.values()), expected, atol=1e-4)
-
-    # Numbers of the same shape of which nobody knows how they were made.
-    np.savez(ws.path("other.npz"), clip_id=[row["clip_id"] for row in later], X=rows)
-    ws("store import other.npz --array clip=X --manifest later -o other")
-    refused = ws("models predict known other -o other.csv", code=5)
-    assert "recipe" in refused.text
-    assert not ws.path("other.csv").exists()
 
 
 def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(

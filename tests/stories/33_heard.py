@@ -263,7 +263,7 @@ def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
 
 
 def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> None:
-    """What is typed is what the errors name; a window has the score of the clip that it is.
+    """What is typed is what the error names; a window has the score of the clip that it is.
 
     The film is one of the training under another name, which its file says.
     """
@@ -271,25 +271,18 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     ws(f"store join {SEEN} {HEARD} -o both")
     ws("train ridge both films --task EN_S -o kept --set report.replicates=100")
     ws("models predict kept both --in-sample -o known.csv")
-    # The name of the store to be made is taken.
-    ws("store subset both -o new.joined --film alba")
     ws.path("new").mkdir()
     shutil.copy(ws.path("videos/casa.mkv"), ws.path("new/nova.mkv"))
-    typed = []
-    for _ in range(2):
-        first, *_ = commands_in_order(
-            advice_of(ws("models predict kept new", code=1).err)
-        )
-        for command in first:
-            ws(command)
-            typed.append(command)
-    joined = "new.descriptors new.sound-descriptors"
-    assert typed == [
-        "manifest windows new -o new --seconds 0.8",
+    ws("manifest windows new -o new --seconds 0.8")
+    predict = "models predict kept new.joined --manifest new --in-sample -o new.csv"
+    *_, named = commands_in_order(advice_of(ws(predict, code=1).err))
+    assert named == [
         "extract run new -b descriptors -b sound-descriptors",
-        f"store join {joined} -o new.joined-2",
+        "store join new.descriptors new.sound-descriptors -o new.joined",
     ]
-    ws("models predict kept new --in-sample -o new.csv")
+    for command in named:
+        ws(command)
+    ws(predict)
     scores = [float(row["score:positive"]) for row in ws.read_table("new.csv")]
     of_clips = []
     for row in ws.read_table("known.csv"):
@@ -297,6 +290,4 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
             of_clips.append(float(row["score:positive"]))
     assert len(scores) == N_CLIPS
     assert scores == pytest.approx(of_clips, abs=1e-9)
-    assert (
-        ws("store info new.joined-2").text.count("The rows are windows of films") == 1
-    )
+    assert ws("store info new.joined").text.count("The rows are windows of films") == 1

@@ -196,10 +196,7 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     lab("models pull ../disk/kept -o theirs")
     # The model has the titles of its parts, and not what made them.
     told = lab("models predict theirs sound", code=5).err
-    assert (
-        "one that is called (imported) is imported with its name as that of the backbone"
-        in told
-    )
+    assert f"a store of these clips for each of {HEARD} (imported) and {SEEN}" in told
     lab("store join sound pictures -o ours")
     lab("models predict theirs ours -o scores.csv")
     scores = {

@@ -1,27 +1,20 @@
 """Read a folder of videos as a manifest: a clip for each file."""
 
-import os
 import re
-import warnings
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
-from obygaze_features.core.files import VIDEO_SUFFIXES
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of_table, ids_of_names
 from obygaze_features.manifest.link import (
-    find_videos,
-    manifests_with_videos,
     require_videos,
 )
 from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
+from obygaze_features.manifest.model import Header, Manifest, ascii_id
 
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 
@@ -73,46 +66,6 @@ def read(folder: str | Path, *, name: str | None = None) -> ImportedManifest:
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=folder.resolve().as_posix())
     return ImportedManifest(Manifest(title, header, clips, columns))
-
-
-def manifests_of_folder(folder: Path, workspace: Workspace) -> list[Manifest]:
-    """Return the manifests of a workspace whose videos are those of a folder."""
-    root = folder.resolve().as_posix()
-    known = manifests_with_videos(workspace)
-    return [manifest for manifest in known if manifest.header.video_root == root]
-
-
-def warn_of_other_videos(folder: Path, manifest: Manifest) -> None:
-    """Warn of the videos of a folder that a manifest of it does not have, such as later ones."""
-    if not folder.is_dir() or folder.resolve().as_posix() != manifest.header.video_root:
-        return
-    cut = manifest.clips.films if isinstance(manifest.clips, Windows) else manifest
-    known = {rows.video for rows in cut}
-    others = [video for video in find_videos(folder) if video not in known]
-    if others:
-        warnings.warn(
-            f"{manifest.name} does not have {few(others)} of the folder {folder}:"
-            " make the manifest again, or another one",
-            ObygazeWarning,
-            stacklevel=2,
-        )
-
-
-def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
-    """Return whether a name is that of a folder of videos, and of no manifest.
-
-    A video is an error that names its folder.
-    """
-    path = Path(name)
-    # `.` is a folder, and no name.
-    if path.name and workspace.manifest(os.fspath(name)).is_file():
-        return False
-    if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
-        raise FixUsage(
-            f"{path} is a film, expected the folder of films",
-            hint=f"{path.parent}, the folder that it is in",
-        )
-    return path.is_dir() and bool(find_videos(path))
 
 
 def _by_number(name: str) -> list[tuple[str, int]]:

@@ -9,14 +9,12 @@ import pytest
 from support.cli import call_obygaze
 from support.generated_videos import CONTAINERS
 
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.adapters.folder import (
-    is_folder_of_videos,
     read,
-    warn_of_other_videos,
 )
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.times import film_times
@@ -133,35 +131,6 @@ def test_files_of_a_folder_are_read_or_named(tmp_path: Path) -> None:
             pytest.raises(FixInput, match="no video in this folder"),
         ):
             reading()
-
-
-def test_a_folder_of_videos_is_no_manifest(tmp_path: Path) -> None:
-    videos(tmp_path, "films/pier.mp4", "films/quay.mp4")
-    workspace = Workspace(tmp_path / "w")
-    read(tmp_path / "films").save("films", workspace=workspace)
-    assert is_folder_of_videos(str(tmp_path / "films"), workspace)
-    assert not is_folder_of_videos("films", workspace)
-    assert not is_folder_of_videos(str(tmp_path / "w"), workspace)
-    with pytest.raises(FixUsage, match="is a film") as caught:
-        is_folder_of_videos(str(tmp_path / "films" / "pier.mp4"), workspace)
-    assert str(tmp_path / "films") in caught.value.hint
-
-
-def test_videos_that_came_later_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The scores of a folder left them out without a word."""
-    workspace = Workspace(tmp_path / "w")
-    folder = videos(tmp_path / "films", "lake.mp4")
-    made = read(folder).save("films", workspace=workspace).manifest
-    warn_of_other_videos(folder, made)
-    videos(folder, "pier.mp4")
-    with pytest.warns(ObygazeWarning, match="films does not have pier.mp4 of the fold"):
-        warn_of_other_videos(folder, made)
-    warn_of_other_videos(tmp_path, made)
-    # A person who is in the folder calls it a point.
-    monkeypatch.chdir(folder)
-    assert is_folder_of_videos(".", workspace)
 
 
 def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Story 36: a new film for a kept model: extracted with the recipe of the model, and scored."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from support.advice import advice_of
+
+import obygaze as og
+from stories.films import rows_of_clips
+from stories.made import begin_with_extracted_films
+from stories.workspace import Workspace
+
+TRAIN = (
+    "train logistic films.descriptors films -o known --set model.C=0.5 --jobs 1"
+    """ --set report.replicates=50 --set 'data.where="movie_id != station"'"""
+)
+
+
+def test_the_error_names_the_recipe_and_the_command_that_extracts(
+    ws: Workspace,
+) -> None:
+    begin_with_extracted_films(ws)
+    ws(TRAIN)
+    # Years later, another film is cut into other clips.
+    later = rows_of_clips("station", per_film=5)
+    ws.write_table("later.csv", later)
+    ws("manifest import later.csv -o later")
+    ws("manifest link later videos")
+    predict = "models predict known later.descriptors -o scores.csv"
+    refused = ws(predict, code=1)
+    assert "known reads features of descriptors" in refused.text
+    extract = "extract run later -b descriptors"
+    assert advice_of(refused.err) == f"obygaze {extract}"
+    # So it is where the manifest, the folder of the films, or another name is typed.
+    for typed, clips in (
+        ("later", "later"),
+        ("./videos", "MANIFEST"),
+        ("other --manifest later", "later"),
+    ):
+        told = advice_of(ws(f"models predict known {typed}", code=1).err)
+        assert told.endswith(f"obygaze extract run {clips} -b descriptors")
+    ws(extract)
+    ws(predict)
+
+    X, y, films, _ = og.dataset(
+        "films.descriptors", "films", task="EN_S", workspace=ws.folder
+    )
+    known = films != "station"
+    model = LogisticRegression(
+        C=0.5, class_weight="balanced", tol=1e-9, max_iter=100_000
+    )
+    model.fit(X[known].astype(float), y[known])
+    array = og.open_store("later.descriptors", workspace=ws.folder)
+    rows = np.asarray(array.matrix("clip")).astype(float)
+    scores = ws.read_table("scores.csv")
+    assert [row["clip_id"] for row in scores] == [row["clip_id"] for row in later]
+    assert {row["basis"] for row in scores} == {"unseen"}
+    found = [float(row["p:positive"]) for row in scores]
+    np.testing.assert_allclose(found, model.predict_proba(rows)[:, 1], atol=1e-4)
+
+    # Numbers of the same shape of which nobody knows how they were made.
+    np.savez(ws.path("other.npz"), clip_id=[row["clip_id"] for row in later], X=rows)
+    ws("store import other.npz --array clip=X --manifest later -o other")
+    refused = ws("models predict known other -o other.csv", code=5)
+    assert "known expects features of descriptors" in refused.text
+    assert advice_of(refused.err) == f"obygaze {extract}"
+    assert not ws.path("other.csv").exists()
