@@ -324,7 +324,10 @@ def _what_makes_features(model: SavedModel, manifest: str) -> str:
     name = shell_word(manifest)
     parts = backbone.removeprefix(JOINED_TITLE).split(" + ")
     if backbone.startswith(JOINED_TITLE) and IMPORTED in backbone:
-        return f"a store of these clips for each of {' and '.join(parts)}, then obygaze store join --help"
+        both = " and ".join(parts)
+        return (
+            f"a store of these clips for each of {both}, then obygaze store join --help"
+        )
     if backbone.startswith(JOINED_TITLE):
         words = " ".join(f"-b {shell_word(part)}" for part in parts)
         stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
