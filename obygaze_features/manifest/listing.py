@@ -144,10 +144,10 @@ def titles_of(
     return title_of_film
 
 
-def as_clips(windows: str, name: str = "NAME") -> str:
+def as_clips(windows: str) -> str:
     """Return the commands that make a manifest of clips, with the times of windows."""
     table = shell_word(f"{windows}.csv")
     return (
         f"obygaze manifest export {shell_word(windows)} {table}, then obygaze manifest"
-        f" import {table} -o {shell_word(name)}, which has clips at the times of the windows"
+        f" import {table} -o NAME, which has clips at the times of the windows"
     )

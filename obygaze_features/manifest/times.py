@@ -1,4 +1,4 @@
-"""Where the clips of a film are: in the film, in their files, and in pictures of the film.
+"""Where the clips of a film are: in the film, and in their files.
 
 This module and `spans`, for what a clip alone says, know the rules; linking, projection, export,
 windows and the page ask them:
@@ -11,7 +11,7 @@ windows and the page ask them:
 - Clips with files of their own and without times in the film follow each other by their scenes.
   Their places are known only where the lengths of the files are.
 
-Times are in seconds. Pictures of a film are numbered from 0 by its rate.
+Times are in seconds.
 """
 
 from collections import Counter
@@ -21,10 +21,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
-    known_frame_rate,
     seconds_of_frames,
 )
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
@@ -72,7 +70,6 @@ class FilmTimes:
         spans: Start and end of the clips whose place is known, by clip id.
         pieces: The stretches that files show, in order.
         unknown: The files without a known length; the places of clips in a row are not known then.
-        rate: The pictures per second of the film; None if it is not known.
         file: The file of the whole film; empty where clips have files of their own.
     """
 
@@ -81,37 +78,18 @@ class FilmTimes:
     spans: Mapping[str, Span]
     pieces: Sequence[Piece]
     unknown: Sequence[str]
-    rate: Fraction | None
     file: str = ""
-
-    @property
-    def n_frames(self) -> int:
-        """The number of pictures of the film, at least one; 0 where its rate is not known."""
-        if self.rate is None:
-            return 0
-        return max(1, round(exact_seconds(self.end_s) * self.rate))
-
-    def frames_of(self, clip_id: str) -> Frames | None:
-        """Return the first and the last picture of a clip in the film; None if they are unknown.
-
-        The last picture is before the first one where no picture is between the clip's times.
-        """
-        if self.rate is None or self.unknown or clip_id not in self.spans:
-            return None
-        return frames_between(*self.spans[clip_id], self.rate)
 
 
 def film_times(
     clips: Sequence[Clip],
     *,
-    rate: Fraction | None = None,
     length_of: Callable[[str], float] | None = None,
 ) -> FilmTimes:
     """Return where the clips of one film are.
 
     Args:
         clips: All clips of the film.
-        rate: The pictures per second of the film, see `film_rate`.
         length_of: Returns the length of a video in seconds, 0 if it is not known.
     """
     length_of = length_of or (lambda video: 0.0)
@@ -144,20 +122,13 @@ def film_times(
         spans=spans,
         pieces=sorted(set(pieces)),
         unknown=unknown,
-        rate=rate,
         file=whole_file,
     )
 
 
-def times_of_films(
-    clips: Iterable[Clip], *, rates: Mapping[str, Fraction] | None = None
-) -> dict[str, FilmTimes]:
+def times_of_films(clips: Iterable[Clip]) -> dict[str, FilmTimes]:
     """Return where clips are in their films, by film; see `film_times`."""
-    known_rates = rates or {}
-    return {
-        film: film_times(of_film, rate=known_rates.get(film))
-        for film, of_film in by_film(clips).items()
-    }
+    return {film: film_times(of_film) for film, of_film in by_film(clips).items()}
 
 
 def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
@@ -173,63 +144,6 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
         if times.axis != IN_A_ROW and not times.unknown:
             spans.update(times.spans)
     return spans
-
-
-def film_rate(
-    clips: Iterable[Clip],
-    rate_of_video: Callable[[str], Fraction | float | None] | None = None,
-) -> Fraction | None:
-    """Return the pictures per second of a film; None if they are not known.
-
-    It is the rate of the manifest's column `framerate`, else that of the first video of the film
-    that has a rate.
-
-    Args:
-        clips: The clips of the film.
-        rate_of_video: Returns the rate of a video, or None or 0.
-    """
-    rates: dict[Fraction, Clip] = {}
-    videos: dict[str, None] = {}
-    for clip in clips:
-        written = clip.extra.get(RATE_COLUMN, "")
-        if written:
-            rate = known_frame_rate(written)
-            if rate is None:
-                raise FixInput(
-                    f"{clip.clip_id}: {written!r} is not a frame rate",
-                    hint=f"correct the column {RATE_COLUMN} of the manifest, such as 25 or 23.976",
-                )
-            rates.setdefault(rate, clip)
-        if clip.video:
-            videos[clip.video] = None
-    if len(rates) > 1:
-        shown = " and ".join(frame_rate_text(rate) for rate in sorted(rates))
-        film = next(iter(rates.values())).movie_id
-        raise FixInput(
-            f"clips of the film {film} have several frame rates: {shown}",
-            hint=f"correct the column {RATE_COLUMN} of the manifest",
-        )
-    if rates:
-        return next(iter(rates))
-    if rate_of_video is not None:
-        for video in videos:
-            rate_found = rate_of_video(video)
-            if rate_found:
-                return known_frame_rate(rate_found)
-    return None
-
-
-def frames_between(
-    start_s: float | Fraction, end_s: float | Fraction, rate: Fraction
-) -> Frames:
-    """Return the first and the last picture between two times; the last is less where none is.
-
-    >>> frames_between(1.0, 2.0, Fraction(25))
-    (25, 49)
-    """
-    first = round(exact_seconds(start_s) * rate)
-    after = round(exact_seconds(end_s) * rate)
-    return first, after - 1
 
 
 def frames_elsewhere(frames: Frames, rate: Fraction, times_s: Span) -> str:
@@ -251,12 +165,6 @@ def frames_elsewhere(frames: Frames, rate: Fraction, times_s: Span) -> str:
         f"the frames {first} to {last} are {shown[0]} at {frame_rate_text(rate)} frames per second,"
         f" and the times are {shown[1]}: empty those that are wrong"
     )
-
-
-def exact_seconds(seconds: float | Fraction) -> Fraction:
-    """Return a time as the fraction that its decimal digits say."""
-    # A float of NumPy is shown in another way.
-    return seconds if isinstance(seconds, Fraction) else Fraction(repr(float(seconds)))
 
 
 def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:

@@ -1,7 +1,6 @@
 """Read the files of data sets as manifests: a module for each data set, and what they share."""
 
 import ast
-import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
@@ -19,7 +18,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import require_file, sha256_file, taken
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import Workspace as Workspace
 from obygaze_features.manifest.annotators import notes_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked, require_one_film_a_video
@@ -66,22 +65,13 @@ class ImportedManifest(NamedTuple):
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = MappingProxyType({})
 
-    def save(
-        self,
-        name: str | os.PathLike[str] | None = None,
-        *,
-        force: bool = False,
-        workspace: str | os.PathLike[str] | None = None,
-    ) -> "SavedManifest":
-        """Write the manifest to the workspace.
+    def save(self, path: Path, *, force: bool = False) -> "SavedManifest":
+        """Write the manifest, which is called after its file.
 
         Args:
-            name: Name of the manifest, by default the one that it has.
+            path: Its TOML file.
             force: Replace the output if it exists.
-            workspace: The workspace, if it is not the current one.
         """
-        new = self.manifest.name if name is None else name
-        path = Workspace.of(workspace).new_manifest(new)
         manifest = replace(self.manifest, name=path.stem)
         n_links = _n_links(path)
         if n_links and not force:

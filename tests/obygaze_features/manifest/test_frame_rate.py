@@ -8,7 +8,6 @@ from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.times import frames_between
 
 # What players show, and the rate that it rounds.
 NTSC = {
@@ -48,16 +47,6 @@ def test_any_other_rate_is_taken_as_it_is(written: str) -> None:
 def test_a_rate_is_read_as_it_was_written(written: str) -> None:
     rate = known_frame_rate(written)
     assert known_frame_rate(frame_rate_text(rate)) == rate
-
-
-@pytest.mark.parametrize("rate", [1, 2, 3, 4, 5, 24, 25, 30, 50, 60])
-def test_a_cue_at_one_hour_is_at_that_frame(rate: int) -> None:
-    # By hand: an hour has 3600 times as many frames as a second, and frame n is shown at n / rate.
-    hour = Fraction(3600)
-    assert frames_between(hour, hour + 1, known_frame_rate(rate)) == (
-        3600 * rate,
-        3601 * rate - 1,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,6 @@
 """Where clips are in their films: each case was worked out by hand."""
 
-from fractions import Fraction
-
-import pytest
-
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip, Windows
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.spans import (
     NAME_COLUMN,
     span_in_file,
@@ -15,14 +10,9 @@ from obygaze_features.manifest.times import (
     IN_A_ROW,
     IN_FILM,
     Piece,
-    film_rate,
     film_times,
-    frames_between,
     spans_in_films,
 )
-from obygaze_features.manifest.windows import CutFilm, Grid
-
-PAL = Fraction(25)
 
 
 def own_file(number: int, start_s: str, end_s: str) -> Clip:
@@ -38,7 +28,7 @@ def test_clips_without_a_named_file_have_times_of_the_film_after_link_too() -> N
     )
     assert span_in_film(before) == span_in_film(found) == (62.0, 64.0)
     assert (span_in_file(before), span_in_file(found)) == (None, (62.0, 64.0))
-    times = film_times([found], rate=PAL, length_of=lambda video: 100.0)
+    times = film_times([found], length_of=lambda video: 100.0)
     assert times.axis == IN_FILM
     assert times.pieces == [Piece(0.0, 100.0, "a/lake.mkv", 0.0)]
 
@@ -47,8 +37,8 @@ def test_times_in_a_file_are_not_times_in_the_film() -> None:
     extra = {"film_start_s": "60", "film_end_s": "65"}
     clip = Clip("lake-1", "lake", 1, "1.mp4", 2.0, 7.0, extra=extra)
     assert (span_in_file(clip), span_in_film(clip)) == ((2.0, 7.0), (60.0, 65.0))
-    times = film_times([clip], rate=PAL)
-    assert times.frames_of("lake-1") == (1500, 1624)
+    times = film_times([clip])
+    assert times.spans == {"lake-1": (60.0, 65.0)}
     assert times.pieces == [Piece(60.0, 65.0, "1.mp4", 2.0)]
 
 
@@ -59,13 +49,12 @@ def test_one_piece_that_is_there_is_not_the_film() -> None:
         Clip("lake-2", "lake", 2, "", 0.0, 5.0, extra={NAME_COLUMN: "2.mp4"}),
         Clip("lake-3", "lake", 3, "", extra={NAME_COLUMN: "3.mp4"}),
     ]
-    times = film_times(clips, rate=PAL, length_of=lambda video: 9.0)
+    times = film_times(clips, length_of=lambda video: 9.0)
     assert times.axis == IN_A_ROW
     assert times.unknown == ["lake-3"]
-    assert times.frames_of("lake-1") is None
     linked = Clip("lake-1", "lake", 1, "1.mp4", extra={NAME_COLUMN: "1.mp4"})
     in_film = Clip("lake-2", "lake", 2, "", 70.0, 75.0)
-    times = film_times([linked, in_film], rate=PAL, length_of=lambda video: 9.0)
+    times = film_times([linked, in_film], length_of=lambda video: 9.0)
     assert (times.axis, times.pieces, times.end_s) == (IN_FILM, [], 75.0)
 
 
@@ -73,12 +62,12 @@ def test_the_file_of_a_film_is_all_of_it() -> None:
     """The file of a first clip, of those the only one there, was taken for that of the film."""
     first = own_file(1, "0", "4")
     second = Clip("lake-2", "lake", 2, extra={"film_start_s": "9", "film_end_s": "11"})
-    assert film_times([first], rate=PAL).file == "1.mp4"
-    assert film_times([first, second], rate=PAL).file == ""
+    assert film_times([first]).file == "1.mp4"
+    assert film_times([first, second]).file == ""
     in_a_row = [Clip(f"lake-{n}", "lake", n, "1.mp4" * (n == 1)) for n in (1, 2)]
-    assert film_times(in_a_row, rate=PAL).file == ""
+    assert film_times(in_a_row).file == ""
     linked = Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 4.0, extra={NAME_COLUMN: ""})
-    assert film_times([linked, second], rate=PAL).file == "lake.mp4"
+    assert film_times([linked, second]).file == "lake.mp4"
 
 
 def test_without_times_in_the_film_clips_follow_each_other() -> None:
@@ -86,59 +75,21 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
         Clip("b", "lake", 2, "b.mp4"),
         Clip("a", "lake", 1, "a.mp4", 3.0, 5.0),
     ]
-    times = film_times(
-        clips, rate=PAL, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__
-    )
+    times = film_times(clips, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__)
     assert times.axis == IN_A_ROW
     assert times.spans == {"a": (0, 2), "b": (2, 6)}
     assert [piece.offset_s for piece in times.pieces] == [3.0, 0.0]
-    assert times.frames_of("b") == (50, 149)
-    without_lengths = film_times(clips, rate=PAL)
+    without_lengths = film_times(clips)
     assert without_lengths.unknown == ["b.mp4"]
-    assert without_lengths.frames_of("a") is None
     assert spans_in_films(clips) == {}
     parts = [Clip(one, "lake", n, f"{one}.mp4", 0.0, 5.0) for n, one in enumerate("ab")]
-    assert film_times(parts, rate=PAL).frames_of("b") == (125, 249)
+    assert film_times(parts).spans["b"] == (5.0, 10.0)
     assert spans_in_films(parts) == {}
 
 
 def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
     whole = [Clip("lake", "lake", None, "lake.mp4")]
-    times = film_times(whole, rate=PAL, length_of=lambda video: 24.0)
+    times = film_times(whole, length_of=lambda video: 24.0)
     assert (times.axis, times.spans) == (IN_FILM, {"lake": (0, 24)})
     scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
     assert film_times(scene, length_of=lambda video: 9.0).axis == IN_A_ROW
-
-
-def test_pictures_between_times_are_exact() -> None:
-    ntsc = Fraction(24000, 1001)
-    for first in range(3000):
-        start_s = float(first / ntsc)
-        end_s = float((first + 7) / ntsc)
-        assert frames_between(start_s, end_s, ntsc) == (first, first + 6)
-    assert frames_between(1.0, 1.01, PAL) == (25, 24)
-
-
-def test_the_rate_of_a_film() -> None:
-    video = Clip("a", "lake", None, "lake.mp4")
-    said = Clip("b", "lake", None, "", extra={"framerate": "23.976"})
-    rates = {"lake.mp4": 25.0}
-    assert film_rate([video, said], rates.get) == Fraction(24000, 1001)
-    assert film_rate([video], rates.get) == 25
-    assert film_rate([video]) is None
-    other = Clip("c", "lake", None, "", extra={"framerate": "25"})
-    with pytest.raises(FixInput, match=r"several frame rates: 23\.976 and 25"):
-        film_rate([said, other])
-    with pytest.raises(FixInput, match="c: '25 fps' is not a frame rate"):
-        film_rate([Clip("c", "lake", extra={"framerate": "25 fps"})])
-
-
-@pytest.mark.parametrize(
-    "rate",
-    [Fraction(24000, 1001), None],
-)
-def test_windows_have_the_rate_of_the_table_of_films(rate: Fraction | None) -> None:
-    """Without their videos, an export said that the rate is not known."""
-    film = CutFilm("lake", "", 100, float(rate or 0), 40.0)
-    windows = Windows((film,), Grid(seconds=2.0, every=2.0))
-    assert film_rate(windows) == rate
