@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
     from obygaze_features.manifest.io import read_manifest as read_manifest
     from obygaze_features.manifest.io import write_manifest as write_manifest
-    from obygaze_features.manifest.link import link_manifest as link_manifest
     from obygaze_features.manifest.model import Annotation as Annotation
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header

@@ -13,7 +13,7 @@ COMMANDS = {
     "show": f"{_HERE}.overview:show_command",
     "stats": f"{_HERE}.stats:stats_command",
     "group": f"{_HERE}.grouping:group",
-    "link": f"{_HERE}.link:link_manifest",
+    "link": "obygaze_features.extraction.linking:link_manifest",
     "folds": f"{_HERE}.functions:assign_folds",
 }
 

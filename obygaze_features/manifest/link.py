@@ -10,9 +10,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -33,7 +33,6 @@ from obygaze_features.core.files import (
     warn_of_unread,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.options import Option
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
@@ -41,9 +40,7 @@ from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     as_id,
-    manifest_path,
     read_manifest,
-    update_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id
 from obygaze_features.manifest.spans import (
@@ -66,7 +63,8 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unmatched` are videos that match no clip.
+    `unmatched` are videos that match no clip, and `past_end` clips that end after their video: when
+    they end, and when it does, in seconds.
     """
 
     manifest: Manifest
@@ -75,6 +73,7 @@ class LinkReport:
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
     unmatched: tuple[str, ...] = ()
+    past_end: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
@@ -107,6 +106,16 @@ class LinkReport:
             n_files = count(len(self.unmatched), "video file")
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
+            )
+        if self.past_end:
+            clips = [
+                f"{clip_id} ({end_s:.1f} of {length_s:.1f} s)"
+                for clip_id, (end_s, length_s) in self.past_end.items()
+            ]
+            n_clips = count(len(clips), "clip")
+            verb = "ends" if len(clips) == 1 else "end"
+            notes.append(
+                f"Warning: {n_clips} {verb} after the video: {few(clips, SHOWN_CLIPS)}"
             )
         if self.by_name or self.by_time:
             name = shell_word(self.manifest.name)
@@ -362,52 +371,6 @@ def _read_films(
             row.add("video", f"the film {film!r} has the file {file_of_film[film]!r}")
     violations.raise_if_any("the table of films cannot be read")
     return file_of_film
-
-
-def link_manifest(
-    manifest: str | os.PathLike[str],
-    folder: Annotated[str | Path, Option(exists="folder")],
-    *,
-    table: Annotated[str | Path | None, Option(metavar="FILE")] = None,
-    workspace: str | os.PathLike[str] | None = None,
-) -> LinkReport:
-    """Find the video of each clip under a folder.
-
-    A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    the file that is named as its film, by its times. Blanks and other characters that ids have not
-    are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
-    film Les_Yeux. No video is opened. Clips without a video are counted, and files without a clip;
-    -v lists them all.
-
-    Args:
-        manifest: The manifest, which is written anew with the videos.
-        folder: The folder with the videos, in any structure.
-        table: A table with the file of each film whose file is named otherwise: columns movie_id
-            and video, a path in the folder.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest link obygaze12 /data/moviegraphs/clips
-        obygaze manifest link obygaze12 /data/films --table files.csv
-        obygaze manifest link obygaze12 /data/films --json
-    """
-    path = manifest_path(manifest, workspace=workspace)
-    before = read_manifest(path)
-    report = link(before, Path(folder), table)
-    if not (report.by_name or report.by_time or report.ambiguous):
-        raise NotFound(
-            "no file matches a clip",
-            where=str(folder),
-            hint="give the folder of the videos, named as the films or the clips are, or --table"
-            " FILE with the files of films; clips that are parts of films also need times, the"
-            " columns start_s and end_s",
-            details=[
-                f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
-                f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
-            ],
-        )
-    update_manifest(before, report.manifest, path)
-    return report
 
 
 def original(clip: Clip) -> Clip:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
+from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
@@ -410,3 +411,22 @@ def test_a_link_to_another_folder_and_back_changes_nothing(
     for clip in manifest:
         assert span_in_film(linked[clip.clip_id]) == span_in_film(clip)
     check_manifest(linked)
+
+
+def test_a_clip_that_ends_after_its_video_is_named(tmp_path: Path) -> None:
+    """A clip up to 5.0 s of a film of 4.0 s was said by nobody."""
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for film in ("lake", "pier"):
+        write_video(folder / f"{film}.mp4")
+    (folder / "dune.mp4").write_bytes(b"no video")
+    ends = {"lake-1": 4.0, "lake-2": 4.08, "lake-3": 5.0, "dune-1": 9.0, "alba-1": 9.0}
+    clips = [Clip(name, name[:4], start_s=0.0, end_s=end) for name, end in ends.items()]
+    clips.append(named("pier-1", "pier.mp4", "pier", start_s=1.0, end_s=44.5))
+    path = tmp_path / "manifests" / "m.toml"
+    write_manifest(manifest_of(*clips), path)
+    done = call_obygaze("manifest", "link", "m", folder, cwd=tmp_path).ok()
+    said = "2 clips end after the video: lake-3 (5.0 of 4.0 s), pier-1 (44.5 of 4.0 s)"
+    assert f"Warning: {said}\n" in done.stderr
+    done = call_obygaze("manifest", "link", "m", folder, "--json", cwd=tmp_path).ok()
+    assert done.json()["past_end"] == {"lake-3": [5.0, 4.0], "pier-1": [44.5, 4.0]}

@@ -8,10 +8,10 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.extraction.linking import link_manifest
 from obygaze_features.manifest import (
     assign_folds,
     compute_stats,
-    link_manifest,
     read_manifest,
     show_manifest,
 )
