@@ -249,7 +249,7 @@ def import_targets(folder: Path) -> list[Target]:
 
 
 def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[Target]:
-    """Parquet as this program exports it, where the package for it is installed."""
+    """Parquet, where the package for it is installed."""
     if find_spec("pyarrow") is None:
         return []
     import pyarrow
@@ -262,8 +262,8 @@ def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[T
         "end_s": [1.0, 2.0, 1.0],
         "clip": pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
     }
-    origin = {"obygaze_origin": '{"seal": "0", "arrays": {"clip": ["width"]}}'}
-    table = pyarrow.table(columns, metadata=origin)
+
+    table = pyarrow.table(columns)
     write_table(table, path, write_page_index=True)
     variants = [{path.name: path.read_bytes()}]
     labels = {**columns, "level": ["S", "EN", None], "n": [1.0, None, 2.5]}
