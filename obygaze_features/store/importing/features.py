@@ -116,6 +116,8 @@ def import_features(
         raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
+    if citation is None:
+        citation = "" if manifest is None else manifest.header.citation
     backbone = backbone.strip()
     reader = open_features(Path(source), arrays, id_key=id_key)
     try:
@@ -137,8 +139,8 @@ def import_features(
             arrays=imported.arrays,
             recipe=_recipe_of(reader, backbone, pool, stored),
             manifest=clips.manifest,
-            origins=_origins_of(reader),
-            terms=_terms_of(licence, citation, manifest),
+            origins=[Origin(Path(source).name, str(reader.origin["sha256"]))],
+            terms=Terms(licence, citation),
         )
     finally:
         reader.close()
@@ -160,11 +162,6 @@ def import_features(
     )
 
 
-def _origins_of(reader: Reader) -> list[Origin]:
-    """Return the file that is imported."""
-    return [Origin(Path(reader.where).name, str(reader.origin["sha256"]))]
-
-
 def _next_command(
     store: str, arrays: Sequence[Array], manifest: model.Manifest | None
 ) -> str:
@@ -172,15 +169,6 @@ def _next_command(
     if manifest is None or not has_vector(arrays):
         return f"obygaze store info {shell_word(store)}"
     return first_command(manifest, manifest.name, [store])
-
-
-def _terms_of(
-    licence: str, citation: str | None, manifest: model.Manifest | None
-) -> Terms:
-    """Return the terms of the new store; the citation of the manifest where none is given."""
-    if citation is None and manifest is not None:
-        citation = manifest.header.citation
-    return Terms(licence, citation or "")
 
 
 def _check_backbone(backbone: str) -> None:

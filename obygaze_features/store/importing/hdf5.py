@@ -23,7 +23,6 @@ from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.store.importing.reader import (
-    COPY_AGAIN,
     FILM_KEY,
     FOREIGN_DAMAGE,
     GENERIC,
@@ -103,7 +102,7 @@ def open_hdf5(
         raise Corrupt(
             f"not a complete HDF5 file: {error}",
             where=str(path),
-            hint=COPY_AGAIN,
+            hint="copy or download it again",
         ) from error
 
 

@@ -33,7 +33,6 @@ MOST_BYTES = 2**26
 USUAL_DIMENSIONS = 3
 # Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
 MOST_COMPRESSED = 1100
-COPY_AGAIN = "copy or download it again"
 ID_KEY = "clip_id"
 # Long ids that are equal take no place in a compressed file, and much in memory.
 MOST_ID_BYTES = 4000
