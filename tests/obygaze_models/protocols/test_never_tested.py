@@ -10,6 +10,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.schedule import with_groups
 from obygaze_models.runner.heldout import HeldOut, folds_of
 
 FILMS = films(7, 12)
@@ -35,3 +36,18 @@ def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
         plan(*splits, f"splits.never={list(FILMS.films)}")
     # A film that data.where leaves out is known.
     plan(*splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"')
+
+
+def test_a_group_that_is_a_number_is_named_in_any_spelling() -> None:
+    houses = {clip.clip_id: str(int(clip.movie_id[2:]) % 3) for clip in FILMS}
+    manifest = FILMS.with_column("house", houses)
+    asked = ("splits.kind=nested", "splits.column=house")
+    protocol = quick("honest", *asked, 'splits.never=["1.0"]')
+    table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
+    labels = {
+        name: task_labels(name, task, table) for name, task in protocol.tasks.items()
+    }
+    found = folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
+    for of_pair in found.values():
+        tested = {str(table.groups[row]) for held in of_pair for row in held.test}
+        assert tested == {"0", "2"}
