@@ -442,8 +442,7 @@ class Cell:
     def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         names, codes = np.unique(self.groups, return_inverse=True)
-        codes = codes.astype(np.intp)
-        # Each film drawn alone.
+        # Each film is drawn alone.
         values = self.statistics(self.groups, metrics)(np.eye(len(names)))
         n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
         for name in metrics:

@@ -256,10 +256,9 @@ class DrawnSums:
         return won, tp[:, -1] * fp[:, -1]
 
 
-Function = Callable[[DrawnSums], FloatArray]
-
-
-def mean_over_folds(folds: Sequence[DrawnSums], metric: Function) -> FloatArray:
+def mean_over_folds(
+    folds: Sequence[DrawnSums], metric: Callable[[DrawnSums], FloatArray]
+) -> FloatArray:
     """Return a metric averaged over folds, weighted by the drawn share of each fold."""
     drawn = [fold.n / len(fold.stats.codes) for fold in folds]
     by_fold = []

@@ -46,13 +46,11 @@ class Ranking:
         n_behind: The number of clips whose mean it is.
         n_groups: How many of some groups are behind it, by the number of clips and of positive
             clips of each.
-        chance: Its value in random order, where that is the same for all clips.
     """
 
     over_folds: Callable[[Sequence[DrawnSums]], FloatArray]
     n_behind: Callable[[BoolArray], int]
     n_groups: Callable[[FloatArray, FloatArray], GroupCount]
-    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Metric:
 
     Attributes:
         name: Its name in protocols and tables.
-        function: Its value by sums over clips, one for each resampling or for each film.
+        function: Its value by sums over clips, one for each resampling.
         title: Its name in texts, tables and figures; the default is `name`.
         direction: 1 if larger values are better, -1 if smaller ones are, 0 if neither is.
         ranking: What is known of a metric of the order of clips; None for other metrics.
@@ -203,7 +201,6 @@ AUC = Metric(
         auc_over_folds,
         n_behind=_n_of_rarer_class,
         n_groups=_groups_of_both_classes,
-        chance=0.5,
     ),
     is_on_card=True,
 )

@@ -5,8 +5,8 @@
 the published models on any split that is not grouped by film. `oracle` uses the true concepts: it
 is the upper bound of a bottleneck over those concepts.
 
-Each is a function of the training clips (their film and scene, or concepts), whether each of them
-is positive, and a seed; it returns the function that gives the probability of each clip.
+Each is a function of the training clips (their film and scene, or concepts) and of whether each of
+them is positive; it returns the function that gives the score of each clip.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import Bools, Floats
 
 Score = Callable[[Floats], Floats]
-Baseline = Callable[[Floats, Bools, int], Score]
+Baseline = Callable[[Floats, Bools], Score]
 
 
 def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
@@ -37,23 +37,23 @@ def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
     return np.column_stack([codes.astype(np.float64), order])
 
 
-def random(X: Floats, positive: Bools, seed: int) -> Score:
-    """Give every clip a random probability: one half of them are called positive."""
-    return lambda rows: 1 - np.random.RandomState(seed).uniform(size=len(rows))
+def random(X: Floats, positive: Bools) -> Score:
+    """Give every clip the same score, whose value of a metric is the mean over all orders."""
+    return lambda rows: np.zeros(len(rows))
 
 
-def all_positive(X: Floats, positive: Bools, seed: int) -> Score:
+def all_positive(X: Floats, positive: Bools) -> Score:
     """Call every clip positive."""
     return lambda rows: np.ones(len(rows))
 
 
-def prevalence(X: Floats, positive: Bools, seed: int) -> Score:
+def prevalence(X: Floats, positive: Bools) -> Score:
     """Give every clip the share of positives in training: the best blind probability."""
     share = positive.mean()
     return lambda rows: np.full(len(rows), share)
 
 
-def film_prior(X: Floats, positive: Bools, seed: int) -> Score:
+def film_prior(X: Floats, positive: Bools) -> Score:
     """Give every clip the share of positives among the training clips of its film.
 
     The first column of X is the film. One row of the overall prevalence is added to each film, so
@@ -71,7 +71,7 @@ def film_prior(X: Floats, positive: Bools, seed: int) -> Score:
     return score
 
 
-def neighbour(X: Floats, positive: Bools, seed: int) -> Score:
+def neighbour(X: Floats, positive: Bools) -> Score:
     """Average the labels of the training clips of the same film, weighted by nearness of scene.
 
     X is film and scene (`film_and_scene`); a weight is `exp(-|scene distance| / 2)`. A film without
@@ -95,7 +95,7 @@ def neighbour(X: Floats, positive: Bools, seed: int) -> Score:
     return score
 
 
-def oracle(X: Floats, positive: Bools, seed: int) -> Score:
+def oracle(X: Floats, positive: Bools) -> Score:
     """Fit a logistic regression to the true concepts (0/1 columns), to compare a bottleneck with.
 
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not

@@ -29,7 +29,7 @@ NONE = "none"
 AUTO = "auto"  # no view is named: `protocols.clips.with_view` chooses one
 _Whole = Annotated[int, Meta(ge=0)]
 _Class = Annotated[int, Meta(ge=0, le=1)]
-# scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
+# scikit-learn takes seeds below 2 ** 32.
 LARGEST_SEED = 2**31 - 1
 
 

@@ -9,7 +9,6 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.listing import titles_of
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import asked_cell, compared_metric
@@ -72,8 +71,7 @@ def leaked_of(cell: Cell) -> int:
 
 def chance(cell: Cell, metric: str) -> float:
     """Return what a random order of the clips of a cell has in a ranking metric."""
-    known = RANKING_METRICS[metric].chance
-    return cell.in_random_order().value(metric) if known is None else known
+    return cell.in_random_order().value(metric)
 
 
 def label(run: Run, cell: Cell) -> str:

@@ -28,7 +28,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.basis import interval_is_not_of
-from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.evaluation.metrics import AP, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
 from obygaze_models.report.lookup import (
     chance,
@@ -267,7 +267,7 @@ def _scale(run: Run) -> Iterator[str]:
     metric = compared_metric(run)
     if cell.is_ranked(metric):
         text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
-        if RANKING_METRICS[metric].chance is None:
+        if metric == AP.name:
             text += (
                 " (the share of positive clips in a fold, more where a fold has few)"
             )

@@ -124,7 +124,7 @@ def _chosen(model: Model, settled: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fit_baseline(
-    name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
+    name: str, held: HeldOut, labels: LabelArray, table: ClipTable
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
     from obygaze_models.models.baselines import BY_NAME
@@ -135,5 +135,5 @@ def fit_baseline(
     if BASELINES[name].needs == "concepts":
         # A clip whose annotators differ on a concept is neither with it nor without it.
         X = np.where(table.is_open_concept, 0.5, table.has_concept)
-    score = BY_NAME[name](X[held.train], y == 1, seed)
+    score = BY_NAME[name](X[held.train], y == 1)
     return lambda clips: score(X[clips])

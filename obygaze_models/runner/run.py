@@ -656,17 +656,15 @@ def _test_baseline(
     if not len(held.test):
         return _why_not_tested(run, pair, held)
     labels = run.labels[pair[0]]
-    seed = run.protocol.fit.seed + number
     try:
-        score = fit_baseline(name, held.joined(), labels, run.table, seed)
+        score = fit_baseline(name, held.joined(), labels, run.table)
     except FixTraining as error:
         return error.reason
     scores = score(held.test)
     decision = (scores > 0.5).astype(np.float64)
     kind = BASELINES[name]
     if kind.is_drawn:
-        # All clips have one score, and half of each is called positive.
-        scores = np.zeros(len(held.test))
+        # Half of each clip is called positive.
         decision = np.full(len(held.test), 0.5)
     facts = {
         "seed": 0,

@@ -267,8 +267,8 @@ def baseline_learns(
     other = replaced(way, rows)
     task = way.pair[0]
     table = way.run.table
-    before = fit_baseline(name, held, way.run.labels[task], table, 0)
-    now = fit_baseline(name, held, other.labels[task], other.table, 0)
+    before = fit_baseline(name, held, way.run.labels[task], table)
+    now = fit_baseline(name, held, other.labels[task], other.table)
     # An oracle reads the concepts of the clips that it is asked for.
     asked = np.flatnonzero(~rows)
     return before(asked).tobytes() != now(asked).tobytes()
