@@ -292,10 +292,11 @@ def audit_share(
     """Estimate in how many clips of films something is, from clips drawn by plan and labelled.
 
     The clips are those of `manifest sample`, with the labels of a person: `manifest project` makes
-    labels of marks. The share is that of all clips of the films, with an
-    interval over films: it speaks of films of which these are a draw. Groups of films are compared
-    by exchanging whole films, with Holm's correction. A clip without a label
-    does not count, and a word that no label has is refused.
+    labels of marks. A clip without a label does not count, and a word that no label has is refused.
+
+    The share is that of all clips of the films, with an interval over films: it speaks of films of
+    which these are a draw. Groups of films are compared by exchanging whole films, with Holm's
+    correction.
 
     Predictions of all clips of the films, by any model, can make the interval narrower. They are
     used if they explain something within films, and never counted.

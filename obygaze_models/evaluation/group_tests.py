@@ -149,7 +149,6 @@ def compare_groups(
     *,
     tail: Tail = "two_sided",
     permutations: int = 1_000_000,
-    seed: int = 0,
 ) -> GroupTest:
     """Test whether the values of one group are larger than those of another.
 
@@ -163,7 +162,6 @@ def compare_groups(
             then exchanges within films.
         tail: The p-value to report.
         permutations: How many permutations are drawn if they are too many to count.
-        seed: The seed of these draws.
     """
     s = np.concatenate([s_x, s_y])
     is_x = np.arange(len(s_x) + len(s_y)) < len(s_x)
@@ -171,7 +169,7 @@ def compare_groups(
     def p_value(inside: NDArray[Any] | None) -> PValue:
         if s.dtype == bool:
             return occurrence_p(s, is_x, inside)
-        return permutation_p(s, is_x, inside, permutations=permutations, seed=seed)
+        return permutation_p(s, is_x, inside, permutations=permutations)
 
     across = p_value(None)
     within = None

@@ -23,6 +23,7 @@ MAX_COUNTED = 2**20
 # More chances than this are cut at both ends, where they are below the smallest number.
 MOST_CHANCES = 4096
 NO_CHANCE = 1e-300
+SEED = 0  # of the permutations that are drawn
 # Shuffles at a time: their items must fit into the processor's cache.
 CHUNK = 1 << 15
 POOL = 1 << 19
@@ -72,7 +73,6 @@ def permutation_p(
     block: ArrayLike | None = None,
     *,
     permutations: int = 1_000_000,
-    seed: int = 0,
 ) -> PValue:
     """Return how often random groups have a difference of means as large as the observed one.
 
@@ -81,7 +81,6 @@ def permutation_p(
         is_first: True for the items of the first group.
         block: The block (film) of each item; items are exchanged only within a block.
         permutations: How many permutations are drawn if they are too many to count.
-        seed: The seed of these draws.
     """
     s = np.asarray(values, dtype=np.float64)
     first = np.asarray(is_first, dtype=bool)
@@ -91,7 +90,7 @@ def permutation_p(
     is_sampled = not _can_be_counted(blocks)
     sums = _all_sums(blocks)
     if is_sampled:
-        sums = _random_sums(blocks, permutations, seed)
+        sums = _random_sums(blocks, permutations)
     mean = sum(block.taken * float(block.values.mean()) for block in blocks)
     # Sums that are equal as fractions differ in their last bits, in proportion to the values.
     tolerance = 1e-10 * float(np.abs(s).sum())
@@ -103,7 +102,7 @@ def permutation_p(
     if variance > tolerance**2:
         normal = _normal_p((observed - mean) / sqrt(variance))
     method = (
-        f"sampled, {permutations} permutations, seed {seed}" if is_sampled else "exact"
+        f"sampled, {permutations} permutations, seed {SEED}" if is_sampled else "exact"
     )
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
 
@@ -301,10 +300,10 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 
 
 def _random_sums(
-    blocks: Sequence[_Block], permutations: int, seed: int
+    blocks: Sequence[_Block], permutations: int
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of random subsets of each block, many at a time, as pairs with a zero."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     largest = max(len(block.values) for block in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
     for start in range(0, permutations, chunk):
