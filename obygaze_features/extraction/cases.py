@@ -93,12 +93,8 @@ ANOTHER_PLAN = Case(
     "this store is being filled with another recipe, or without these arrays",
     "finish it with its own options, or give it up: rm -r {filling}",
 )
-FURTHER_ARRAY = Case(COMPUTE, "further arrays are computed for {clips}")
-CANNOT_GET_ARRAY = Case(
-    REFUSE,
-    "{clips} cannot get the further arrays",
-    "give the manifest and the videos of all clips with features; clips without features come"
-    " first: the same command without the further --arrays",
+OTHER_ARRAYS = Case(
+    REFUSE, "this store does not have all arrays that are asked for", _ANOTHER_STORE
 )
 ANOTHER_MAKER = Case(
     REFUSE,
@@ -141,13 +137,11 @@ class Work:
     Args:
         rows: All rows of the new store.
         computed: For each row, whether it is computed.
-        computes: The names of the arrays that are computed.
         found: The cases, each with a line for each of its clips.
     """
 
     rows: Sequence[Row]
     computed: Sequence[bool]
-    computes: Sequence[str]
     found: Mapping[Case, Sequence[str]]
 
     @property
@@ -186,7 +180,7 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         rows = [new_row(clip) for clip in wanted.clips]
         computed = [True] * len(rows)
         found[NEW] = [clip.clip_id for clip in wanted.clips]
-        return Work(rows, computed, tuple(wanted.arrays), found)
+        return Work(rows, computed, found)
     # The bytes of the weights count, whatever was known of where they came from.
     recipe = wanted.recipe.as_claimed_by(stored.recipe)
     for _, line in recipe.diff(stored.recipe, ("here", "in the store")):
@@ -217,19 +211,14 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
             found[NEW].append(name)
             rows.append(new_row(clip))
             computed.append(True)
-    further = [name for name in wanted.arrays if name not in stored.array_names]
-    computes = tuple(stored.computes)
-    if further and stored.is_filling:
-        found[ANOTHER_PLAN] += [f"without the array {name}" for name in further]
-    elif further:
-        for case, line in _cases_of_further_arrays(rows, computed, clip_of_id, wanted):
-            found[case].append(line)
-        computes = tuple(further)
-        computed = [row.is_ok for row in rows]
+    for name in wanted.arrays:
+        if name not in stored.array_names:
+            case = ANOTHER_PLAN if stored.is_filling else OTHER_ARRAYS
+            found[case].append(f"without the array {name}")
     if any(computed):
         for case, line in _cases_of_makers(wanted, stored):
             found[case].append(line)
-    return Work(rows, computed, computes, found)
+    return Work(rows, computed, found)
 
 
 def _sentence(case: Case, lines: Sequence[str]) -> str:
@@ -265,7 +254,7 @@ def case_of_row(
         return NOT_IN_MANIFEST, name
     times = other_times(row, clip)
     video = ""
-    if row.movie_id == clip.movie_id and was_computed(row):
+    if row.movie_id == clip.movie_id and row.is_ok:
         video = other_video(row, clip, wanted.facts)
     if video and (stored.is_filling or not times):
         # The other clips of the film would be read from another video.
@@ -303,29 +292,6 @@ def _case_without_features(
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 
-def _cases_of_further_arrays(
-    rows: Sequence[Row],
-    computed: Sequence[bool],
-    clip_of_id: Mapping[str, PlannedClip],
-    wanted: Wanted,
-) -> Iterator[tuple[Case, str]]:
-    """Yield the clips that get further arrays: all with features.
-
-    A row has all arrays or none: without its pictures, it would lose those that it has.
-    """
-    for row, is_computed in zip(rows, computed, strict=True):
-        clip = clip_of_id.get(row.clip_id)
-        if is_computed:
-            yield CANNOT_GET_ARRAY, f"{row.clip_id}: it has no features yet"
-        elif row.is_ok and clip is None:
-            yield CANNOT_GET_ARRAY, f"{row.clip_id}: not in the manifest"
-        elif row.is_ok and clip is not None:
-            if row.clip_id in wanted.kept or wanted.facts.get(clip.video):
-                yield FURTHER_ARRAY, row.clip_id
-            else:
-                yield CANNOT_GET_ARRAY, f"{row.clip_id}: its video is not there"
-
-
 def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
     """Yield what computed the rows, where it is not what computes now."""
     here = wanted.kind
@@ -338,14 +304,6 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
             yield LATER_VERSION, line
         else:
             yield ANOTHER_MAKER, line
-
-
-def was_computed(row: Row) -> bool:
-    """Return whether the video that a row names, if it names one, is the one of its features.
-
-    A row with features that gets further arrays counts as not extracted until it has them.
-    """
-    return row.is_ok or row.status == NOT_EXTRACTED
 
 
 def other_times(row: Row, clip: PlannedClip) -> str:

@@ -348,10 +348,8 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
 
     A GPU computes a whole batch in much less time than its clips one by one.
     """
-    names = store.work.computes
-    computes = [array for array in store.arrays if array.name in names]
     with clip_threads(1) as threads:
-        computer = computer_for(store.backbone, computes, threads)
+        computer = computer_for(store.backbone, store.arrays, threads)
         clips = [clip]
         if isinstance(computer, BatchComputer):
             resources = Resources(store.backbone.placement.device)

@@ -25,7 +25,6 @@ from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.cases import was_computed
 from obygaze_features.extraction.clips import PlannedClip, Source
 from obygaze_features.extraction.compute import (
     Resources,
@@ -153,7 +152,6 @@ def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run):
             shown.note(sentence)
-        warnings: list[str] = []
         gone: list[Begun] = []
         try:
             if not run.seal_now:
@@ -167,16 +165,16 @@ def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
                 if not one.filling.is_current() and not is_sealed(one.filling):
                     gone.append(one)
                 else:
-                    warnings += _seal_if_complete(one, run, plan.clips)
+                    _seal_if_complete(one, run, plan.clips)
         except Exception:
             for store, filling in begun:
                 # What this run planned and nobody began is not in the way of another plan.
                 if store.filling is None and filling.listed() == (set(), {}):
                     remove_filling(filling)
             raise
+        warnings = list(_licence_not_stated(plan.stores, run.licence))
         if gone and not stop:
-            warnings += map(_nothing_was_added, gone)
-        warnings += _licence_not_stated(plan.stores, run.licence)
+            warnings = [*map(_nothing_was_added, gone), *warnings]
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
         return Extraction(states, stop, steps, warnings)
@@ -328,7 +326,7 @@ def _files_read_before(
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
-            if row.video_bytes is not None and was_computed(row):
+            if row.is_ok and row.video_bytes is not None:
                 files[clip.video] = Source(row.video_bytes, row.video_hash)
     return files
 
@@ -350,22 +348,22 @@ def _planned_clips(
 
 def _seal_if_complete(
     one: Begun, run: ExtractionRun, clips: Sequence[PlannedClip]
-) -> Sequence[str]:
-    """Seal a store whose blocks are all there; return warnings."""
+) -> None:
+    """Seal a store whose blocks are all there."""
     store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
     if n_missing and not run.seal_now:
-        return ()
+        return
     if filling.plan.replaces and _is_as_before(filling):
         remove_filling(filling)
-        return ()
+        return
     _refuse_videos_of_two_files(store, clips)
     header = run.manifest.header
     terms = Terms(run.licence or header.licence, header.citation)
     if filling.plan.replaces:
         # A store keeps its terms, which a person may have corrected in its card.
         terms = Terms(run.licence)
-    return seal(store.path, seal_now=run.seal_now, terms=terms).warnings
+    seal(store.path, seal_now=run.seal_now, terms=terms)
 
 
 def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) -> None:

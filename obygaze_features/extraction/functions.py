@@ -108,10 +108,10 @@ def extract(
     that fails is a row with its reason; the run goes on and ends with exit code 3, or 1 if no clip
     was extracted. Ctrl-C stops when the batch at work is computed, a second one at once; finished
     blocks are kept. A complete store is sealed. Once more, the command extracts what its store does
-    not have: clips that are new in the manifest, arrays, clips whose video is new; the new store
-    takes the place of the old one, which is kept beside it. The exit code is 5 if the store has
-    another recipe, if the times or the video of its clips changed, or if it is being filled by
-    another version or kind of device.
+    not have: clips that are new in the manifest, clips whose video is new; the new store takes the
+    place of the old one, which is kept beside it. The exit code is 5 if the store has another
+    recipe or not all of the arrays, if the times or the video of its clips changed, or if it is
+    being filled by another version or kind of device.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).

@@ -23,9 +23,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from obygaze_features.core.errors import FixInput, ObygazeError, first_line
+from obygaze_features.core.errors import ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
-from obygaze_features.core.shell import shell_word
 from obygaze_features.extraction.clips import (
     Decoded,
     DecodedView,
@@ -375,7 +374,6 @@ class StoreFiller:
             video_bytes=source.n_bytes, video_hash=source.quick_hash
         )
         if isinstance(clip, Failure):
-            self._refuse_a_loss(row, clip)
             row = row._replace(status=clip.status, reason=clip.reason)
             block.finished[number] = _WrittenRow(row, None)
         else:
@@ -396,17 +394,6 @@ class StoreFiller:
         if not self._n_in_a_row:
             # Else its clips may have failed because their device is broken.
             self._commit_complete()
-
-    def _refuse_a_loss(self, row: Row, failure: Failure) -> None:
-        """Raise an error if a clip with features fails: it would lose what it has."""
-        if len(self.filling.arrays) < len(self.filling.plan.arrays):
-            raise FixInput(
-                f"the clip {row.clip_id!r} has features and cannot get the further arrays:"
-                f" {failure}",
-                where=str(self.filling.target),
-                hint="the store stays as it is; correct this, then the same command, or give the"
-                f" further arrays up: rm -r {shell_word(self.filling.folder)}",
-            )
 
     def _commit_complete(self) -> None:
         for writer in self._complete:

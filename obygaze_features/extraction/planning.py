@@ -31,7 +31,7 @@ from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
-from obygaze_features.store.layout import Array, check_store_name, with_companions
+from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
@@ -153,9 +153,8 @@ class StorePlan:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one computed row."""
-        names = set(self.work.computes)
-        return sum(array.row_bytes for array in self.arrays if array.name in names)
+        """The bytes of one row."""
+        return sum(array.row_bytes for array in self.arrays)
 
     @property
     def n_computed(self) -> int:
@@ -274,7 +273,9 @@ def plan_stores(
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
         arrays = arrays_of(backbone, names, grid)
         if stored:
-            arrays = _there_or_further(arrays, stored.array_names, backbone)
+            # A part of a store may have its arrays without their times.
+            expected = (*stored.array_names, *backbone.arrays)
+            arrays = [array for array in arrays if array.name in expected]
         view = backbone.view
         kept_clips = kept[view].row_of_clip if view in kept else ()
         wanted = Wanted(
@@ -290,16 +291,11 @@ def plan_stores(
         filling = None
         seal = ""
         if stored:
-            # What is known of the weights there stays as it is, and its arrays come first.
+            # What is known of the weights there stays as it is.
             recipe = stored.recipe
             filling = stored.filling
             seal = stored.seal
-            further = [
-                array for array in arrays if array.name not in stored.array_names
-            ]
             arrays = list(stored.arrays)
-            if not stored.is_filling:
-                arrays += further
         store = StorePlan(
             target=target,
             path=path,
@@ -314,21 +310,6 @@ def plan_stores(
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
-
-
-def _there_or_further(
-    arrays: Sequence[Array], stored_names: Sequence[str], backbone: Backbone
-) -> list[Array]:
-    """Return which arrays of a backbone a store has, or gets: it may be a part without times.
-
-    Times and masks come with the further features that they belong to.
-    """
-    further = []
-    for array in arrays:
-        if array.name in backbone.arrays and array.name not in stored_names:
-            further.append(array)
-    needed = [array.name for array in with_companions(further, arrays)]
-    return [array for array in arrays if array.name in (*stored_names, *needed)]
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
@@ -347,6 +328,5 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
         kind=store.maker.kind,
         windows=plan.grid is not None,
         computed=store.work.computed,
-        computes=tuple(store.work.computes),
         replaces=store.seal,
     )

@@ -73,11 +73,6 @@ class StoreState:
         """The names of its arrays."""
         return [array.name for array in self.arrays]
 
-    @property
-    def computes(self) -> Sequence[str]:
-        """The names of the arrays that its rows get: while it is filled, those of its plan."""
-        return self.filling.plan.computes if self.filling else self.array_names
-
 
 def read_stored(path: Path) -> StoreState | None:
     """Return what is there of a store: its filling, else the finished store; None if nothing is."""
@@ -121,11 +116,6 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         for number, row in enumerate(before.rows):
             if not filling.computed[number]:
                 rows[number] = row
-            elif row.is_ok:
-                # It gets further arrays, which must be of the same video.
-                rows[number] = rows[number]._replace(
-                    video_bytes=row.video_bytes, video_hash=row.video_hash
-                )
     finished, _ = filling.listed()
     for block in sorted(finished & set(filling.needed)):
         record = filling.read_block(block)

@@ -26,6 +26,7 @@ from obygaze_features.core.leftovers import (
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
+    MOST_CARD_BYTES,
     Terms,
     card_of_store,
     with_terms,
@@ -301,15 +302,18 @@ def _push(
             # Another process may be sending this store too.
             if hidden is not None and hidden.state == "ended":
                 target.remove(name)
-        card = Path(made) / CARD
-        card.write_bytes(_card_of(store))
-        mark = hash_of(card)
-        if not target.has(CARD, card, mark):
-            if CARD in names_there:
+        card = _card_of(store)
+        card_there = b""
+        if CARD in names_there:
+            card_there = target.files().read(CARD, MOST_CARD_BYTES).tobytes()
+        if card_there != card:
+            if card_there:
                 notes = [*notes, "README.md there was another one; it was replaced"]
-            target.put(CARD, card, mark)
+            path = Path(made) / CARD
+            path.write_bytes(card)
+            target.put(CARD, path, hash_of(path))
             n_sent += 1
-            n_bytes += mark.n_bytes
+            n_bytes += len(card)
         # If another store has taken its place meanwhile, the files may be of both.
         data = store.store_json()
         if not is_there:

@@ -106,7 +106,6 @@ def plan_filling(
     kind: Kind,
     windows: bool = False,
     computed: Sequence[bool] | None = None,
-    computes: Sequence[str] = (),
     replaces: str = "",
 ) -> "Filling":
     """Make NAME.next, or open the one that another process made with the same plan.
@@ -121,7 +120,6 @@ def plan_filling(
         kind: What computes: the same for all rows, unless a mixture is allowed.
         windows: Whether the rows are windows of films.
         computed: For each row, whether this filling computes it; by default all are computed.
-        computes: The names of the arrays that this filling computes; by default all are.
         replaces: The seal of the store that is changed, which is at the target.
     """
     check_store_name(target.name, str(target))
@@ -131,34 +129,26 @@ def plan_filling(
     remove_leftovers(target)
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
-    names = tuple(computes) or tuple(array.name for array in arrays)
     row_bytes = sum(array.row_bytes for array in arrays)
     block_rows = block_rows_of(len(rows), row_bytes, windows=windows)
     if replaces:
         before = store_before(target, replaces)
-        kept = {array.name: array for array in before.record.arrays}
-        if not kept.keys() <= {array.name for array in arrays}:
-            raise FixInput(
-                "an array of the store is not in the plan", where=str(target)
-            )
-        _check_change(target, replaces, rows, wanted, names, recipe)
+        all_arrays = before.record.arrays
+        if [array.name for array in arrays] != [array.name for array in all_arrays]:
+            raise Mismatch("the store has other arrays", where=str(target))
+        _check_change(target, replaces, rows, wanted, recipe)
     elif is_listed(target):
         raise _is_there(target)
     else:
-        kept = {}
-    all_arrays = [
-        kept.get(array.name) or _with_files_of_blocks(array, block_rows)
-        for array in arrays
-    ]
+        all_arrays = tuple(_with_files_of_blocks(array, block_rows) for array in arrays)
     check_arrays(all_arrays, str(target))
     plan = PlanRecord(
         manifest=manifest,
         recipe=recipe.to_json(),
         fingerprint=recipe.fingerprint,
-        arrays=tuple(all_arrays),
+        arrays=all_arrays,
         rows=len(rows),
         block_rows=block_rows,
-        computes=names,
         kind=kind,
         replaces=replaces,
     )
@@ -197,14 +187,13 @@ def _check_change(
     seal: str,
     rows: Sequence[Row],
     computed: Sequence[bool],
-    computes: Sequence[str],
     recipe: Recipe,
 ) -> None:
     """Raise an error unless a filling with these rows can change the store of a seal."""
     while True:
         before = store_before(target, seal)
         try:
-            _check_rows_of_change(before, rows, computed, computes, recipe)
+            _check_rows_of_change(before, rows, computed, recipe)
         except Corrupt:
             # Another store may have taken its place while it was read: it is read where it is now.
             if store_before(target, seal).location == before.location:
@@ -217,7 +206,6 @@ def _check_rows_of_change(
     before: Store,
     rows: Sequence[Row],
     computed: Sequence[bool],
-    computes: Sequence[str],
     recipe: Recipe,
 ) -> None:
     """Raise an error unless a filling with these rows can change a store."""
@@ -227,19 +215,12 @@ def _check_rows_of_change(
     ids_before = [row.clip_id for row in kept_rows]
     if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
         raise Mismatch("the rows of the store must come first", where=where)
-    names_before = {array.name for array in before.record.arrays}
-    computes_all = names_before <= set(computes)
     for number, row in enumerate(rows):
         is_new = number >= len(kept_rows)
         if is_new and not computed[number]:
             raise FixInput(f"the new clip {row.clip_id!r} is not computed", where=where)
-        if not computed[number]:
-            continue
-        if not computes_all and (is_new or not kept_rows[number].is_ok):
-            raise FixInput(
-                f"the clip {row.clip_id!r} has no features yet: compute all arrays",
-                where=where,
-            )
+        if computed[number] and not is_new and kept_rows[number].is_ok:
+            raise FixInput(f"the clip {row.clip_id!r} has features", where=where)
 
 
 def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
@@ -355,11 +336,10 @@ class Filling:
         """Return whether NAME.next still has this plan."""
         return _digest_at(self.folder) == self.digest
 
-    @cached_property
+    @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that this filling computes."""
-        names = set(self.plan.computes)
-        return tuple(array for array in self.plan.arrays if array.name in names)
+        """The arrays of the store."""
+        return self.plan.arrays
 
     @cached_property
     def needed(self) -> list[int]:
@@ -456,7 +436,8 @@ class Filling:
 
     def _is_whole(self, block: int, record: BlockRecord) -> bool:
         """Return whether a block belongs to this plan and its files have their lengths."""
-        if record.plan != self.digest or set(record.files) != set(self.plan.computes):
+        names = {array.name for array in self.arrays}
+        if record.plan != self.digest or set(record.files) != names:
             return False
         if [row.row for row in record.rows] != self.rows_of(block):
             return False
@@ -583,7 +564,7 @@ class BlockWriter:
         Args:
             row: The clip with its status, its reason and the video that was read. The maker is that
                 of the block.
-            values: For each array that is computed, the values of a row that is ok.
+            values: For each array, the values of a row that is ok.
         """
         number = self.rows[len(self._added)]
         expected = self.filling.rows[number].clip_id
@@ -714,9 +695,7 @@ def is_sealed(filling: Filling) -> bool:
     plan = filling.plan
     if plan.replaces:
         # Another command may have changed the same store in another way.
-        names = {array.name for array in store.arrays}
-        has_all = names >= set(plan.computes) and store.rows.total >= plan.rows
-        return has_all and plan.replaces in store.replaces
+        return store.rows.total >= plan.rows and plan.replaces in store.replaces
     return (store.fingerprint, store.manifest, store.arrays) == (
         plan.fingerprint,
         plan.manifest,

@@ -120,11 +120,10 @@ class Contents(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A store that was written: its folder, its seal, and what its user should know."""
+    """A store that was written: its folder and its seal."""
 
     path: Path
     seal: str
-    warnings: tuple[str, ...] = ()
 
 
 def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:

@@ -192,7 +192,6 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     arrays: tuple[Array, ...]
     rows: int
     block_rows: Annotated[int, Meta(ge=1)]
-    computes: tuple[str, ...]
     kind: Kind
     replaces: str = ""
 

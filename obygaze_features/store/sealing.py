@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE
@@ -40,12 +39,9 @@ from obygaze_features.store.records import (
     FileMark,
     Maker,
     Origin,
-    common_maker,
     place_in,
 )
 from obygaze_features.store.rows import NOT_EXTRACTED, Row, RowColumns
-
-_SHOWN_CLIPS = 5
 
 
 def seal(
@@ -94,7 +90,6 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         replaces = (*before.record.replaces, before.seal)
         origins = before.record.origins
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
-    source.check_losses()
     plan = filling.plan
     contents = Contents(
         arrays=plan.arrays,
@@ -119,7 +114,7 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     remove_filling(filling)
     if not is_first:
         return Written(target, seal_at(target))
-    return Written(target, seal_of_store, tuple(source.warnings()))
+    return Written(target, seal_of_store)
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
@@ -157,12 +152,7 @@ class _Blocks:
         self.blocks = blocks
         self.makers: list[Maker] = list(before.record.makers) if before else []
         self._rows_before: Sequence[Row] = before.rows if before else ()
-        # Whether rows that are computed keep arrays that they had before.
-        arrays_before = before.record.arrays if before else ()
-        names_before = {array.name for array in arrays_before}
-        self._keeps = not names_before <= set(filling.plan.computes)
         self.rows = self._new_rows()
-        self._is_ok_before = np.array([row.is_ok for row in self._rows_before], bool)
         self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
         # The raw rows that were read last: a step of a file may be shorter than a block.
         self._last: tuple[str, int] = ("", -1)
@@ -174,66 +164,23 @@ class _Blocks:
         for row in self.filling.rows[len(rows) :]:
             rows.append(row._replace(status=NOT_EXTRACTED))
         for record in self.blocks.values():
-            place_of_former: dict[int | None, int] = {}
+            maker = place_in(self.makers, record.maker)
             for computed in record.rows:
-                former = self._former_maker(computed.row)
-                if former not in place_of_former:
-                    maker = record.maker
-                    if former is not None:
-                        maker = common_maker([self.makers[former], maker])
-                    place_of_former[former] = place_in(self.makers, maker)
                 row = computed.of(self.filling.rows[computed.row])
-                rows[computed.row] = row._replace(maker=place_of_former[former])
+                rows[computed.row] = row._replace(maker=maker)
         return rows
-
-    def _former_maker(self, number: int) -> int | None:
-        """Return the place of what computed the arrays that a row keeps; None if it keeps none."""
-        if self.before is None or number >= len(self._rows_before) or not self._keeps:
-            return None
-        row = self._rows_before[number]
-        return None if self.before.maker_of(row) is None else row.maker
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store."""
         return RowColumns.of(self.rows)
 
-    def check_losses(self) -> None:
-        """Raise an error if rows with features would be without one of the arrays."""
-        n_before = len(self._rows_before)
-        was_computed = np.zeros(len(self.filling.rows), dtype=bool)
-        for block in self.blocks:
-            was_computed[self.filling.rows_of(block)] = True
-        is_left_out = self.filling.computed[:n_before] & ~was_computed[:n_before]
-        n_lost = int((is_left_out & self._is_ok_before).sum())
-        if n_lost:
-            raise FixInput(
-                f"{n_lost} clips with features do not have the further arrays yet",
-                where=str(self.filling.folder),
-                hint="the same extraction again, which continues it",
-            )
-
-    def warnings(self) -> list[str]:
-        """Return what the user should know of the change: clips that had features and have none."""
-        n_before = len(self._rows_before)
-        is_lost = self._is_ok_before & ~self._is_ok[:n_before]
-        lost = [self.rows[row].clip_id for row in np.flatnonzero(is_lost).tolist()]
-        if not lost:
-            return []
-        more = ", ..." if len(lost) > _SHOWN_CLIPS else ""
-        return [
-            f"{count(len(lost), 'clip')} had features, and failed now:"
-            f" {', '.join(lost[:_SHOWN_CLIPS])}{more}"
-        ]
-
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array: from the store before, and those that were computed."""
         values = fill_rows(array, after - first)
         before = self.before
-        if before and before.record.array(array.name) is not None:
+        if before:
             n_kept = max(0, min(after, len(before)) - first)
             values[:n_kept] = before.read(array, np.arange(first, first + n_kept))
-        if array.name not in self.filling.plan.computes:
-            return values
         block_rows = self.filling.plan.block_rows
         for block in range(first // block_rows, (after - 1) // block_rows + 1):
             if block in self.blocks:
@@ -263,8 +210,7 @@ class _Blocks:
         """Return a file of a block or of the store before that has exactly these rows."""
         first = number * array.file_rows
         after = min(first + array.file_rows, len(self.filling.rows))
-        is_computed = array.name in self.filling.plan.computes
-        if is_computed and self.filling.computed[first:after].any():
+        if self.filling.computed[first:after].any():
             return self._file_of_block(array, number)
         return self._file_before(array, number, first, after)
 

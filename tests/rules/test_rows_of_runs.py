@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("av")
@@ -45,7 +44,6 @@ Step = tuple[str, str | bool]
 STOPPED: Sequence[Sequence[Step]] = (
     [("keep", True)],
     [("run", True)],
-    [("run", False), ("further", True)],
 )
 CHANGES = st.one_of(
     st.tuples(st.just("clips"), st.sampled_from(FORMS[1:])),
@@ -92,10 +90,8 @@ class World:
             self.manifest = Manifest("films", header, clips_of(str(value)))
         elif what == "keep":
             self.extract("frames:descriptors", stops=bool(value))
-        elif what == "run":
-            self.extract("descriptors", "frames", stops=bool(value))
         else:
-            self.extract("descriptors", "frames", "pooled", stops=bool(value))
+            self.extract("descriptors", "frames", stops=bool(value))
 
     def extract(self, backbone: str, *arrays: str, stops: bool) -> None:
         def watch(row: int, failed: bool) -> None:
@@ -133,10 +129,6 @@ class World:
                     (pictures,) = store.read("pictures", [number])
                     first = read_number(pictures[0])
                     assert first == FIRST[file] + round(start_s * FPS)
-                elif "pooled" in [array.name for array in store.record.arrays]:
-                    (frames,) = store.read("frames", [number])
-                    (pooled,) = store.read("pooled", [number])
-                    np.testing.assert_allclose(frames.max(axis=0), pooled, atol=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -163,9 +155,8 @@ def follow(steps: Sequence[Step], videos: Path) -> None:
         [("keep", True), ("clips", "own"), ("keep", False)],
         [("keep", True), ("clips", OWN_PARTS), ("keep", False)],
         [("run", True), ("clips", "later"), ("keep", False), ("run", False)],
-        [("run", False), ("further", True), ("film", "film-1"), ("further", False)],
     ],
-    ids=["own files", "parts of own files", "kept frames", "a further array"],
+    ids=["own files", "parts of own files", "kept frames"],
 )
 def test_a_run_that_goes_on_takes_no_other_clip(
     steps: Sequence[Step], videos: Path

@@ -78,15 +78,21 @@ def test_only_the_clips_of_a_new_film_are_computed(ws: Workspace) -> None:
     assert_same_as_fresh(ws, "clip", "frames", "time_s")
 
 
-def test_another_array_joins_the_others(ws: Workspace) -> None:
+def test_another_array_is_another_store(ws: Workspace) -> None:
     import_films(ws, FIRST, per_film=CLIPS_A_FILM)
     ws(f"{RUN} --arrays clip")
-    before = values(ws)
-    ws(f"{RUN} --arrays frames")
-    assert values(ws).tobytes() == before.tobytes()
+    before = ws.bytes_of("stores/films.descriptors")
+    refused = ws(f"{RUN} --arrays frames", code=5)
+    assert "without the array frames" in refused.text
+    assert "--store descriptors=NAME" in refused.text
+    assert ws.bytes_of("stores/films.descriptors") == before
+    assert [path.name for path in ws.path("stores").iterdir()] == ["films.descriptors"]
+    # What the sentence says to type.
+    ws(f"{RUN} --arrays frames --store descriptors=frames")
     ws(f"{FRESH} --arrays clip,frames")
-    for array in ("clip", "frames"):
-        assert values(ws, array=array).tobytes() == values(ws, "fresh", array).tobytes()
+    for store, array in (("films.descriptors", "clip"), ("frames", "frames")):
+        expected = values(ws, "fresh", array)
+        assert values(ws, store, array).tobytes() == expected.tobytes()
 
 
 def test_failed_rows_are_tried_again_on_request(ws: Workspace) -> None:

@@ -85,7 +85,7 @@ def compute(
         for number in writer.rows:
             row = computed_row(filling.rows[number], number, fails(number))
             if row.is_ok:
-                names = filling.plan.computes
+                names = [array.name for array in filling.arrays]
                 writer.add(row, {name: values[name][number] for name in names})
             else:
                 writer.add(row)

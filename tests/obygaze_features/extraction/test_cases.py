@@ -103,44 +103,17 @@ def test_another_recipe_is_refused() -> None:
     assert error.value.hint.endswith("give it up: rm -r films.clip.next")
 
 
-def test_a_further_array_is_computed_for_rows_with_features() -> None:
-    done = work([CLIP_A, CLIP_B], [ROW_A, BROKEN], arrays=("clip", "tokens"))
-    assert found(done) == {
-        cases.SAME: 1,
-        cases.FAILED_BEFORE: 1,
-        cases.FURTHER_ARRAY: 1,
-    }
-    assert done.computes == ("tokens",)
-    assert done.computed == [True, False]
-    without_b = work([CLIP_A], [ROW_A, ROW_B], arrays=("clip", "tokens"))
-    assert without_b.found[cases.CANNOT_GET_ARRAY] == ["b: not in the manifest"]
-    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays"):
-        without_b.refuse("films.clip")
+def test_another_array_is_another_store() -> None:
+    arrays = ("clip", "tokens")
+    for rows in ([ROW_A], [ROW_A, ROW_B], [ROW_A, BROKEN]):
+        done = work([CLIP_A, CLIP_B], rows, arrays=arrays)
+        assert done.found[cases.OTHER_ARRAYS] == ["without the array tokens"]
+        with pytest.raises(Mismatch, match="does not have all arrays") as error:
+            done.refuse("films.clip", "clip-b16")
+        assert error.value.details == ("without the array tokens",)
+        assert error.value.hint == "choose another store name: --store clip-b16=NAME"
     being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
     assert being_filled.found[cases.ANOTHER_PLAN] == ["without the array tokens"]
-
-
-def test_a_clip_whose_video_is_not_there_would_lose_its_features() -> None:
-    clips = [CLIP_A, CLIP_B]
-    arrays = ("clip", "tokens")
-    facts = {"a.mp4": FACTS["a.mp4"], "b.mp4": None}
-    unmounted = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts)
-    lines = unmounted.found[cases.CANNOT_GET_ARRAY]
-    assert lines == ["b: its video is not there"]
-    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays"):
-        unmounted.refuse("films.clip")
-    kept = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts, kept=["b"])
-    assert found(kept) == {cases.SAME: 2, cases.FURTHER_ARRAY: 2}
-
-
-@pytest.mark.parametrize("rows", [[ROW_A], [ROW_A, NOT_THERE]])
-def test_more_clips_and_a_further_array_at_once_are_refused(rows: list[Row]) -> None:
-    done = work([CLIP_A, CLIP_B], rows, arrays=("clip", "tokens"))
-    lines = done.found[cases.CANNOT_GET_ARRAY]
-    assert lines == ["b: it has no features yet"]
-    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays") as error:
-        done.refuse("films.clip")
-    assert "without the further --arrays" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -242,7 +215,7 @@ def test_drawn_stores_against_a_plain_model(
 def test_a_line_that_removes_a_folder_removes_no_other(tmp_path: Path) -> None:
     """`rm -r my films/x.next` would remove `my`."""
     with pytest.raises(Mismatch) as error:
-        Work([], [], [], {cases.ANOTHER_PLAN: ["without the array clip"]}).refuse(
+        Work([], [], {cases.ANOTHER_PLAN: ["without the array clip"]}).refuse(
             str(tmp_path / "my films" / "x")
         )
     _, _, line = str(error.value.hint).partition("give it up: ")

@@ -6,13 +6,11 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import structs
 from support.extracted_stores import (
     CountedBar,
     bytes_of,
@@ -22,7 +20,7 @@ from support.extracted_stores import (
 from support.extraction import keep_manifest
 from support.videos import write_video
 
-from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.errors import Mismatch, ObygazeError
 from obygaze_features.extraction import cases, extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.stored import store_status
@@ -181,30 +179,6 @@ def test_a_device_that_fails_is_named(
 
 
 # --- Only what is missing ---
-
-
-def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
-    films: Manifest, tmp_path: Path
-) -> None:
-    shutil.copytree(films.header.video_root, tmp_path / "videos")
-    header = structs.replace(films.header, video_root=str(tmp_path / "videos"))
-    manifest = some_clips(replace(films, header=header), range(4))
-    run(manifest, tmp_path, arrays=["clip"])
-    store = tmp_path / "stores" / STORE
-    before = everything_in(store)
-    clip = films.clips[3]
-    video = tmp_path / "videos" / str(clip.video)
-    unmount = at_row(1, lambda: video.rename(tmp_path / "elsewhere.mp4"))
-    with pytest.raises(
-        FixInput, match="cannot get the further arrays: no-video: no such file"
-    ) as error:
-        run(manifest, tmp_path, arrays=["clip", "frames"], workers=1, watch=unmount)
-    assert repr(clip.clip_id) in str(error.value)
-    assert everything_in(store) == before
-    (tmp_path / "elsewhere.mp4").rename(video)
-    run(manifest, tmp_path, arrays=["clip", "frames"])
-    assert open_store(store).feature_arrays == ("clip", "frames")
-    assert open_store(store).status().counts["ok"] == 4
 
 
 def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(

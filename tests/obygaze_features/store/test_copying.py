@@ -238,7 +238,8 @@ def test_a_store_is_pushed_to_the_hub(hub: FakeHub, store: Path, home: Path) -> 
     pull(url, home / "copy")
     assert is_copy(home / "copy", store)
     before = hub.head
-    assert push(store, url, no_licence=True).n_sent == 0
+    assert push(store, url, no_licence=True).notes == []
+    assert is_copy(home / "copy", store)
     (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
     push(store, url)
     assert hub.files["README.md"] == (store / "README.md").read_bytes()

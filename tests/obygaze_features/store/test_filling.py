@@ -30,7 +30,6 @@ from support.written_stores import (
     check_store,
     files_of,
     lasting_bytes,
-    some_values,
 )
 
 from obygaze_features.core.errors import (
@@ -74,7 +73,7 @@ def test_a_filled_store_is_the_one_that_is_written_at_once(tmp_path: Path) -> No
     assert next_block(filling, 0) is None and filling.missing() == []
     written = seal(tmp_path / "s")
     document = check_store(tmp_path / "s", expected_rows(), VALUES)
-    assert written.warnings == () and names_in(tmp_path) == {"s"}
+    assert names_in(tmp_path) == {"s"}
     write_store(
         tmp_path / "t",
         ArraySource(expected_rows(), VALUES),
@@ -86,7 +85,7 @@ def test_a_filled_store_is_the_one_that_is_written_at_once(tmp_path: Path) -> No
     assert lasting_bytes(tmp_path / "s") == lasting_bytes(tmp_path / "t")
     assert document["makers"][0]["device_name"] == "a cpu"
     # Again: it is there.
-    assert seal(tmp_path / "s") == (tmp_path / "s", written.seal, ())
+    assert seal(tmp_path / "s") == (tmp_path / "s", written.seal)
 
 
 def test_a_plan_is_made_once(tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
     with pytest.raises(
         Mismatch, match="filled with another plan: other clips, arrays"
     ) as caught:
-        plan(tmp_path / "s", computes=("pooled",))
+        plan(tmp_path / "s", arrays=ARRAYS[:1])
     assert "s.next" in caught.value.hint
     with pytest.raises(Mismatch, match=r"another recipe: backbone\.name differ"):
         plan(tmp_path / "s", recipe=a_recipe("dinov2-b"))
@@ -241,7 +240,8 @@ def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
     late.__exit__(None, None, None)
     assert files_of(tmp_path) == before
     # A block of the earlier plan in a plan that was made since.
-    retry = plan(tmp_path / "s", replaces=sealed, computed=[True] * N_ROWS)
+    computed = [fails_at_first(number) for number in range(N_ROWS)]
+    retry = plan(tmp_path / "s", replaces=sealed, computed=computed)
     assert compute(filling, 3, values_of(9)) is True
     fill(retry, VALUES)
     with pytest.raises(FixInput, match="1 of 6 blocks are missing, 1 of them damaged"):
@@ -267,32 +267,6 @@ def test_failed_rows_that_are_not_computed_again_keep_their_reason(
     check_store(tmp_path / "s", rows, VALUES)
 
 
-def test_a_further_array(tmp_path: Path) -> None:
-    sealed = filled_store(tmp_path / "s")
-    counts = Array("counts", "int32", (2,), ("n2",), 16, 16)
-    values = VALUES | {"counts": some_values(counts, N_ROWS)}
-    computed = [not fails_at_first(number) for number in range(N_ROWS)]
-    filling = plan(
-        tmp_path / "s",
-        arrays=(*ARRAYS, counts),
-        computes=("counts",),
-        computed=computed,
-        replaces=sealed,
-    )
-    compute(filling, 0, values)
-    with pytest.raises(FixInput, match="do not have the further arrays yet"):
-        seal(tmp_path / "s", seal_now=True)
-    fill(filling, values, fails=lambda number: number in (33, 60))
-    written = seal(tmp_path / "s")
-    assert written.warnings == (
-        "2 clips had features, and failed now: clip 33, clip 60",
-    )
-    rows = expected_rows(
-        fails=lambda number: fails_at_first(number) or number in (33, 60)
-    )
-    check_store(tmp_path / "s", rows, values)
-
-
 def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
     sealed = filled_store(tmp_path / "s")
     with pytest.raises(Mismatch, match="the store to change does not exist"):
@@ -303,19 +277,18 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
         plan(tmp_path / "s", 20, replaces=sealed)
     with pytest.raises(FixInput, match="the new clip 'clip 94' is not computed"):
         plan(tmp_path / "s", 95, replaces=sealed, computed=[False] * 95)
-    with pytest.raises(FixInput, match="'clip 94' has no features yet"):
-        computed = [False] * 94 + [True]
-        plan(
-            tmp_path / "s", 95, replaces=sealed, computed=computed, computes=("pooled",)
-        )
-    with pytest.raises(FixInput, match="an array of the store is not in the plan"):
-        plan(tmp_path / "s", arrays=[POOLED], replaces=sealed)
+    with pytest.raises(FixInput, match="the clip 'clip 0' has features"):
+        plan(tmp_path / "s", replaces=sealed, computed=[True] * 94)
+    for arrays in ([POOLED], [*ARRAYS, Array.of("counts", "int32", (2,))]):
+        with pytest.raises(Mismatch, match="the store has other arrays"):
+            plan(tmp_path / "s", arrays=arrays, replaces=sealed)
     assert names_in(tmp_path) == {"s"}
 
 
 def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:
     sealed = filled_store(tmp_path / "s")
-    fill(plan(tmp_path / "s", replaces=sealed), VALUES)
+    computed = [fails_at_first(number) for number in range(N_ROWS)]
+    fill(plan(tmp_path / "s", replaces=sealed, computed=computed), VALUES)
     shutil.copytree(tmp_path / "s.next", tmp_path / "kept")
     seal(tmp_path / "s")
     second = write_store(

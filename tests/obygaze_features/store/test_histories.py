@@ -36,7 +36,6 @@ ARRAYS = (
 )
 STEPS = (
     "add clips",
-    "add array",
     "retry",
     "leave out",
     "merge",
@@ -149,7 +148,7 @@ class History:
 
     # The steps.
 
-    def fill(self, model: Model, computed: set[str], computes: tuple[str, ...]) -> None:
+    def fill(self, model: Model, computed: set[str]) -> None:
         """Let a filling compute some clips, so that the store becomes the model."""
         names = list(model.clips)
         filling = plan_filling(
@@ -160,7 +159,6 @@ class History:
             manifest=MANIFEST,
             kind=KIND,
             computed=[name in computed for name in names],
-            computes=computes,
             replaces=open_store(self.path).seal,
         )
         start = self.random.randint(0, 5)
@@ -173,7 +171,7 @@ class History:
                     clip = model.clips[name]
                     row = self.row(name, clip)
                     if clip.status == OK:
-                        values = {array: clip.values[array] for array in computes}
+                        values = {name: clip.values[name] for name in model.arrays}
                         writer.add(row, values)
                     else:
                         writer.add(row)
@@ -187,24 +185,7 @@ class History:
     def add_clips(self) -> None:
         new = self.new_clips(self.random.randint(1, 30), self.model.arrays)
         model = replace(self.model, clips={**self.model.clips, **new})
-        self.fill(model, set(new), self.model.arrays)
-
-    def add_array(self) -> None:
-        missing = [a.name for a in ARRAYS if a.name not in self.model.arrays]
-        ok = {n for n, clip in self.model.clips.items() if clip.status == OK}
-        if not missing or not ok:
-            return
-        clips = {}
-        for name, clip in self.model.clips.items():
-            if name in ok:
-                values = {**clip.values, missing[0]: self.vector(missing[0])}
-                made_by = {**clip.made_by, missing[0]: self.version}
-                clip = replace(clip, values=values, made_by=made_by)
-            clips[name] = clip
-        arrays = tuple(
-            a.name for a in ARRAYS if a.name in (*self.model.arrays, *missing)
-        )
-        self.fill(replace(self.model, clips=clips, arrays=arrays), ok, (missing[0],))
+        self.fill(model, set(new))
 
     def retry(self) -> None:
         failed = {n for n, clip in self.model.clips.items() if clip.status == FAILED}
@@ -213,7 +194,7 @@ class History:
             for name in failed:
                 clips[name] = self.computed(clips[name].film, self.model.arrays)
             model = replace(self.model, clips=clips)
-            self.fill(model, failed, self.model.arrays)
+            self.fill(model, failed)
 
     def leave_out(self) -> None:
         """Make a store without a film: no file of it has anything of the film."""
