@@ -176,7 +176,7 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     decisions = {row["decision"] for row in predicted["rows"]}
     assert decisions == {"Rating Ben>=2", "not (Rating Ben>=2)"}
     assert "Rating Ben>=2" in ws("ls").text
-    (page, *_) = ws("view films --run keeper --no-browser").text.splitlines()
+    (page, *_) = ws("view films --run keeper --no-browser --json").json()["pages"]
     assert "Rating Ben is at least 2, against 0 or 1" in ws.read(page)
     ws(f"run honest --store own --task 'Rating Ben>=2' -o bayes {QUICK}")
     compared = ws("compare keeper bayes --json").json()["cells"]
