@@ -21,6 +21,7 @@ from stories.film_page import (
     FILM_CHOICE,
     LANE_NAMES,
     LEVEL_CHOICE,
+    SCORES_CHOICE,
     SHOW_CLIPS,
     TIME_LINE,
     WATCH_IN_FILM,
@@ -184,6 +185,7 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
     begin_with_run(ws)
     scored = predictions(ws)
     page = FilmPage(browser, viewed(ws, "films --run honest"), "harbour")
+    page.choose_by_keys(SCORES_CHOICE, "ridge")
     all_clips = ALL_CLIPS.removeprefix("#")
     page.focus_reaches(lambda one: one.get_attribute("id") == all_clips)
     page.press(Keys.ENTER)

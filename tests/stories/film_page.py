@@ -30,6 +30,7 @@ TIME_LINE = "#scroll"
 LEVEL_CHOICE = "#filters [name=level]"
 SHOW_CLIPS = "#filters button"
 FILM_CHOICE = "#film-choice"
+SCORES_CHOICE = "#cell-choice"
 
 
 def viewed(ws: Workspace, words: str) -> dict[str, str]:
@@ -58,11 +59,6 @@ class FilmPage:
     def wait_for(self, words: str) -> None:
         """Wait until the page says these words."""
         wait(lambda: self.says(words))
-
-    def choose_film(self, film: str) -> None:
-        """Choose a film in the list of films, and wait until it is shown."""
-        self.choose(FILM_CHOICE, film)
-        self.wait_for_film(film)
 
     def wait_for_film(self, film: str) -> None:
         """Wait until the page of a film is shown, with a picture."""

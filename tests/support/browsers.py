@@ -136,12 +136,6 @@ def wait_for_title(browser: Any, start: str) -> None:
     wait(lambda: browser.title.startswith(start))
 
 
-def show_picture(browser: Any, picture: int) -> None:
-    """Show a picture of the film, and wait until it is on the screen."""
-    in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)
-    wait(lambda: settled(browser, picture) == picture)
-
-
 def settled(browser: Any, want: int) -> int:
     """The picture that is shown in the end: the one wanted, if it comes at all."""
     end, found = time.monotonic() + WAIT_S / 2, -1
