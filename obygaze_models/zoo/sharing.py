@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound, ObygazeError
 from obygaze_features.core.files import (
     parse_json,
     sha256_file,
@@ -113,7 +113,11 @@ def push_model(
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub."""
     folder = Workspace.of(workspace).existing("models", model)
-    loaded = load_folder(folder)
+    try:
+        loaded = _checked(folder)
+    except Corrupt as error:
+        error.hint = error.hint or "a model is sent as it was saved: restore this file"
+        raise
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     place = open_target(target)
     try:
@@ -191,7 +195,7 @@ def pull_model(
                 raise another_seal(seal, expected, files.location, "model")
             for file in files_of(draft)[:-1]:
                 _fetch(files, file, draft)
-            _check_copy(draft)
+            _checked(draft)
         except ObygazeError as error:
             # The draft is removed: the file of the sender is the damaged one.
             if error.where:
@@ -200,12 +204,12 @@ def pull_model(
     return load_folder(folder)
 
 
-def _check_copy(folder: Path) -> None:
-    """Raise an error unless a copied model loads, and its card is unchanged."""
+def _checked(folder: Path) -> SavedModel:
+    """Return a model; raise an error unless it loads, and all its files are unchanged."""
     document = read_document(folder)
     for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
         read_checked(folder, name, document)
-    load_folder(folder)
+    return load_folder(folder)
 
 
 def _fetch(files: Files, name: str, draft: Path) -> None:

@@ -491,6 +491,23 @@ def test_push_writes_into_no_folder_of_somebody_else(
     assert _tree(tmp_path / "there") == _tree(saved)
 
 
+@pytest.mark.parametrize("change", ["edited", "gone"])
+@pytest.mark.parametrize("name", ["README.md", "model.safetensors"])
+def test_what_nobody_could_pull_is_not_pushed(
+    name: str, change: str, saved: Path, tmp_path: Path
+) -> None:
+    """A model with an edited README.md was sent, exit 0, and each pull of it failed."""
+    file = saved / name
+    if change == "edited":
+        file.write_bytes(file.read_bytes() + b"\n")
+    else:
+        file.unlink()
+    done = call_obygaze("models", "push", saved, tmp_path / "there")
+    assert (done.code, name in done.stderr) == (4, True), done.stderr
+    assert "a model is sent as it was saved: restore this file" in done.stderr
+    assert not (tmp_path / "there").exists()
+
+
 def _another(saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     other = LogisticProbe().fit(data[0], 1 - data[1])
     return save_model(
