@@ -21,6 +21,7 @@ from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
@@ -41,7 +42,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
 )
 from obygaze_features.manifest.link import find_videos
-from obygaze_features.manifest.model import Manifest, ascii_id
+from obygaze_features.manifest.model import Manifest
 
 OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
 OF_MARKS = ("tiers", "words", "coded")

@@ -2,9 +2,10 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.outside import one_line
 
 # The user and password before the host of a URL, and the query, in which signatures are.
@@ -31,14 +32,24 @@ LIKE_IDS = 0.85
 def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
     """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``.
 
+    That is the id which an import made of a name, if there is one.
+
     Args:
         word: The word.
         words: The known words.
         least: How alike they must be, from 0 to 1.
     """
     folded = {item.casefold(): item for item in words}
-    similar = difflib.get_close_matches(word.casefold(), folded, 1, least)
+    similar = [ascii_id(word).casefold()]
+    if similar[0] not in folded:
+        similar = difflib.get_close_matches(word.casefold(), folded, 1, least)
     return f" (did you mean {folded[similar[0]]!r}?)" if similar else ""
+
+
+def near_id(name: str, ids: Container[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the id that an import made of a name, or ``."""
+    made = ascii_id(name)
+    return f" (did you mean {made!r}?)" if made != name and made in ids else ""
 
 
 class ObygazeError(Exception):

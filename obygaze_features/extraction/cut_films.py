@@ -13,6 +13,7 @@ from msgspec import structs
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import (
@@ -21,7 +22,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import require_videos
-from obygaze_features.manifest.model import Clip, Header, Manifest, Windows, ascii_id
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 

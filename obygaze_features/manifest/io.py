@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    NotFound,
+    near_id,
+)
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     csv_bytes,
@@ -27,6 +33,7 @@ from obygaze_features.core.files import (
     write_all_new,
     write_together,
 )
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.schema_check import (
     Violations,
     read_toml,
@@ -49,7 +56,6 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     Windows,
-    ascii_id,
     require_text,
 )
 from obygaze_features.manifest.spans import (
@@ -263,7 +269,8 @@ def read_annotations(
     for row in table.rows:
         who = row["clip_id"], words.cell(row["annotator"], "annotator")
         if row["clip_id"] not in clip_ids:
-            row.add("clip_id", f"no clip has the id {row['clip_id']!r}")
+            meant = near_id(row["clip_id"], clip_ids)
+            row.add("clip_id", f"no clip has the id {row['clip_id']!r}{meant}")
         if not row["annotator"]:
             row.add("annotator", "is empty, and each row needs one")
         if lines.setdefault(who, row.line) != row.line:

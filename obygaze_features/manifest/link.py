@@ -32,6 +32,7 @@ from obygaze_features.core.files import (
     leads_out,
     warn_of_unread,
 )
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
@@ -42,7 +43,7 @@ from obygaze_features.manifest.io import (
     as_id,
     read_manifest,
 )
-from obygaze_features.manifest.model import Clip, Manifest, ascii_id
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,

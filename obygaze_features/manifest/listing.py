@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.files import json_values
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
 from obygaze_features.manifest.model import (
@@ -15,7 +16,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
-    ascii_id,
     clock,
 )
 from obygaze_features.manifest.vocabulary import film_facts

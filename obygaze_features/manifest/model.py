@@ -6,8 +6,6 @@ of the released split files, in the visual view. `Manifest.view` alone says what
 view; who shows or counts levels asks it, and shows the name of the view.
 """
 
-import re
-import unicodedata
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +24,6 @@ from obygaze_features.core.errors import (
     UnknownName,
     near,
 )
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
@@ -749,55 +746,3 @@ def clock(seconds: float, decimals: int = 0) -> str:
     minutes, rest = divmod(round(scale * seconds), 60 * scale)
     width = 3 + decimals if decimals else 2
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
-
-
-# Letters that Unicode does not take apart as it does accents.
-_LETTERS = str.maketrans(
-    {
-        "ß": "ss",
-        "ẞ": "SS",
-        "œ": "oe",
-        "Œ": "OE",
-        "æ": "ae",
-        "Æ": "AE",
-        "ø": "o",
-        "Ø": "O",
-        "ł": "l",
-        "Ł": "L",
-        "đ": "d",
-        "Đ": "D",
-        "ð": "d",
-        "Ð": "D",
-        "þ": "th",
-        "Þ": "Th",
-        "ı": "i",
-    }
-)
-
-
-@lru_cache(maxsize=1024)
-def ascii_id(text: str) -> str:
-    """Return text as an id: without accents, other characters than those of ids become `_`.
-
-    Letters and digits that ASCII has not are left out; what keeps different names different is then
-    a part of the hash of the whole text.
-
-    >>> ascii_id("Amélie 1")
-    'Amelie_1'
-    >>> ascii_id("Große Sœur Łucja")
-    'Grosse_Soeur_Lucja'
-    >>> ascii_id("Зеркало 1975")
-    '1975-e57df8'
-    """
-    decomposed = unicodedata.normalize("NFKD", text.strip())
-    letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
-    letters = letters.translate(_LETTERS)
-    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
-    has_lost_letters = any(
-        letter.isalnum() and not letter.isascii() for letter in letters
-    )
-    if not has_lost_letters:
-        return readable_id if re.search("[A-Za-z0-9]", readable_id) else text
-    digest = sha256_bytes(decomposed.encode())[:6]
-    readable = readable_id.strip("_.+-") or "id"
-    return f"{readable}-{digest}"

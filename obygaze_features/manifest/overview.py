@@ -13,6 +13,7 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
     FixUsage,
     NotFound,
+    near,
 )
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
@@ -180,7 +181,8 @@ def _known_clips(clips: ClipIds, manifest: Manifest, typed: str) -> set[str]:
     unknown = [clip for clip in ids if clip not in manifest]
     if unknown:
         raise NotFound(
-            f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}",
+            f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}"
+            f"{near(unknown[0], manifest.clip_ids)}",
             where=manifest.name,
             hint=f"obygaze manifest show {shell_word(typed)}",
         )

@@ -5,9 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from obygaze_features.core.console import count
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.model import Clip, Manifest, ascii_id, own_columns
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
 # What `manifest project` writes of the mark that made a level: how much of the clip it covers.
 COVERED = "covered"

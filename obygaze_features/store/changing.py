@@ -15,7 +15,13 @@ import numpy as np
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
 from obygaze_features.core.console import Progress, Quiet, count, few, human
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    near_id,
+)
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
@@ -245,7 +251,7 @@ def _chosen_rows(
         if missing:
             raise NotFound(
                 f"{len(missing)} of the clips are not in the store, or not of these films;"
-                f" the first is {missing[0]!r}",
+                f" the first is {missing[0]!r}{near_id(missing[0], store)}",
                 where=store.location,
             )
     rows = np.setdiff1d(selection.rows, _rows_of_names(store, without))
@@ -270,9 +276,8 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
     rows = store.table.find(clips)
     for clip, row in zip(clips, rows.tolist(), strict=True):
         if row < 0:
-            raise unknown_name(
-                "film or clip", clip, list(known_films), where=store.location
-            )
+            names = [*known_films, *store.clip_ids.tolist()]
+            raise unknown_name("film or clip", clip, names, where=store.location)
     return np.union1d(rows, store.table.films.rows_of(films))
 
 

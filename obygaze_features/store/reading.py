@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
     ObygazeWarning,
+    near_id,
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
@@ -860,11 +861,12 @@ class Store:
         if not reasons:
             return
         lines = [f"{clip}: {reason}" for clip, reason in reasons.items()]
+        meant = near_id(next(iter(reasons)), self)
         details = lines[:SHOWN_REASONS]
         if len(lines) > SHOWN_REASONS:
             details.append(f"... and {len(lines) - SHOWN_REASONS} more")
         raise NotFound(
-            f"{len(reasons)} of the requested clips are missing, the first is {lines[0]}",
+            f"{len(reasons)} of the requested clips are missing, the first is {lines[0]}{meant}",
             where=self.location,
             hint="obygaze store info STORE --clips lists its clips and their reasons; in Python"
             ' missing="drop" or "nan" reads the others',

@@ -8,8 +8,8 @@ from typing import Any
 
 from obygaze_features.core.console import count, digits_of, signed, table
 from obygaze_features.core.files import csv_for_people
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.model import ascii_id
 from obygaze_models.evaluation.tables import RunRow
 
 _LATEX = str.maketrans(

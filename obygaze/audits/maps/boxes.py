@@ -19,7 +19,7 @@ from obygaze.audits.maps.stores import (
     real_steps,
 )
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near_id
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.store import Store
@@ -108,7 +108,9 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
         try:
             clip = row["clip_id"]
             if clip not in store:
-                raise ValueError(f"the store of maps has no clip {clip!r}")
+                raise ValueError(
+                    f"the store of maps has no clip {clip!r}{near_id(clip, store)}"
+                )
             x0, x1 = _ends(row, "x0", "x1")
             y0, y1 = _ends(row, "y0", "y1")
             steps = _steps(row.cells.get("frame", ""), shape[0], joined)

@@ -19,7 +19,7 @@ from obygaze.audits.maps.boxes import (
 )
 from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze.audits.result import Audit
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near_id
 from obygaze_features.core.figures import WIDTH, canvas
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import PathLike
@@ -186,7 +186,7 @@ def read_conditions(
         clip = row["clip_id"]
         problem = ""
         if clip not in store:
-            problem = f"the store of maps has no clip {clip!r}"
+            problem = f"the store of maps has no clip {clip!r}{near_id(clip, store)}"
         elif clip in condition_of:
             problem = f"clip {clip!r} is in two rows"
         elif not row["condition"]:

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters import ImportedManifest
@@ -14,7 +15,7 @@ from obygaze_features.manifest.link import (
     require_videos,
 )
 from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import Header, Manifest, ascii_id
+from obygaze_features.manifest.model import Header, Manifest
 
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 

@@ -14,6 +14,7 @@ from xml.parsers import expat
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
@@ -35,7 +36,6 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     NO_FILMS,
     Manifest,
-    ascii_id,
 )
 
 FOLD = FOLD_PREFIX + "mediaeval2015"

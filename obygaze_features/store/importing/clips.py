@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.manifest import model
 from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
@@ -94,7 +95,7 @@ def _ids_in_manifest(reader: Reader, manifest: model.Manifest) -> list[str]:
     for name, film in zip(reader.clip_ids, reader.movie_ids, strict=True):
         # Where two films have one name, the files' reader has put the film before it.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
-        known_names = (name, as_id(name), model.ascii_id(in_film))
+        known_names = (name, as_id(name), ascii_id(in_film))
         known = [one for one in known_names if one in manifest]
         ids.append(known[0] if known else id_of_path.get(in_film, name))
     return ids

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.manifest import (
     Clip,
     Header,
@@ -16,7 +17,7 @@ from obygaze_features.manifest import (
 )
 from obygaze_features.manifest.adapters.folder import read
 from obygaze_features.manifest.listing import manifest_columns, title_of, titles_of
-from obygaze_features.manifest.model import Windows, ascii_id
+from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.windows import CutFilm, Grid
 
