@@ -26,7 +26,7 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
-from obygaze_models.evaluation.bootstrap import ratio_interval
+from obygaze_models.evaluation.bootstrap import made_over, ratio_interval
 from obygaze_models.evaluation.permutation import (
     holm,
     p_equals,
@@ -147,7 +147,7 @@ def _limits(
     rare_words: Mapping[str, Mapping[str, int]], frequent: WordLists, least: int
 ) -> Iterator[str]:
     """Yield what intervals are of, and which words were left out."""
-    yield "Intervals (95 %) are bootstrapped over clusters, not captions."
+    yield f"Intervals (95 %) are over clusters, not captions: {made_over('clusters')}."
     for title, counts in rare_words.items():
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
         yield (

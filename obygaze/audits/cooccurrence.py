@@ -25,7 +25,7 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_models.evaluation.bootstrap import ratio_interval
+from obygaze_models.evaluation.bootstrap import made_over, ratio_interval
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
@@ -93,8 +93,8 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
     yield CUT
     if any(thing["ci"] for thing in counted):
         yield (
-            "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
-            "counts for each."
+            f"Intervals (95 %) are {made_over('clusters')}; a text with several genders counts for"
+            " each."
         )
     if any(thing["paper"] for thing in counted):
         yield f"Under 'paper': the smallest and the largest share of {SABIR}."

@@ -224,6 +224,18 @@ def groups_behind(
     return count
 
 
+def made_over(units: str) -> str:
+    """Return how intervals over groups are made, for the page that shows them.
+
+    >>> made_over("films")
+    "bootstrapped over films, of fewer than 6 films by Student's t, of fewer than 3 none"
+    """
+    return (
+        f"bootstrapped over {units}, of fewer than {FEW_GROUPS} {units} by Student's t, of fewer"
+        f" than {LEAST_GROUPS} none"
+    )
+
+
 def resample(
     statistics: Statistics,
     groups: ArrayLike,

@@ -12,6 +12,7 @@ import pytest
 
 from obygaze.audits.captions import Record, audit_captions, word_rates
 from obygaze.audits.cooccurrence import (
+    audit_cooc,
     count_pairs,
 )
 from obygaze.audits.texts import (
@@ -74,6 +75,21 @@ def test_the_interval_is_over_clusters_not_captions() -> None:
     assert high is not None
     assert low < 250
     assert high > 750
+
+
+def test_a_page_says_how_intervals_of_few_clusters_are_made() -> None:
+    """A page of four clusters said "bootstrapped", and had Student's t."""
+    rows = []
+    for number in range(40):
+        caption = "a sad man" if number % 5 else "a woman"
+        rows.append({"caption": caption, "group": "g", "image": f"{number % 4}"})
+    for page in (
+        audit_captions(rows, cluster="image", words=LISTS),
+        audit_cooc(rows, cluster="image", things="group"),
+    ):
+        (said,) = [text for text in page.limits if text.startswith("Intervals (95 %)")]
+        how = "bootstrapped over clusters, of fewer than 6 clusters by Student's t"
+        assert how in said and how in str(page)
 
 
 def contrasts(captions: list[LabelledText], lists: dict[str, frozenset[str]]) -> Any:
