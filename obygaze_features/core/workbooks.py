@@ -30,6 +30,8 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
+# Of a sheet, in Excel and LibreOffice.
+MAX_ROWS = 1 << 20
 _MINUTE = datetime.timedelta(minutes=1)
 _DAY = datetime.timedelta(days=1)
 # calamine returns a time of a day or more as a date of the days after this one. Sheets count
@@ -119,8 +121,6 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
     outlines = _outlines(path)
-    for outline in outlines.values():
-        _refuse_large(*outline.last, path)
     with (
         _errors_of(calamine, path),
         calamine.CalamineWorkbook.from_path(str(path)) as workbook,
@@ -344,7 +344,7 @@ def _outlines(path: Path) -> dict[str, _Outline]:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
                 raise Corrupt(problem, where=str(path))
-            return _outlines_of_xlsx(archive)
+            return _outlines_of_xlsx(archive, path)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -358,7 +358,7 @@ def _outlines(path: Path) -> dict[str, _Outline]:
         raise _unreadable(path, error) from error
 
 
-def _outlines_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Outline]:
+def _outlines_of_xlsx(archive: zipfile.ZipFile, path: Path) -> dict[str, _Outline]:
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
     target_of = {item.get("Id"): item.get("Target", "") for item in relations}
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
@@ -369,10 +369,11 @@ def _outlines_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Outline]:
     outlines = {}
     for sheet in book.iterfind(".//{*}sheet"):
         target = target_of.get(_relation_of(sheet), "")
-        path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
-        member = member_of.get(path.lower())
+        name = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+        member = member_of.get(name.lower())
         if member is not None:
-            outlines[sheet.get("name", "")] = _outline_of_xlsx(archive, member, formats)
+            outline = _outline_of_xlsx(archive, member, formats, path)
+            outlines[sheet.get("name", "")] = outline
     return outlines
 
 
@@ -396,9 +397,9 @@ def _formats_of_xlsx(styles: bytes) -> dict[str, str]:
 
 
 def _outline_of_xlsx(
-    archive: zipfile.ZipFile, member: str, formats: Mapping[str, str]
+    archive: zipfile.ZipFile, member: str, formats: Mapping[str, str], path: Path
 ) -> _Outline:
-    """Return the outline of a sheet.
+    """Return the outline of a sheet; raise an error where it becomes too large.
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
@@ -409,6 +410,7 @@ def _outline_of_xlsx(
     last_row = 0
     last_column = 0
     row = column = -1
+    parent = ElementTree.Element("sheetData")
     with archive.open(member) as stream:
         events = ElementTree.iterparse(stream, events=("start", "end"))
         for event, element in events:
@@ -416,6 +418,11 @@ def _outline_of_xlsx(
             if event == "start" and tag == "row":
                 row = int(element.get("r", row + 2)) - 1
                 column = -1
+                if row >= MAX_ROWS:
+                    raise Corrupt(
+                        f"the sheet has more than the {MAX_ROWS:,} rows that a sheet can have",
+                        where=str(path),
+                    )
             elif event == "end" and tag == "c":
                 name = element.get("r")
                 if name is None:
@@ -426,6 +433,7 @@ def _outline_of_xlsx(
                 if len(element):
                     last_row = max(last_row, row)
                     last_column = max(last_column, column)
+                    _refuse_large(last_row, last_column, path)
                     form = formats.get(element.get("s", "0"), "")
                     if form == _TEXT:
                         last_text[column] = row
@@ -441,6 +449,10 @@ def _outline_of_xlsx(
                     without_value.append((row, column))
             elif event == "end" and tag == "row":
                 element.clear()
+                # Rows that were read take memory until their parent forgets them.
+                parent.clear()
+            elif event == "start" and tag == "sheetData":
+                parent = element
     last = (last_row, last_column)
     return _Outline(last, errors, without_value, last_text, time_formats)
 

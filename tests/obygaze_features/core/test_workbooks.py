@@ -11,6 +11,7 @@ import pytest
 import xlsxwriter
 from support.workbooks import write_workbook
 
+from obygaze_features.core import workbooks
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workbooks import cell_text, read_sheet
@@ -314,3 +315,33 @@ def test_without_the_library_the_extra_is_named(
     with pytest.raises(InstallExtra, match=r"reading \.xlsx files needs") as caught:
         read_sheet(path)
     assert caught.value.hint == 'pip install "obygaze[tables]"'
+
+
+@pytest.mark.parametrize(
+    ("limit", "row"),
+    [
+        ("MAX_ROWS", b"<row><c><v>1</v></c></row>"),
+        ("MAX_ROWS", b"<row/>"),
+        ("MAX_CELLS", b"<row><c><v>1</v></c></row>"),
+    ],
+)
+def test_a_sheet_that_is_too_long_is_refused_before_its_end(
+    limit: str, row: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """12 million rows were all read, for minutes, before they were refused."""
+    path = tmp_path / "long.xlsx"
+    write_workbook(path, {"A": [["clip_id"], ["a"]]})
+    members = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            members[name] = archive.read(name)
+    sheet = "xl/worksheets/sheet1.xml"
+    head, _, _ = members[sheet].partition(b"</sheetData>")
+    # Rows without numbers, and behind them what is no XML: nobody reads so far.
+    members[sheet] = head + row * 100_000 + b"</wrong>"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    monkeypatch.setattr(workbooks, limit, 1000)
+    with pytest.raises(Corrupt, match=r"1,000 rows that|at most 1,000 cells"):
+        read_sheet(path)
