@@ -174,7 +174,12 @@ def write_store(
 def check_free(target: Path) -> None:
     """Raise an error if a store, or one that is being filled, has the name of a new store."""
     remove_leftovers(target)
-    _check_not_filled(target)
+    if is_listed(next_of(target)):
+        raise AlreadyThere(
+            "this store is being filled or changed",
+            where=str(next_of(target)),
+            hint="finish that first, or remove the folder to give it up",
+        )
     if is_listed(target):
         raise name_taken(target)
 
@@ -192,15 +197,6 @@ def name_taken(target: Path) -> AlreadyThere:
         where=str(target),
         hint=OTHER_NAME,
     )
-
-
-def _check_not_filled(target: Path) -> None:
-    if is_listed(next_of(target)):
-        raise AlreadyThere(
-            "this store is being filled or changed",
-            where=str(next_of(target)),
-            hint="finish that first, or remove the folder to give it up",
-        )
 
 
 def build_store(folder: Path, source: RowSource, contents: Contents) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.written_stores import MANIFEST, a_recipe
+from support.stores import made_store
+from support.written_stores import MANIFEST, a_recipe, some_values
 
 from obygaze_features.store.card import (
     Terms,
@@ -152,3 +156,26 @@ def test_a_card_in_another_encoding_keeps_its_bytes() -> None:
     new = with_terms(card, TERMS)
     assert new.endswith(b"caf\xe9\n")
     assert read_terms(new) == TERMS
+
+
+@pytest.mark.check("imports zarr and xarray")
+def test_the_code_in_the_card_reads_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Row(f"clip {number}", "lake", 1.0, 2.5) for number in range(12)]
+    values = {array.name: some_values(array, len(rows)) for array in ARRAYS}
+    store = made_store(tmp_path / "toy", rows, values, arrays=ARRAYS)
+    card = (tmp_path / "toy" / "README.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path / "toy")
+    found: dict[str, Any] = {}
+    *without_obygaze, of_obygaze = blocks
+    for block in without_obygaze:
+        assert "obygaze" not in block
+        exec(block, found)
+    wanted = store.matrix("clip").values
+    np.testing.assert_array_equal(found["features"], wanted)
+    np.testing.assert_array_equal(found["data"]["clip"].values, wanted)
+    assert found["clips"].tolist() == store.clip_ids.tolist()
+    exec(of_obygaze.replace("path/of/this/folder", str(Path.cwd())), found)
+    np.testing.assert_array_equal(found["features"].values, wanted)
