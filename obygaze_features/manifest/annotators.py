@@ -133,12 +133,9 @@ def labelled(
             hint=f"--rule {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
             " they differ on",
         )
-    filled = {*columns}
-    for clip in clips:
-        filled.update(name for name, cell in clip.extra.items() if cell)
     # How much of a clip the mark of a level covers is said of the label that was.
     kept = [name for name in manifest.columns if name not in (*made, COVERED)]
-    kept += [name for name in made if name in filled]
+    kept += [*columns, DIFFERS] if differing else columns
     with_kept = []
     for clip in clips:
         cells = {name: clip.extra.get(name, "") for name in kept}
