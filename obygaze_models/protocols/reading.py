@@ -282,7 +282,6 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
         "grid.test": grid.test,
         "grid.models": grid.models,
         "grid.baselines": grid.baselines,
-        "grid.stores": grid.stores,
         "report.metrics": report.metrics,
         "report.contrast": report.contrast,
     }

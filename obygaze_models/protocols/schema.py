@@ -127,7 +127,6 @@ class GridSettings:
     pairs: Literal["all", "same"] = "all"
     models: tuple[Name, ...] = ()
     baselines: tuple[str, ...] = tuple(BASELINES)
-    stores: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)

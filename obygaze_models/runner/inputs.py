@@ -261,13 +261,6 @@ def _counted_concepts(
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
-    wanted = set(protocol.grid.stores)
-    if wanted and wanted != set(stores):
-        raise FixUsage(
-            f"the protocol needs the stores {', '.join(sorted(wanted))}, "
-            f"got {', '.join(stores) or 'none'}",
-            hint="--store NAME=STORE for each",
-        )
     if not stores and protocol.model_names:
         raise FixUsage(
             "models need features, but no store is given",

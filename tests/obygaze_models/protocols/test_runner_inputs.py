@@ -126,16 +126,9 @@ class TestMissing:
         with pytest.raises(NotFound, match="no array tokens"):
             choose_array(store, ["tokens"])
 
-    def test_stores_that_were_not_given_or_not_asked_for(
-        self, manifest: Manifest, tmp_path: Path
-    ) -> None:
+    def test_models_without_a_store(self, manifest: Manifest) -> None:
         with pytest.raises(FixUsage, match="models need features"):
             gather(quick("honest"), manifest, "", {})
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        with pytest.raises(FixUsage, match="needs the stores a, b, got x"):
-            gather(
-                quick("honest", 'grid.stores=["a", "b"]'), manifest, "", {"x": store}
-            )
 
 
 class TestFolds:
