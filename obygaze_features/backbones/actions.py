@@ -34,7 +34,6 @@ _HEADERS = ("name", "T", "size", "GFLOP", "licence", "download", "weights")
 Weights: TypeAlias = Annotated[
     PathLike | None, Option("--weights", metavar="PATH", group="Computation")
 ]
-Device: TypeAlias = Annotated[str, Option(group="Computation")]
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,6 @@ def check_backbone(
     name: str | Card,
     weights: Weights = None,
     *,
-    device: Device = "cpu",
     workspace: PathLike | None = None,
 ) -> "CheckReport":
     """Check the weights and the outputs of a backbone.
@@ -157,7 +155,6 @@ def check_backbone(
     Args:
         name: The name of a backbone, the path of a card, or FILE.py:NAME.
         weights: A file or folder of weights, instead of the card's own checkpoint.
-        device: cpu, cuda, or cuda:1.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -166,12 +163,8 @@ def check_backbone(
         obygaze backbones check vivit-b16x2-k400 --json
     """
     from obygaze_features.backbones.check import check_card
-    from obygaze_features.backbones.placement import (
-        Placement,
-    )
 
-    card = _card_of(name, workspace)
-    return check_card(card, weights, Placement(device, attention=card.input.attention))
+    return check_card(_card_of(name, workspace), weights)
 
 
 def fetch_weights(

@@ -95,10 +95,9 @@ class CheckReport:
         }
 
 
-def check_card(
-    card: Card, weights: PathLike | None, placement: Placement
-) -> CheckReport:
+def check_card(card: Card, weights: PathLike | None) -> CheckReport:
     """Return the report of all checks of a card and its weights; nothing is downloaded."""
+    placement = Placement(attention=card.input.attention)
     check_device(card, placement.device)
     report = CheckReport(card.label)
     if card.family.needs_weights:
