@@ -6,7 +6,6 @@ from typing import Any
 
 from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.console import count
-from obygaze_features.core.parts import label_of
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
@@ -166,7 +165,7 @@ def _ranking_text(run: Run, cell: Cell, units: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
     if not cell.is_ranked(metric):
-        return ranks_nothing(label_of(cell.model), cell)
+        return ranks_nothing(cell.model, cell)
     films = count(cell.n_films, run.unit)
     value = value_text(cell, metric)
     ranked = f"the {cell.n_clips} test {units} of {films}"
@@ -199,4 +198,4 @@ def _cell_text(run: Run, cell: Cell) -> str:
     test = tasks[cell.test]["title"] or cell.test
     train = tasks[cell.train]["title"] or cell.train
     trained = "" if train == test else f", trained on {train}"
-    return f"{label_of(cell.model)} ({cell.store}): {test}{trained}"
+    return f"{cell.model} ({cell.store}): {test}{trained}"

@@ -5,8 +5,8 @@ it: the folder of the file (for a module the working folder) comes first in `sys
 imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
-is refused until a person trusts it. Classes of scikit-learn, by names such as
-`sklearn.svm.SVC`, need no trust. The files that code imports are found without running any of them.
+is refused until a person trusts it. Classes of scikit-learn, by names such as `sklearn.svm.SVC`,
+need no trust. The files that code imports are found without running any of them.
 """
 
 import ast
@@ -179,13 +179,6 @@ def is_own_code(name: object) -> bool:
 def is_of_sklearn(name: object) -> bool:
     """Return whether a name is that of a class of scikit-learn: `sklearn.svm.SVC`."""
     return isinstance(name, str) and _OF_SKLEARN.fullmatch(name) is not None
-
-
-def label_of(name: str) -> str:
-    """Return the name of a part without its file or module."""
-    if is_of_sklearn(name):
-        return name.rpartition(".")[2]
-    return name.rpartition(":")[2] if is_own_code(name) else name
 
 
 def trust(texts: Iterable[str]) -> None:

@@ -444,7 +444,6 @@ def test_model(
     from obygaze_models.runner.testing import inputs_of_test, run_test
     from obygaze_models.zoo.saving import load_model
 
-    trust_code(changes)
     saved = load_model(model, workspace=workspace)
     inputs = inputs_of_test(saved, task, changes, clips, stores)
     name = inputs.default_name if output is None else os.fspath(output)

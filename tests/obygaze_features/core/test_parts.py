@@ -12,7 +12,7 @@ import pytest
 
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
-from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
+from obygaze_features.core.parts import find_part, is_own_code, trust
 from obygaze_models.models.registry import build, default_settings
 
 
@@ -36,19 +36,18 @@ def load(name: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_part", "label"),
+    ("name", "is_part"),
     [
-        ("mine.py:Mine", True, "Mine"),
-        ("My Drive, 2/mine.py:Mine", True, "Mine"),
-        ("gaze.data:read", True, "read"),
-        ("sklearn.svm.SVC", False, "SVC"),
-        ("mine.py", False, "mine.py"),
-        ("hf://lab/store", False, "hf://lab/store"),
+        ("mine.py:Mine", True),
+        ("My Drive, 2/mine.py:Mine", True),
+        ("gaze.data:read", True),
+        ("sklearn.svm.SVC", False),
+        ("mine.py", False),
+        ("hf://lab/store", False),
     ],
 )
-def test_what_is_a_name_of_own_code(name: str, is_part: bool, label: str) -> None:
+def test_what_is_a_name_of_own_code(name: str, is_part: bool) -> None:
     assert is_own_code(name) is is_part
-    assert label_of(name) == label
 
 
 def test_a_file_is_imported_under_its_own_name_with_its_folder(here: Path) -> None:
