@@ -726,8 +726,8 @@ def remove_filling(filling: Filling) -> None:
         except FileNotFoundError:
             return
         if _digest_at(hidden) != filling.digest:
-            # Meanwhile another process removed it. What is here is another plan, or a finished
-            # store that waits; or it is not here, because a third process removes it.
+            # Meanwhile another process removed it. What is here is another plan; or it is not here,
+            # because a third process removes it.
             with suppress(FileNotFoundError):
                 take_name(hidden, filling.folder)
             return

@@ -176,7 +176,7 @@ def check_free(target: Path) -> None:
     remove_leftovers(target)
     if is_listed(next_of(target)):
         raise AlreadyThere(
-            "this store is being filled or changed",
+            "this store is being filled",
             where=str(next_of(target)),
             hint="finish that first, or remove the folder to give it up",
         )

@@ -227,7 +227,7 @@ def seal_at(folder: Path) -> str:
 
 
 def next_of(target: Path) -> Path:
-    """Return where the store is filled, or waits, that gets the name of the target."""
+    """Return where the store is filled that gets the name of the target."""
     return target.with_name(target.name + NEXT)
 
 

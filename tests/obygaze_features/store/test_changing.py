@@ -185,7 +185,7 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
         lambda: pull(store, "night", workspace=workspace),
         lambda: write(folder / "night"),
     ):
-        with pytest.raises(AlreadyThere, match="being filled or changed"):
+        with pytest.raises(AlreadyThere, match="this store is being filled"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
 
