@@ -40,7 +40,6 @@ PATH = [
     [*IMPORT, "-o", "useful"],
     ["store", "verify", "useful"],
     ["store", "info", "useful"],
-    ["store", "card", "useful"],
     ["train", "ridge", "useful", "films", "-o", "ridge", "--jobs", "2", *GRID[-2:]],
     [*HONEST, *GRID, "-o", "first", "--jobs", "2"],
     ["report", "first", "-o", r"pages\report.html"],
@@ -224,5 +223,5 @@ def test_on_a_mac_a_video_with_accents_is_found_and_all_syncs_reach_the_disk(
     assert linked in printed[2][0]
     for name in (f"manifests/{NAME}.toml", f"stores/{NAME}", f"runs/{NAME}"):
         assert (laptop / name).exists()
-    assert (laptop / "page" / "data.js").is_file()
+    assert (laptop / "pages" / NAME / "alba.html").is_file()
     assert "24 clips" in printed[-1][0]
