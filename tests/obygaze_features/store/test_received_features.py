@@ -62,3 +62,21 @@ def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
     frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="6 channels")
     assert {channel.name for channel in frame.layout.channels} == {"NONE"}
     assert not mixed([frame]).any()
+
+
+def test_clips_without_words_are_known_after_an_export(tmp_path: Path) -> None:
+    """All of them have one vector, which nothing else would show."""
+    ids = [f"lake-{number}" for number in range(3)]
+    counted = {"clip": np.eye(3), "n_words": np.array([4, 0, 7])}
+    np.savez(tmp_path / "sent.npz", clip_id=ids, **counted)
+    call_obygaze("store", "import", "sent.npz", "-o", "said", cwd=tmp_path).ok()
+    call_obygaze("store", "export", "said", "said.h5", cwd=tmp_path).ok()
+    made = ("store", "import", "said.h5", "--array", "clip={id}/clip")
+    refused = call_obygaze(*made, "-o", "again", cwd=tmp_path)
+    assert "n_words, which says which clips have words" in refused.stderr
+    too = ("--array", "n_words={id}/n_words")
+    call_obygaze(*made, *too, "-o", "again", cwd=tmp_path).ok()
+    for name in ("said", "again"):
+        store = og.open_store(name, workspace=tmp_path)
+        has_words = store.has_words("clip", np.arange(3))
+        assert has_words.tolist() == [True, False, True]
