@@ -130,7 +130,7 @@ class _Window:
     """A window of a film.
 
     Args:
-        ranks: Its pictures.
+        ranks: Its pictures; none if the film was written again since, and begins a little later.
         samples: The pictures that each view sees.
         needed: All pictures that a view sees, sorted.
         span_s: Its start and its end.
@@ -183,8 +183,8 @@ class _Sweep:
         decoded = self._decoded_parts(windows, size)
         for window in windows:
             if not window.samples:
-                # Only its sound is wanted.
-                yield DecodeResult(self.job, {})
+                # It has no picture, or only its sound is wanted.
+                yield DecodeResult(self.job, {}, self._without_picture(window))
                 continue
             first = int(window.needed[0])
             last = int(window.needed[-1])
@@ -235,6 +235,17 @@ class _Sweep:
     def _span_s(self, number: int) -> tuple[float, float]:
         return self.grid.span_s(number, self.film)
 
+    def _without_picture(self, window: _Window) -> BadVideo | None:
+        """Return the error of a window without a picture."""
+        if len(window.ranks):
+            return None
+        start_s, end_s = window.span_s
+        return BadVideo(
+            f"no picture is shown from {start_s:g} s to {end_s:g} s",
+            path=self.job.path,
+            reason="outside",
+        )
+
     def _decoded_parts(
         self, windows: Sequence[_Window], size: tuple[int, int]
     ) -> Iterator[_DecodedPart]:
@@ -271,12 +282,14 @@ class _Sweep:
 
     def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
         ranks = ranks_of_window(self.grid, self.film, self.index, number)
-        span = int(ranks[0]), int(ranks[-1]) + 1
-        samples = {
-            view: sample(self.index, span, view.count, view.sampling, ranks)
-            for view in views
-            if isinstance(view, PictureView)
-        }
+        samples = {}
+        if len(ranks):
+            span = int(ranks[0]), int(ranks[-1]) + 1
+            samples = {
+                view: sample(self.index, span, view.count, view.sampling, ranks)
+                for view in views
+                if isinstance(view, PictureView)
+            }
         needed = [np.zeros(0, np.int64)]
         needed += [sampled.index for sampled in samples.values()]
         span_s = self._span_s(number)
@@ -386,7 +399,7 @@ def _pictures(view: PictureView, count: int) -> PictureView:
 
 
 def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
-    """Return the numbers of a window's pictures.
+    """Return the numbers of a window's pictures; none if the film has none there any more.
 
     A window of seconds has those of the clip with its times.
     """

@@ -29,6 +29,7 @@ from obygaze_features.extraction.windows import (
     WantedWindow,
     decode_windows,
 )
+from obygaze_features.extraction.windows import film_of as film_of_index
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
@@ -506,6 +507,30 @@ def test_a_film_that_was_replaced_or_cannot_be_read(
     was = "the film had 91 pictures from 0 s to 3.64 s when it was cut"
     assert was in reasons[1] and reasons[1].endswith("has 90 from 0 s to 3.6 s")
     assert reasons[2].endswith("has 100 from 0 s to 2 s")
+
+
+@pytest.mark.parametrize("view", [PictureView(4), SoundView(16000)])
+def test_a_window_before_the_first_picture_of_a_film_written_again(
+    view: Any, tmp_path: Path, pool: DecodePool
+) -> None:
+    """A film that begins by less than a picture later is the one that was cut."""
+    video = write_video(tmp_path / "late.ts", ticks=range(80, 180), audio=True)
+    index = film_index(video, tmp_path / "indexes")[0]
+    first_s = float(index.times_s[0])
+    length_s = first_s - 0.01
+    grid = Grid(seconds=length_s, every=length_s)
+    film = film_of_index("late", str(video), index)
+    before = replace(film, begins_s=first_s - 0.02)
+    wanted = [WantedWindow(number, (view,)) for number in range(2)]
+    results = decode_windows(
+        str(video), grid, wanted, pool, str(tmp_path / "indexes"), film=before
+    )
+    first, second = results
+    if isinstance(view, PictureView):
+        assert f"no picture is shown from 0 s to {length_s:g} s" in str(first.error)
+        assert read_numbers(second.clips[view].pictures)
+    else:
+        assert len(first.sound(view).samples) == round(length_s * 16000)
 
 
 def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
