@@ -5,6 +5,7 @@ A subset, a merger, a join of vectors side by side.
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,11 +21,14 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
     NotFound,
+    ObygazeError,
     near_id,
 )
+from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
@@ -113,7 +117,8 @@ def subset(
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
     """Make a store of some clips or arrays of a store."""
-    target = new_store(Workspace.of(workspace), path)
+    here = Workspace.of(workspace)
+    target = new_store(here, path)
     opened = open_store(store, workspace=workspace)
     if isinstance(clips, str | os.PathLike):
         clips = clip_ids(clips)
@@ -132,6 +137,7 @@ def subset(
         recipe=opened.recipe,
         terms=opened.terms,
         progress=progress,
+        remarks=_still_in_manifests(each_name(without), here),
     )
 
 
@@ -276,9 +282,28 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
     rows = store.table.find(clips)
     for clip, row in zip(clips, rows.tolist(), strict=True):
         if row < 0:
-            names = [*known_films, *store.clip_ids.tolist()]
+            # To compare the name with a million ids would take half a minute.
+            made = ascii_id(clip)
+            names = [*known_films, *([made] if made in store else [])]
             raise unknown_name("film or clip", clip, names, where=store.location)
     return np.union1d(rows, store.table.films.rows_of(films))
+
+
+def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]:
+    """Return a sentence on the manifests that have a film or a clip which a subset leaves out."""
+    found = []
+    for name in workspace.names("manifests") if names else ():
+        with suppress(ObygazeError, OSError):
+            manifest = read_manifest(workspace.manifest(name))
+            films = {*manifest.films}
+            if any(one in films or one in manifest for one in names):
+                found.append(name)
+    if not found:
+        return []
+    return [
+        f"manifests that still have {few(names)}: {few(found)}; the next extraction of one of them"
+        " computes the features again"
+    ]
 
 
 class SourceRow(NamedTuple):

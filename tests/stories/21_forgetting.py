@@ -103,3 +103,20 @@ def test_a_store_of_extracted_features_has_nothing_of_it(ws: Workspace) -> None:
         assert files_with(ws.path("stores/films.descriptors"), values), array
         assert files_with(ws.path("stores/rest"), values) == [], array
     assert "lake" not in ws("store info rest --clips").text
+
+
+def test_the_manifests_that_still_have_it_are_named(ws: Workspace) -> None:
+    make_store(ws)
+    rows = labelled_clips(n_films=4, per_film=PER_FILM)
+    others = [row for row in rows if row["movie_id"] != FILM]
+    import_features(ws, others, features_of(others), "others", manifest="others")
+    ws.write("manifests/broken.toml", "no manifest")
+    said = "manifests that still have"
+    answer = ws(f"store subset stored --without {FILM} -o rest").text
+    assert f"{said} {FILM}: films; the next extraction" in answer
+    clip = rows[0]["clip_id"]
+    answer = ws(f"store subset rest --without {clip} -o fewer").text
+    assert f"{said} {clip}: films, others; the next extraction" in answer
+    assert said not in ws(f"store subset stored --film {FILM} -o one").text
+    ws("manifest import others.csv -o films --force")
+    assert said not in ws(f"store subset stored --without {FILM} -o last").text
