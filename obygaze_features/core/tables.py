@@ -434,9 +434,7 @@ def _as_utf8(stream: BinaryIO, path: Path) -> BinaryIO:
 
     Text in another encoding is left as it is: its lines are refused one by one.
     """
-    is_utf16 = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    stream.seek(0)
-    if is_utf16:
+    if _is_utf16(stream):
         try:
             text = stream.read().decode("utf-16")
         except UnicodeDecodeError as error:
@@ -452,6 +450,20 @@ def _as_utf8(stream: BinaryIO, path: Path) -> BinaryIO:
     )
     warnings.warn(ObygazeWarning(message), stacklevel=3)
     return io.BytesIO(stream.read().decode("cp1252").encode("utf-8"))
+
+
+def encoding_of(path: Path) -> str:
+    """Return in which encoding the text of a table is read, as Python calls it."""
+    with open_file(path) as stream:
+        if _is_utf16(stream):
+            return "utf-16"
+        return "cp1252" if _word_in_windows_1252(stream) else "utf-8"
+
+
+def _is_utf16(stream: BinaryIO) -> bool:
+    start = stream.read(2)
+    stream.seek(0)
+    return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def _word_in_windows_1252(stream: BinaryIO) -> str:

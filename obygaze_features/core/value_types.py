@@ -75,7 +75,8 @@ class OneOf(click.Choice[Any]):
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return what the value must be, with the word that was perhaps meant."""
         words = [str(choice) for choice in self.choices]
-        listed = " or ".join([", ".join(words[:-1]), words[-1]])
+        *others, last = words
+        listed = f"{', '.join(others)} or {last}" if others else last
         return f"must be {listed}, got {value!r}{near(str(value), words)}"
 
 

@@ -20,7 +20,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS, is_workbook, sha256_file
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import head_of, number_of_cell
+from obygaze_features.core.tables import encoding_of, head_of, number_of_cell
 from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.formats import format_of_source
@@ -187,10 +187,13 @@ def _refuse_table(path: Path) -> None:
     table = head_of(path)
     place_of = {name: place for place, name in enumerate(table.columns)}
     id_place = place_of.get(ID_KEY, 0)
+
+    def has_numbers(name: str) -> bool:
+        return any(number_of_cell(row[name]) is not None for row in table.rows)
+
     places = []
     for name in own_columns(table.columns):
-        has_numbers = any(number_of_cell(row[name]) is not None for row in table.rows)
-        if has_numbers and place_of[name] != id_place:
+        if has_numbers(name) and place_of[name] != id_place:
             places.append(place_of[name])
     if not places:
         hint = (
@@ -204,15 +207,18 @@ def _refuse_table(path: Path) -> None:
     read = (
         f"read = lambda columns, **how: np.loadtxt({str(path)!r}, usecols=columns,"
         f" delimiter={table.delimiter!r}, skiprows={table.rows[0].line - 1}, comments=None,"
-        " quotechar='\"', encoding='utf-8', **how)"
+        f" quotechar='\"', encoding={encoding_of(path)!r}, **how)"
     )
+    cell = "cell" if table.delimiter == "," else "cell.replace(',', '.')"
+    # A clip without one of the numbers has no features, and the import says so.
+    numbers = f"converters=lambda cell: float({cell} or 'nan')"
     arrays = [f"clip_id=read({id_place}, dtype=str)"]
     if FILM_KEY in place_of:
         arrays.append(f"{FILM_KEY}=read({place_of[FILM_KEY]}, dtype=str)")
-    how = "ndmin=2"
-    if table.delimiter != ",":
-        how += ", converters=lambda cell: float(cell.replace(',', '.'))"
-    arrays.append(f"clip=read({columns}, {how})")
+    for key in TIME_KEYS:
+        if key in place_of and has_numbers(key):
+            arrays.append(f"{key}=read({place_of[key]}, {numbers})")
+    arrays.append(f"clip=read({columns}, ndmin=2, {numbers})")
     made = f"np.savez({f'{path}.npz'!r}, {', '.join(arrays)})"
     raise FixUsage(
         f"{problem}; an npz may have its columns {names}: leave out labels, of which a model would"

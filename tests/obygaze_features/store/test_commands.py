@@ -74,3 +74,9 @@ def test_a_push_needs_a_licence(tmp_path: Path, typed: Typed) -> None:
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert card.startswith('---\nlicense: cc-by-4.0\ncitation: "Doe (2026)."\n')
     assert og.open_store(bare).terms.citation == "Doe (2026)."
+
+
+def test_the_only_word_of_an_option_is_named(tmp_path: Path, typed: Typed) -> None:
+    made_store(tmp_path / "stores/films", some_rows(5), some_values(5))
+    refused = typed("export", "films", "out", "--as", "npz", code=2)
+    assert "'--as': must be parquet, got 'npz'" in refused.stderr

@@ -29,7 +29,19 @@ GERMAN = """Szene;a;b;c
 x;0,5;1.5;-7
 y;14,25;2;0
 """
+# As Excel writes it, with cells that nobody has filled.
+OF_EXCEL = """Szene;Größe;start_s;end_s
+Tür;0,5;0;2,5
+x;;2,5;
+"""
 TABBED = "clip_id\ta\tlevel\tb\nx\t1\tS\t2\ny\t3\tEN\t4\n"
+
+
+def make_npz(line: str) -> None:
+    """Type the line."""
+    here = Path(sys.executable).parent
+    changes = {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", line], env=environment(changes), check=True)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +68,32 @@ def test_the_line_of_the_refusal_makes_an_npz(
     assert "leave out labels" in refused.value.message
     line = refused.value.hint
     assert line is not None and line.startswith("python -c ")
-    here = Path(sys.executable).parent
-    changes = {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run(["bash", "-c", line], env=environment(changes), check=True)
+    make_npz(line)
     import_features(f"{path}.npz", tmp_path / "s")
     store = open_store(tmp_path / "s")
     assert [row.clip_id for row in store.rows] == clips
     assert [row.movie_id for row in store.rows] == films
     expected = np.array(numbers, np.float32)
     np.testing.assert_array_equal(store.matrix("clip").values, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*Windows-1252")
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
+def test_times_and_empty_cells_come_with_the_line(
+    tmp_path: Path, encoding: str
+) -> None:
+    """Without its times, the features of a clip were those of any clip of its id."""
+    path = tmp_path / "n.csv"
+    path.write_text(OF_EXCEL, encoding)
+    with pytest.raises(FixUsage) as refused:
+        import_features(path, tmp_path / "s")
+    make_npz(str(refused.value.hint))
+    done = import_features(f"{path}.npz", tmp_path / "s")
+    assert done.failed == {"x": "clip holds NaN or infinity"}
+    store = open_store(tmp_path / "s")
+    rows = [(row.clip_id, row.start_s, row.end_s) for row in store.rows]
+    assert rows == [("Tur", 0.0, 2.5), ("x", 2.5, None)]
+    assert store.matrix("clip", missing="drop").values.tolist() == [[0.5]]
 
 
 def test_a_table_of_labels_and_a_spreadsheet_have_other_hints(tmp_path: Path) -> None:
