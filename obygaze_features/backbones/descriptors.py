@@ -33,7 +33,6 @@ from obygaze_features.video.resize import Resize
 
 Array = npt.NDArray[np.float64]
 
-N_COLUMNS = 64
 SIDE = 64
 # Rows and columns of a frame that are sampled for each row and column of the reduction.
 _SAMPLES = 4

@@ -14,11 +14,11 @@ T = TypeVar("T")
 OURS = ("obygaze", "obygaze_features", "obygaze_models")
 # The names of folders of installed packages.
 INSTALLED = ("site-packages", "dist-packages")
-# What to do about an error of code that is not ours, where nothing better is known.
+# What to do about an error of code that is not ours.
 TRACEBACK = "the same command with OBYGAZE_DEBUG=1 shows the traceback"
 
 
-def call_foreign(function: Callable[[], T], subject: str, hint: str = "") -> T:
+def call_foreign(function: Callable[[], T], subject: str) -> T:
     """Return the result of code that is not ours; errors, but for memory, name the `subject`."""
     try:
         return function()
@@ -30,7 +30,7 @@ def call_foreign(function: Callable[[], T], subject: str, hint: str = "") -> T:
         message = (
             f"{subject}: {type(error).__name__}: {first_line(error)}{_line_of(error)}"
         )
-        raise FixInput(message, hint=hint or TRACEBACK) from error
+        raise FixInput(message, hint=TRACEBACK) from error
 
 
 def short_value(value: object) -> str:

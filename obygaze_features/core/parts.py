@@ -88,10 +88,10 @@ class Part:
             raise self.refuse(f"must be a function, got {short_value(function)}")
         return function  # type: ignore[no-any-return]
 
-    def call(self, function: Callable[[], T], failure: str, hint: str = "") -> T:
+    def call(self, function: Callable[[], T], failure: str) -> T:
         """Return the result of the part's code; errors name the part, and `failure`."""
         with self._visible():
-            return call_foreign(function, f"{self.name} {failure}", hint)
+            return call_foreign(function, f"{self.name} {failure}")
 
     def refuse(self, reason: str) -> FixInput:
         """Return the error that the part, or what it returned, is not as it must be."""

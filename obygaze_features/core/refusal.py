@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.shell import shell_line
 
 _MOST_SHOWN = 3
 _MOST_LETTERS = 80
@@ -15,7 +14,6 @@ def refuse_if(
     problem: str,
     *,
     where: object = None,
-    type_this: Sequence[object] = (),
     hint: str | None = None,
 ) -> None:
     """Raise an error if there are wrong values.
@@ -25,12 +23,10 @@ def refuse_if(
         error: The class of the error, which says what a person can do.
         problem: What is wrong with the values, without a full stop.
         where: The file, store or option that has them.
-        type_this: The words of a command to type. Each is quoted for the shell. If one of them
-            cannot be typed in one line, no command is shown.
-        hint: What to do where no command does it.
+        hint: What to do.
 
     >>> refuse_if(["a 1", "b"], ObygazeError, "clips have no film", where="clips.csv",
-    ...           type_this=["obygaze", "manifest", "show", "a 1"])
+    ...           hint="obygaze manifest show 'a 1'")
     Traceback (most recent call last):
     obygaze_features.core.errors.ObygazeError: clips have no film: 'a 1', b
       in: clips.csv
@@ -39,9 +35,6 @@ def refuse_if(
     values = list(wrong)
     if not values:
         return
-    command = shell_line(type_this)
-    if command and command.isprintable():
-        hint = command
     place = None if where is None else str(where)
     raise error(f"{problem}: {shown(values)}", where=place, hint=hint)
 

@@ -117,7 +117,7 @@ def plan_filling(
         arrays: All arrays of the new store, made by `Array.of`.
         recipe: How the numbers are made.
         manifest: The manifest whose clips the rows are.
-        kind: What computes: the same for all rows, unless a mixture is allowed.
+        kind: What computes, the same for all rows.
         windows: Whether the rows are windows of films.
         computed: For each row, whether this filling computes it; by default all are computed.
         replaces: The seal of the store that is changed, which is at the target.

@@ -171,23 +171,16 @@ def take_name(finished: Path, target: Path) -> bool:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder if it is there: rename first, then delete, so that no half of it is left.
+    """Remove a hidden folder if it is there: rename first, then delete, so that no half is left.
 
-    This holds for hidden folders too: the process that made one may be about to rename it. Of a
-    link, what it leads to is removed too: a store may be on another disk.
+    The process that made it may be about to rename it.
     """
-    if folder.is_symlink():
-        remove_tree(folder.resolve())
-        folder.unlink(missing_ok=True)
-        return
     hidden = hidden_name(named_beside(folder))
     try:
         take_name(folder, hidden)
     except FileNotFoundError:
         return
     except OSError:
-        if not folder.name.startswith("."):
-            raise
         # Windows does not rename a folder while a program has a file of it open.
         hidden = folder
     remove_hidden(hidden)

@@ -262,7 +262,6 @@ def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[T
         "end_s": [1.0, 2.0, 1.0],
         "clip": pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
     }
-
     table = pyarrow.table(columns)
     write_table(table, path, write_page_index=True)
     variants = [{path.name: path.read_bytes()}]

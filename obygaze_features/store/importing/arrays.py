@@ -8,9 +8,7 @@ import numpy as np
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store.formats import (
-    Pool,
-)
+from obygaze_features.store.formats import Pool
 from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.reader import (
     Reader,

@@ -14,9 +14,7 @@ from obygaze_features.manifest import model
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
-from obygaze_features.store.formats import (
-    Pool,
-)
+from obygaze_features.store.formats import Pool
 from obygaze_features.store.importing.arrays import (
     POOLINGS,
     StoredArray,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.descriptors import N_COLUMNS, describe
+from obygaze_features.backbones.descriptors import describe
 from obygaze_features.core.errors import FixInput
 
 T, S = 16, 64
@@ -121,7 +121,7 @@ def test_arrays(backbone: Any) -> None:
     }
     assert all(v.dtype == np.float32 for v in got.values())
     frames = np.stack([describe(clip.astype(np.float64)) for clip in clips])
-    assert got["frames"].shape == (3, T, N_COLUMNS)
+    assert got["frames"].shape == (3, T, 64)
     assert np.allclose(got["frames"], frames)
     assert np.allclose(
         got["clip"], np.concatenate([frames.mean(1), frames.std(1)], axis=1)
