@@ -251,7 +251,7 @@ function drawLevel(g, lane, bar, left, width) {
   g.fillRect(left, lane.y, width, lane.height);
   g.strokeStyle = "#8888";
   g.lineWidth = 1;
-  if (width > 4 || isChosen) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
+  if (width > 4) g.strokeRect(left + 0.5, lane.y + 0.5, Math.max(width - 1, 1), lane.height - 1);
   const color = { S: "#fff" }[bar.level] ?? (bar.level in state.page.levels ? DARK_INK : colors.ink);
   // Without a level, a clip has words of its own.
   const words = bar.level ? `${bar.level}  ${bar.concepts.join(", ")}` : ownText(bar);

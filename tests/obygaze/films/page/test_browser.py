@@ -274,6 +274,25 @@ def test_the_page_needs_no_server_and_asks_for_its_video_alone(
     assert severe == []
 
 
+def test_clips_of_less_than_a_pixel_are_drawn_in_the_whole_time_line(
+    browser: Any, tmp_path: Path
+) -> None:
+    resize(browser, 1400)
+    clips = film_clips("lake", "", 2000)
+    browser.get_log("browser")
+    open_page(browser, page_file(site(tmp_path, clips)), "lake")
+    # The two rows that are drawn are those of the clips and of their concept.
+    painted = """const canvas = document.getElementById("canvas");
+      const right = canvas.width - 40, [clips, look] = state.lanes;
+      return [clips, look].map(({ y, height }) => {
+        const pixels = canvas.getContext("2d").getImageData(right, y, 40, height).data;
+        return pixels.filter((_, place) => place % 4 === 3).filter(Boolean).length > 0;
+      });"""
+    wait(lambda: in_page(browser, painted) == [True, True])
+    severe = [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    assert severe == []
+
+
 def test_a_page_without_its_video_has_all_else(browser: Any, tmp_path: Path) -> None:
     page = films(tmp_path)
     clips = [replace(one, video="", extra={"mood": "tense"}) for one in page.manifest]
