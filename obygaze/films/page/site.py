@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import glob
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,8 +50,6 @@ from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels, labels_since
 
-# The person in the name of a table of marks, `segments/MANIFEST.PERSON.csv`.
-_PERSON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 # The columns that are shown with the level of a mark.
 _WITH_LEVEL = (LEVEL, CONCEPTS_COLUMN, COMMENT)
 JsonObject = dict[str, Any]
@@ -312,7 +309,8 @@ class Site:
         folder = self.workspace.folder("segments")
         tables: dict[Path, tuple[Mark, ...] | ObygazeError] = {}
         for path in sorted(folder.glob(f"{glob.escape(start)}*.csv")):
-            if not _PERSON.fullmatch(path.stem.removeprefix(start)):
+            # Of a manifest `films.cut`, the table of eva is no table of `films`.
+            if "." in path.stem.removeprefix(start):
                 continue
             try:
                 tables[path] = read_table_of_marks(path).marks

@@ -60,7 +60,8 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     tier = Mark("lake", 1.5, 2.5, "Gewalt", "stark", "ben")
     of_ben = [segment(0, 0.4, "ben"), segment(1.2, 1.6, "ben", "HN"), [tier]]
     write_marks(folder / "films.ben.csv", *of_ben)
-    write_marks(folder / "films.eva.csv", segment(0.2, 0.28, "eva"))
+    write_marks(folder / "films.Éva M.csv", segment(0.2, 0.28, "eva"))
+    write_marks(folder / "films.cut.eva.csv", segment(0.8, 0.84, "eva"))
     write_marks(folder / "films.far.csv", segment(70, 80, "far"))
     write_marks(folder / "others.ben.csv", segment(2, 2.4, "ben"))
     (folder / "films.broken.csv").write_text("nothing\n", "utf-8")
