@@ -26,7 +26,6 @@ from obygaze_features.manifest.frame_rate import (
     seconds_of_frames,
 )
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
-from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 

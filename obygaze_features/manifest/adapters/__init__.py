@@ -12,13 +12,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere as AlreadyThere
-from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import require_file, sha256_file, taken
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.workspace import Workspace as Workspace
 from obygaze_features.manifest.annotators import notes_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked, require_one_film_a_video

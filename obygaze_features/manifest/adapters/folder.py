@@ -11,9 +11,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of_table, ids_of_names
-from obygaze_features.manifest.link import (
-    require_videos,
-)
+from obygaze_features.manifest.link import require_videos
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import Header, Manifest
 
