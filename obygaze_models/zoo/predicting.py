@@ -320,7 +320,8 @@ def _opened(
 
 def _what_makes_features(model: SavedModel, manifest: str) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
-    backbone = model.info.features.backbone
+    features = model.info.features
+    backbone = features.backbone
     name = shell_word(manifest)
     parts = backbone.removeprefix(JOINED_TITLE).split(" + ")
     if backbone.startswith(JOINED_TITLE) and IMPORTED in backbone:
@@ -328,24 +329,37 @@ def _what_makes_features(model: SavedModel, manifest: str) -> str:
         return (
             f"a store of these clips for each of {both}, then obygaze store join --help"
         )
-    if backbone.startswith(JOINED_TITLE):
-        words = " ".join(f"-b {shell_word(part)}" for part in parts)
-        stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
-        joined = shell_word(f"{manifest}.joined")
-        return f"obygaze extract run {name} {words}, then obygaze store join {stores} -o {joined}"
     if backbone.startswith(UNKNOWN_FACT):
         return (
             "imports have the same recipe with the same --backbone: import both so, each under a"
             " new name (-o), and train again"
         )
-    if not backbone.endswith(IMPORTED):
-        return f"obygaze extract run {name} -b {shell_word(backbone)}"
-    words = f"--backbone {shell_word(backbone.removesuffix(IMPORTED))}"
-    pooling = model.info.features.told.get("pooling", "")
-    for pool, word in POOLINGS.items():
-        if pooling.startswith(f"{word} "):
-            words += f" --pool {pool}"
-    return f"obygaze store import FILE --manifest {name} {words} -o STORE"
+    if backbone.endswith(IMPORTED):
+        words = f"--backbone {shell_word(backbone.removesuffix(IMPORTED))}"
+        pooling = features.told.get("pooling", "")
+        for pool, word in POOLINGS.items():
+            if pooling.startswith(f"{word} "):
+                words += f" --pool {pool}"
+        return f"obygaze store import FILE --manifest {name} {words} -o STORE"
+    words = " ".join(f"-b {shell_word(part)}" for part in parts)
+    command = f"obygaze extract run {name} {words}"
+    if features.grid:
+        command += f", of windows: {_what_cuts(features.grid)}"
+    if backbone.startswith(JOINED_TITLE):
+        stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
+        joined = shell_word(f"{manifest}.joined")
+        command += f", then obygaze store join {stores} -o {joined}"
+    return command
+
+
+def _what_cuts(grid: Mapping[str, float]) -> str:
+    """Return the command that cuts films into the windows of a grid."""
+    words = ["obygaze manifest windows FOLDER -o NAME"]
+    for name in ("window", "stride", "seconds", "every"):
+        if name in grid:
+            # All digits: others would make another grid.
+            words.append(f"--{name} {str(grid[name]).removesuffix('.0')}")
+    return " ".join(words)
 
 
 def _has_recipe(model: SavedModel, store: Store) -> bool:
@@ -499,11 +513,16 @@ def array_to_read(model: SavedModel, store: Store) -> str:
     """Return the array that a model reads; an error for features that it does not read."""
     wanted = model.info.features
     if not _has_recipe(model, store):
+        hint = _what_makes_features(model, store.record.manifest.name or "MANIFEST")
+        is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
+        if is_same_command and not store.recipe.is_unknown:
+            # The command made this store: its weights, or the code, are others today.
+            hint = f"a store of the recipe of {shell_word(wanted.store)}, on which it was trained"
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=_what_makes_features(model, store.record.manifest.name or "MANIFEST"),
+            hint=hint,
         )
     array = wanted.array
     if store.recipe.is_unknown and len(store.feature_arrays) == 1:

@@ -11,6 +11,7 @@ import pickle
 import shutil
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,35 @@ def test_an_array_of_another_dtype_or_name_is_refused(
     made_store(tmp_path / "pooled", rows, {"pooled": X})
     with pytest.raises(Mismatch, match="in the array 'clip', got no such array"):
         predict(load_model(saved), open_store(tmp_path / "pooled"))
+
+
+@pytest.mark.parametrize(
+    ("grid", "hint"),
+    [
+        # The same command would make this store again.
+        ({}, "a store of the recipe of store, on which it was trained"),
+        (
+            {"seconds": 0.1, "every": 1 / 3},
+            "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
+            " -o NAME --seconds 0.1 --every 0.3333333333333333",
+        ),
+        (
+            {"window": 16.0, "stride": 8.0},
+            "obygaze extract run made-up -b toy, of windows: obygaze manifest windows FOLDER"
+            " -o NAME --window 16 --stride 8",
+        ),
+    ],
+)
+def test_of_another_recipe_of_its_backbone_the_hint_leads_to_the_recipe_of_a_model(
+    saved: Path, tmp_path: Path, data: tuple, grid: dict[str, float], hint: str
+) -> None:
+    model = load_model(saved)
+    features = structs.replace(model.info.features, grid=grid)
+    model = replace(model, info=structs.replace(model.info, features=features))
+    other = a_store(tmp_path / "other", data[0], weights={"model": "ef" * 32})
+    with pytest.raises(Mismatch, match="expects features of toy") as raised:
+        predict(model, open_store(other))
+    assert raised.value.hint == hint
 
 
 def _tamper(saved: Path, change: str) -> None:
