@@ -82,7 +82,7 @@ class WeightFiles:
         path = self.folder / name
         if not path.is_file():
             return None
-        return read_json(_bytes_of(path), str(path), error=Corrupt).tree
+        return read_json(_bytes_of(path), str(path)).tree
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class WeightFiles:
                 data = _bytes_of(path)
                 if path.name == _TOKENIZER_CONFIG:
                     # The keys of the other files are words.
-                    tree = read_json(data, str(path), error=Corrupt).tree
+                    tree = read_json(data, str(path)).tree
                     data = canonical_json(without_names(tree))
                 hashes[path.name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))

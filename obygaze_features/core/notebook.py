@@ -20,13 +20,12 @@ def short_repr(kind: str, *facts: object) -> str:
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 5]} ...)"
 
 
-def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -> Any:
-    """Return a pandas data frame; `index` is the column that becomes its index."""
+def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Return a pandas data frame, of which the ids of clips are the index."""
     # Late: no --help needs it.
     import pandas as pd
 
-    frame = pd.DataFrame(dict(columns))
-    return frame if index is None else frame.set_index(index)
+    return pd.DataFrame(dict(columns)).set_index("clip_id")
 
 
 def unknown_name(

@@ -50,7 +50,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError, near
+from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, ObygazeError, near
 from obygaze_features.core.files import parse_json
 
 MAX_LISTED = 1000
@@ -331,9 +331,7 @@ def read_toml(
     return Document(tree, where, lines=line_numbers(toml))
 
 
-def read_json(
-    data: bytes, where: str, *, error: type[ObygazeError] = FixInput
-) -> Document:
+def read_json(data: bytes, where: str) -> Document:
     """Return the document of a JSON file, from its bytes."""
     try:
         tree = parse_json(data)
@@ -342,7 +340,7 @@ def read_json(
         tree = None
         message = f"not valid JSON: {wrong}"
     if not isinstance(tree, dict):
-        raise error(message, where=where)
+        raise Corrupt(message, where=where)
     return Document(tree, where)
 
 

@@ -637,7 +637,7 @@ class Manifest:
         columns = self.cells_by_column()
         for split in self.folds:
             columns[FOLD_PREFIX + split] = [clip.fold(split) for clip in self.clips]
-        frame = data_frame(columns, index="clip_id")
+        frame = data_frame(columns)
         whole = ["scene", *(FOLD_PREFIX + split for split in self.folds)]
         return frame.astype(
             {**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float}

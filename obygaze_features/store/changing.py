@@ -190,8 +190,8 @@ def _change(
     arrays: Sequence[Array],
     recipe: Recipe,
     terms: Terms,
-    progress: Progress | None = None,
-    remarks: Sequence[str] = (),
+    progress: Progress | None,
+    remarks: Sequence[str],
 ) -> Changed:
     """Write a store of rows of other stores.
 

@@ -201,7 +201,7 @@ class Matrix:
         numbers = self.values.reshape(len(self.values), math.prod(self.shape[1:])).T
         columns: dict[str, Any] = {str(i): column for i, column in enumerate(numbers)}
         columns["clip_id"] = self.clip_ids
-        return data_frame(columns, index="clip_id")
+        return data_frame(columns)
 
     @property
     def rows(self) -> Rows:

@@ -265,7 +265,7 @@ class ModelDocument(ModelInfo, frozen=True, kw_only=True):
 
 def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
-    document = read_json(data, where, error=Corrupt)
+    document = read_json(data, where)
     content = dict(document.tree)
     document.require_schema(MODEL_SCHEMA, "saved model", error=Corrupt)
     try:

@@ -123,7 +123,7 @@ class Predicted:
 
     def to_frame(self) -> Any:
         """Return the table as a pandas data frame, indexed by clip_id."""
-        return data_frame(self._table(), "clip_id")
+        return data_frame(self._table())
 
     def write(
         self, output: PathLike | None = None, *, force: bool = False
