@@ -56,8 +56,11 @@ COMPANIONS = {
     "start_s": ("float64", (), ()),
     "end_s": ("float64", (), ()),
 }
-# As a manifest has them.
+# As a manifest has them, and as another program may write them into a store.
 IDS = st.text("ab-._0", min_size=1, max_size=6).filter(lambda text: as_id(text) == text)
+ANY_IDS = st.text("ab-. _='\"#,;:é日0{}", min_size=1, max_size=6).filter(
+    lambda text: text.strip(" ")
+)
 TEXTS = st.text("ab \"'#:é|&<*\\", max_size=12).map(str.strip)
 LICENCES = st.sampled_from(["", "CC-BY-4.0", "ODbL-1.0", "for this lab only"])
 CITATIONS = st.sampled_from(["", "Doe (2026).", 'Doe: "Gazes" #1 & <b>, 2026', "été"])
@@ -89,8 +92,9 @@ class Drawn(NamedTuple):
 @st.composite
 def stores(draw: st.DrawFn) -> Drawn:
     """Stores with arrays, masks, times, statuses, reasons, films and terms of every kind."""
-    clips = draw(st.lists(IDS, min_size=1, max_size=6, unique=True))
-    films = draw(st.lists(IDS, min_size=1, max_size=3))
+    ids = draw(st.sampled_from([IDS, ANY_IDS]))
+    clips = draw(st.lists(ids, min_size=1, max_size=6, unique=True))
+    films = draw(st.lists(ids, min_size=1, max_size=3))
     seconds = st.none() | st.floats(0, 1e6)
     has_times = draw(st.booleans())
     maker = draw(st.sampled_from([None, 0]))
@@ -286,7 +290,25 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
     assert ("videos" in left_out) == any(row.video_hash for row in ok_rows)
     assert ("what computed" in left_out) == (drawn.rows[0].maker == 0)
     assert ("clip" in left_out.partition("the arrays")[0]) >= bool(failed)
-    check_import(folder, target, drawn, done.arrays)
+    films = {row.clip_id: row.movie_id for row in ok_rows}
+    assert films_in(target) == films
+    if all(as_id(name) == name for name in (*films, *films.values())):
+        check_import(folder, target, drawn, done.arrays)
+
+
+def films_in(path: Path) -> dict[str, str]:
+    """The film of each clip of an export, as other programs read it."""
+    if path.suffix in (".h5", ".hdf5"):
+        with h5py.File(path) as file:
+            return {clip: file[clip].attrs["movie_id"].decode() for clip in file}
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            pairs = zip(arrays["clip_id"], arrays["movie_id"], strict=True)
+            return {str(clip): str(film) for clip, film in pairs}
+    file_of_table = path / "data/features.parquet" if path.is_dir() else path
+    table = pytest.importorskip("pyarrow.parquet").read_table(file_of_table)
+    columns = (table[name].to_pylist() for name in ("clip_id", "movie_id"))
+    return dict(zip(*columns, strict=True))
 
 
 def check_import(
