@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import check_device  # noqa: E402
+from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.weights import find_weights  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
@@ -52,6 +53,17 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     check_device(card, "cuda:0")
     with pytest.raises(FixUsage, match="no CUDA device 'cuda:1'"):
         check_device(card, "cuda:1")
+
+
+@pytest.mark.parametrize(
+    "device", ["", " ", "gpu", "CPU", "cuda:", "cuda:x", "cuda:0,cuda:1"]
+)
+def test_a_text_that_names_no_device_is_refused(device: str) -> None:
+    """Also for numbers that no device but the CPU computes."""
+    for card in (tiny_card("dinov2"), find_card("descriptors")):
+        with pytest.raises(FixUsage, match="unknown device") as caught:
+            check_device(card, device)
+        assert caught.value.hint == "cpu, cuda, or cuda:1"
 
 
 @pytest.mark.parametrize("family", ["clip", "vjepa2", "xclip"])

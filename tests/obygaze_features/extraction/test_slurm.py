@@ -99,6 +99,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
     ("words", "expected"),
     [
         (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
+        (["--device", "cuda:0,cuda:1"], "unknown device 'cuda:0,cuda:1'"),
         (["--seal-now"], "leaves nothing to the tasks of a script"),
     ],
 )
