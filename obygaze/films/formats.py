@@ -1,7 +1,7 @@
 """`obygaze manifest import` and `export`: one table of formats, and of data sets.
 
-The ending of a file says its format. `--as` says it where an ending cannot, and names a data set or
-a function of one's own. A format is added here and nowhere else.
+The ending of a file says its format. `--as` says it where an ending cannot, and names a data set. A
+format is added here and nowhere else.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
