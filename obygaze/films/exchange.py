@@ -89,6 +89,7 @@ class ImportedMarks:
         empty: The tiers without annotations.
         guessed: Tiers of each file that name no annotator, where others do, or where several are
             one column.
+        is_of_draw: Whether a tier of drawn clips was read, which a person has filled in.
     """
 
     path: Path
@@ -96,6 +97,7 @@ class ImportedMarks:
     left_out: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+    is_of_draw: bool = False
 
     @property
     def words(self) -> dict[str, dict[str, int]]:
@@ -141,7 +143,9 @@ class ImportedMarks:
                 " looked through for one, --coded COLUMN"
             )
         name = shell_word(self.path.stem)
-        notes.append(f"next: obygaze manifest project {name} --every SECONDS -o CLIPS")
+        # Of clips that were not drawn, one without a mark would be a negative.
+        clips = "--clips DRAWN" if self.is_of_draw else "--every SECONDS"
+        notes.append(f"next: obygaze manifest project {name} {clips} -o CLIPS")
         return notes
 
     @property
@@ -192,7 +196,12 @@ def import_marks(
     write_all_new({path: written(marks)}, force=force)
     reasons = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
     return ImportedMarks(
-        path, marks, tuple(reasons), tuple(reader.empty), tuple(reader.guessed)
+        path,
+        marks,
+        left_out=tuple(reasons),
+        empty=tuple(reader.empty),
+        guessed=tuple(reader.guessed),
+        is_of_draw=reader.is_of_draw,
     )
 
 
@@ -224,6 +233,11 @@ class _Reader:
         self._no_levels: Counter[str] = Counter()
         self._names_of_films: dict[str, None] = {}
         self._file_of: dict[tuple[str, str], Path] = {}
+
+    @property
+    def is_of_draw(self) -> bool:
+        """Whether a tier of drawn clips was read."""
+        return TO_MARK in self._read_tiers
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
@@ -582,6 +596,10 @@ def _said_in(
         said = _predicted(manifest, Path(predictions))
     elif is_drawn(manifest):
         said = [(clip.clip_id, "", TO_MARK, "") for clip in manifest]
+        n_labelled = sum(bool(clip.level or clip.concepts) for clip in manifest)
+        if n_labelled:
+            n_clips = count(n_labelled, "clip")
+            left_out.append(f"the labels of {n_clips}, which are to be judged anew")
     else:
         said = _labels_of(manifest)
         left_out += _header_left_out(manifest.header)

@@ -1,7 +1,7 @@
 """What is held out in each fold: the clips that train, validate and are tested, and all others.
 
-Everything that learns takes its rows from a `HeldOut`: scaling, concept vectors, choices of settings
-and stores, and the fits themselves. Two rules say what nothing may learn from:
+Everything that learns takes its rows from a `HeldOut`: scaling, concept vectors, choices of
+settings and stores, and the fits themselves. Two rules say what nothing may learn from:
 
 - In splits by film: every clip of a tested film, in every task, with or without concepts, also a
   clip that is in no fold. Fixed splits are by film if no film is on both sides.

@@ -185,7 +185,8 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
         "drawn", Header("x"), tuple(drawn), ("draw_probability", "draw_clips")
     )
     path = tmp_path / "a.eaf"
-    export_manifest(manifest, path)
+    done = export_manifest(manifest, path)
+    assert done.left_out == ("the labels of 2 clips, which are to be judged anew",)
     text = path.read_text("utf-8")
     assert text.count("<ANNOTATION_VALUE></ANNOTATION_VALUE>") == 2
     filled = text.replace("_VALUE></", "_VALUE>stark</", 1).replace(
@@ -198,6 +199,8 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
     assert isinstance(imported, ImportedMarks)
     assert imported.marks == (Mark("a", 0.0, 2.0, "Gewalt", "stark", "a"),)
     assert imported.left_out == ("Gewalt without a word: 1",)
+    (*_, then) = imported.notes
+    assert then == "next: obygaze manifest project back --clips DRAWN -o CLIPS"
 
 
 # ---- files and films -----------------------------------------------------------------------------
