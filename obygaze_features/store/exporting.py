@@ -169,7 +169,7 @@ def export_features(
     refuse_pictures(opened)
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, kind, names)
-    job = Export(opened, chosen, labels, progress)
+    job = Export(opened, chosen, labels, progress or Quiet())
     warnings = _read_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def export_features(
 
 
 def refuse_pictures(store: Store) -> None:
-    """Raise an error for a store of pictures, which is not sent, exported or published."""
+    """Raise an error for a store of pictures, which is not sent or exported."""
     if store.record.array(PICTURES) is not None:
         raise FixUsage(
             "this store holds pictures of films; it is private",
@@ -213,15 +213,15 @@ class Export:
         self,
         store: Store,
         arrays: Sequence[Array],
-        labels: Manifest | None = None,
-        progress: Progress | None = None,
+        labels: Manifest | None,
+        progress: Progress,
     ) -> None:
         self.store = store
         self.arrays = arrays
         self.labels = labels
         # The clip of the manifest that each row of the store has, by its id.
         self.label_of: Mapping[str, Clip] = {}
-        self.progress = progress or Quiet()
+        self.progress = progress
         self.terms = store.terms
         # The rows with features, and where they are in the store.
         self.rows = [row for row in store.rows if row.is_ok]
