@@ -20,19 +20,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.demo.tour import write_demo  # noqa: F401
-    from obygaze.doctor import check_up  # noqa: F401
-    from obygaze.namespaces import Namespace
-
-    audit: Namespace
-    backbones: Namespace
-    explain: Namespace
-    extraction: Namespace
-    manifest: Namespace
-    models: Namespace
-    store: Namespace
-    video: Namespace
-
     from obygaze.audits import audit_annotations as audit_annotations
     from obygaze.audits import audit_captions as audit_captions
     from obygaze.audits import audit_cooc as audit_cooc
@@ -45,12 +32,15 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
-    from obygaze.audits.maps.functions import draw_maps as draw_maps
+    from obygaze.audits.maps.drawing import draw_maps as draw_maps
+    from obygaze.contents import ls as ls
+    from obygaze.demo.tour import write_demo as write_demo
+    from obygaze.doctor import check_up as check_up
     from obygaze.films.page.view import view as view
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
-    from obygaze_features.extraction.functions import extract as extract
-    from obygaze_features.extraction.functions import search as search
+    from obygaze_features.extraction.extracting import extract as extract
+    from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
     from obygaze_models.report import compare as compare
@@ -62,17 +52,14 @@ if TYPE_CHECKING:
     from obygaze_models.runner.text import read_run as read_run
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
+
+    from . import audit as audit
+    from . import backbones as backbones
+    from . import explain as explain
+    from . import extraction as extraction
+    from . import manifest as manifest
+    from . import models as models
+    from . import store as store
+    from . import video as video
 else:
-    _get_export, _, __all__ = lazy_exports(__name__)
-
-    def __getattr__(name):
-        if name in __all__:
-            return _get_export(name)
-        from obygaze.namespaces import find
-
-        return find(name)
-
-    def __dir__():
-        from obygaze.namespaces import names
-
-        return sorted({*__all__, *names()})
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -15,7 +15,7 @@ import click
 from obygaze.command_table import COMMANDS, HEADINGS
 from obygaze_features import __version__
 from obygaze_features.core import system
-from obygaze_features.core.commands import Session
+from obygaze_features.core.commands import Session, workspace_at
 from obygaze_features.core.console import (
     JSON_VERSION,
     Console,
@@ -24,16 +24,13 @@ from obygaze_features.core.console import (
 )
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
-    NotFound,
     ObygazeError,
     ObygazeWarning,
     Stopped,
 )
-from obygaze_features.core.function_commands import FunctionGroup
-from obygaze_features.core.shell import shell_word
+from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.signals import on_signals
 from obygaze_features.core.value_types import TypedPath
-from obygaze_features.core.workspace import Workspace
 
 # How many lines below an error are printed without -v.
 SHOWN_DETAILS = 10
@@ -50,7 +47,7 @@ SYSTEM_HINTS = {
 
 
 @click.group(
-    cls=FunctionGroup,
+    cls=LazyGroup,
     table=COMMANDS,
     headings=HEADINGS,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -77,14 +74,10 @@ def root(
     ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_json: bool
 ) -> None:
     """Extract features of film clips into stores, and train models on them."""
-    if not workspace.is_dir():
-        raise NotFound(
-            "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
-            where=str(workspace),
-            hint=f"check the name, or mkdir {shell_word(workspace)}",
-        )
+    source = ctx.get_parameter_source("workspace")
+    is_typed = source is not None and source.name == "COMMANDLINE"
     console = Console(verbosity=verbose - quiet, as_json=as_json)
-    ctx.obj = Session(workspace=Workspace(workspace), console=console)
+    ctx.obj = Session(workspace_at(workspace), console, is_named=is_typed)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

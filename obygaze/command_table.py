@@ -1,33 +1,187 @@
 """The commands of `obygaze`, and the groups of commands; the command and `og` are made of them."""
 
-# A key of several words is a command of a group.
-COMMANDS = {
+from obygaze_features.core.options import Command, Option
+
+# The titles of groups of options.
+FOR_MARKS = "For marks"
+FOR_TABLES = "For tables"
+
+# Options that train, test and run share.
+STORES = Option("--store", metavar="NAME=STORE", is_repeated=True)
+CHANGES = Option("--set", metavar="KEY=VALUE")
+RUN_NAME = Option("-o --output", metavar="NAME", shown_default="from the inputs")
+JOBS = Option("--jobs", least=0, shown_default="one a core")
+
+COMMANDS: dict[str, Command | str] = {
     "demo": "obygaze.demo.tour:demo",
     "doctor": "obygaze.doctor:doctor",
-    "ls": "obygaze.functions:list_workspace",
+    "ls": Command("obygaze.contents:ls"),
     "manifest": "obygaze_features.manifest.commands:manifest",
     "video": "obygaze_features.video.commands:video",
     "backbones": "obygaze_features.backbones.commands:backbones",
-    "extract": "obygaze_features.extraction.commands:extract",
+    "extract": "obygaze_features.extraction.commands:extract_group",
     "store": "obygaze_features.store.commands:store",
-    "train": "obygaze_models.runner.experiments:train",
-    "run": "obygaze_models.runner.experiments:command",
-    "report": "obygaze_models.report.commands:report_command",
-    "compare": "obygaze_models.report.commands:compare_command",
+    "train": Command(
+        "obygaze_models.runner.experiments:train",
+        {
+            "store": STORES,
+            "manifest": Option("--manifest"),
+            "changes": CHANGES,
+            "output": RUN_NAME,
+            "n_jobs": JOBS,
+        },
+    ),
+    "run": Command(
+        "obygaze_models.runner.experiments:run",
+        {
+            "stores": STORES,
+            "manifest": Option("--manifest"),
+            "tasks": Option("--task", shown_default="the protocol's"),
+            "changes": CHANGES,
+            "output": RUN_NAME,
+            "n_jobs": JOBS,
+            "trust": Option("--trust", metavar="FILE.py:NAME"),
+        },
+    ),
+    "report": Command(
+        "obygaze_models.report.commands:report",
+        {
+            "formats": Option("--format", shown_default="html, csv, latex and svg"),
+            "output": Option(
+                "-o --output",
+                metavar="PATH",
+                shown_default="report.html of a run, reports.html of several",
+            ),
+        },
+    ),
+    "compare": Command(
+        "obygaze_models.report.commands:compare",
+        {
+            "metric": Option(shown_default="the primary one of the first run"),
+            "output": Option("-o --output", metavar="PATH"),
+        },
+        then="obygaze_features.core.written_tables:Listing.write",
+        check="obygaze_features.core.written_tables:check_output",
+    ),
     "models": "obygaze_models.zoo.commands:models",
-    "view": "obygaze.films.page.view:view_command",
+    "view": Command(
+        "obygaze.films.page.view:view",
+        {
+            "scores": Option(metavar="PATH"),
+            "output": Option("-o --output", metavar="FOLDER"),
+        },
+        then="obygaze.films.page.view:FilmPages.opened",
+    ),
     "explain": "obygaze.audits.maps.commands:explain",
-    "search": "obygaze_features.extraction.functions:search",
+    "search": Command(
+        "obygaze_features.extraction.search:search",
+        {
+            "text": Option(metavar="WORDS"),
+            "like": Option(metavar="CLIP"),
+            "top": Option(least=1),
+            "out": Option("-o --output", metavar="PATH"),
+        },
+    ),
     "audit": "obygaze.audits.commands:audit",
-    "models test": "obygaze_models.runner.experiments:test_command",
-    "manifest project": "obygaze.films.functions:project_marks",
-    "manifest sample": "obygaze.films.functions:sample_clips",
-    "manifest agree": "obygaze.films.functions:measure_agreement",
-    "manifest import": "obygaze.films.formats:import_manifest",
-    "manifest export": "obygaze.films.formats:export_manifest",
-    "extract text": "obygaze_features.extraction.text:embed_texts",
-    "extract words": "obygaze_features.extraction.functions:extract_words",
-    "extract captions": "obygaze_features.extraction.text:score_captions",
+    "models test": Command(
+        "obygaze_models.runner.experiments:test_model",
+        {
+            "store": Option("--store", metavar="NAME=STORE"),
+            "manifest": Option("--manifest"),
+            "task": Option(shown_default="that of the model"),
+            "changes": CHANGES,
+            "output": RUN_NAME,
+        },
+    ),
+    "manifest project": Command(
+        "obygaze.films.labels:project_marks",
+        {
+            "marks": Option(is_repeated=True),
+            "every": Option(metavar="SECONDS"),
+            "orders": Option("--order", metavar="COLUMN=WORDS"),
+            "rule": Option(metavar="RULE"),
+            "name": Option("-o --output", metavar="NAME", group="Output"),
+            "force": Option(group="Output"),
+        },
+    ),
+    "manifest sample": Command(
+        "obygaze.films.sampling:sample_clips",
+        {
+            "n_clips": Option("-n", metavar="CLIPS", least=1),
+            "name": Option("-o --output", metavar="NAME"),
+            "by": Option(metavar="COLUMN"),
+            "seed": Option(least=0),
+        },
+    ),
+    "manifest agree": Command(
+        "obygaze.films.agreement:measure_agreement",
+        {
+            "marks": Option(is_repeated=True),
+            "every": Option(metavar="SECONDS"),
+            "column": Option(metavar="COLUMN"),
+            "orders": Option("--order", metavar="COLUMN=WORDS"),
+        },
+    ),
+    "manifest import": Command(
+        "obygaze.films.formats:import_manifest",
+        {
+            "sources": Option(is_repeated=True, metavar="SOURCE..."),
+            "name": Option("-o --output", metavar="NAME"),
+            "format": Option("--as", metavar="NAME"),
+            "columns": Option("--map", metavar="TARGET=COLUMN", group=FOR_TABLES),
+            "form": Option("--id", metavar="FORM", group=FOR_TABLES),
+            "films": Option(group=FOR_TABLES),
+            "sheet": Option(metavar="NAME", group=FOR_TABLES),
+            "rule": Option(metavar="RULE", group=FOR_TABLES),
+            "orders": Option("--order", metavar="COLUMN=WORDS", group=FOR_TABLES),
+            "mapping": Option(metavar="PATH", group=FOR_TABLES),
+            "write_mapping": Option(metavar="PATH", group=FOR_TABLES),
+            "tiers": Option(
+                "--tier", metavar="OLD=COLUMN", group=FOR_MARKS, may_be_empty=True
+            ),
+            "words": Option(
+                "--word", metavar="OLD=NEW", group=FOR_MARKS, may_be_empty=True
+            ),
+            "coded": Option(metavar="COLUMN", group=FOR_MARKS),
+            "splits": Option(metavar="PATH"),
+        },
+    ),
+    "manifest export": Command(
+        "obygaze.films.formats:export_manifest",
+        {
+            "format": Option("--as", metavar="FORMAT"),
+            "predictions": Option(metavar="PATH"),
+            "into": Option(metavar="PATH"),
+        },
+    ),
+    "extract text": Command(
+        "obygaze_features.extraction.text:embed_texts",
+        {
+            "backbone": Option("-b --backbone", metavar="NAME"),
+            "prompts": Option("--prompts", metavar="SET"),
+            "out": Option("-o --output", is_file=True),
+            "weights": Option(metavar="PATH"),
+        },
+    ),
+    "extract words": Command(
+        "obygaze_features.extraction.words:extract_words",
+        {
+            "backbone": Option("-b --backbone", metavar="NAME"),
+            "subtitles": Option("--subtitles", metavar="FOLDER|embedded|TABLE"),
+            "out": Option(
+                "-o --output", metavar="STORE", shown_default="MANIFEST.NAME"
+            ),
+            "weights": Option(metavar="PATH"),
+        },
+    ),
+    "extract captions": Command(
+        "obygaze_features.extraction.text:score_captions",
+        {
+            "out": Option("-o --output", is_file=True),
+            "lm": Option("--lm", metavar="MODEL"),
+            "sim": Option("--sim", metavar="MODEL"),
+        },
+    ),
 }
 
 # What `obygaze --help` lists under each heading, in the order of work.

@@ -1,5 +1,7 @@
 """`obygaze ls`: the manifests, stores, runs and models of a workspace."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,8 +54,21 @@ class WorkspaceList:
         return [f"nothing in {self.folder} yet; obygaze manifest import --help"]
 
 
-def list_workspace(*, workspace: PathLike | None = None) -> WorkspaceList:
-    """List the manifests, stores, runs and models of the workspace."""
+def ls(
+    *,
+    workspace: PathLike | None = None,
+) -> WorkspaceList:
+    """List the manifests, stores, runs and models of the workspace.
+
+    A store that is being filled has a row of its own, beside the store of its name.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze ls
+        obygaze -C /data/films ls --json
+    """
     here = Workspace.of(workspace)
     entries = []
     broken: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from obygaze_features import __version__
-from obygaze_features.core.commands import Session, command
+from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import first_line
 from obygaze_features.core.leftovers import find_leftovers
@@ -58,7 +58,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
     }
 
 
-@command(check_up)
+@click.command(cls=SessionCommand)
 def doctor(session: Session) -> int:
     """Show versions, devices, leftovers, and what is missing.
 

@@ -16,7 +16,7 @@ JUSTIFIED = {
     "IntArray": "the same type; see Bools",
     "Ints": "the same type; see Bools",
     "Values": "the same type in encoding and in the reader of imports; elsewhere private",
-    "command": "what click runs; one a module",
+    "join": "columns of a table to a manifest; vectors of stores side by side",
     "main": "where a process begins",
     "read": "each adapter of a data set has it",
     "usable_cores": "each operating system counts them",
@@ -50,8 +50,6 @@ def test_a_name_is_defined_in_one_module() -> None:
     for name, there in defined.items():
         if name.startswith("_"):
             continue
-        # A function of `functions.py` is done in another module, under its name.
-        there = {module for module in there if not module.endswith(".functions")}
         # What one system has, the others have under the same name.
         there = {module for module in there if ".core.system." not in module}
         public = {

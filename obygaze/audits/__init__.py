@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.audits.functions import audit_annotations as audit_annotations
-    from obygaze.audits.functions import audit_captions as audit_captions
-    from obygaze.audits.functions import audit_cooc as audit_cooc
-    from obygaze.audits.functions import audit_eat as audit_eat
-    from obygaze.audits.functions import audit_levels as audit_levels
-    from obygaze.audits.functions import audit_mediaeval as audit_mediaeval
-    from obygaze.audits.functions import audit_reliability as audit_reliability
-    from obygaze.audits.functions import audit_share as audit_share
+    from obygaze.audits.annotations import audit_annotations as audit_annotations
+    from obygaze.audits.captions import audit_captions as audit_captions
+    from obygaze.audits.cooccurrence import audit_cooc as audit_cooc
+    from obygaze.audits.eat import audit_eat as audit_eat
     from obygaze.audits.gender import audit_gender_score as audit_gender_score
+    from obygaze.audits.levels import audit_levels as audit_levels
+    from obygaze.audits.mediaeval import audit_mediaeval as audit_mediaeval
+    from obygaze.audits.reliability import audit_reliability as audit_reliability
     from obygaze.audits.result import Audit as Audit
+    from obygaze.audits.share import audit_share as audit_share
 
 if not TYPE_CHECKING:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

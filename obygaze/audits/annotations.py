@@ -4,11 +4,13 @@ The values of a clip (emotions, relationships, concepts) are joined with | in it
 film are alike, so they are exchanged only within films.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from obygaze.audits.functions import CONCEPTS_COLUMN
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
@@ -25,7 +27,6 @@ from obygaze_models.evaluation.group_tests import (
 )
 from obygaze_models.evaluation.permutation import p_equals
 from obygaze_models.text_vectors import (
-    GroupSelection,
     in_view,
     select_groups,
 )
@@ -34,12 +35,33 @@ from obygaze_models.text_vectors import (
 def audit_annotations(
     manifest: Manifest | str | Path,
     *,
-    column: str = CONCEPTS_COLUMN,
-    x: GroupSelection,
-    y: GroupSelection,
+    column: str = "concepts",
+    x: str | Path | Sequence[str],
+    y: str | Path | Sequence[str],
     workspace: str | Path | None = None,
 ) -> Audit:
-    """Test which values of a column go with a level, such as emotions or concepts."""
+    """Test which values of a column go with a level, such as emotions or concepts.
+
+    For each value, the share of the clips that have it is compared between two groups, X and Y. All
+    p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
+    only within films. Holm's correction is over the values. Levels and concepts are those of the
+    view of protocols, which the title names.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        column: The column, with values joined by `|`.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
+
+    Commands:
+        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
+        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN'
+        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
+    """
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)
     group_x, group_y = select_groups((x, y), manifest)

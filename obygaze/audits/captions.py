@@ -3,18 +3,20 @@
 Intervals and tests are over clusters (images, films), because captions of one image are alike.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from obygaze.audits.result import Audit, Plot, Point, record_cells
 from obygaze.audits.texts import (
     GroupNames,
     LabelledText,
-    TextSource,
     WordLists,
     by_label,
     column_names,
@@ -64,16 +66,43 @@ Record = dict[str, Any]
 
 
 def audit_captions(
-    source: TextSource,
+    source: str | Path | Sequence[Mapping[str, str]],
     *,
     text: str = "caption",
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
-    words: WordLists | None = None,
-    tokens: Tokens = "words",
+    words: Mapping[str, frozenset[str]] | None = None,
+    tokens: Literal["words", "authors"] = "words",
     min_occurrences: int = 0,
 ) -> Audit:
-    """Count how often captions use the words of a list, by group."""
+    """Count how often captions use the words of a list, by group.
+
+    Two groups are also tested against each other, by exchanging whole clusters. With several
+    columns, such as race, gender and class, groups are crossed: each column is tested by
+    exchanging clusters that have the same values of the others.
+
+    Args:
+        source: A table, or a folder of .txt files with one caption per line, which are named as
+            those of Wolfe et al. (2023).
+        text: The column of the captions.
+        group: The columns whose values are the groups.
+        cluster: The columns of the film or image; by default each caption is its own cluster.
+        words: Sets of words by name. By default those of Wolfe et al. (2023).
+        tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
+            (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
+        min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
+            (2023) use 100.
+
+    Example:
+        audit = audit_captions("captions.csv", group="condition", cluster="image")
+
+    Commands:
+        obygaze audit captions captions.csv --group condition --cluster image
+        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
+            --min-occurrences 100
+        obygaze audit captions captions.csv --group race,gender,class --cluster image
+    """
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
     read = read_captions(

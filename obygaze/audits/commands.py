@@ -1,28 +1,79 @@
 """`obygaze audit`: the table of its commands; each is made from a function of this package."""
 
-from functools import partial
-
 import click
 
-from obygaze.audits.result import Audit
-from obygaze_features.core.function_commands import FunctionGroup, command_of
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import PYTHON_ONLY, Command, Option
 
-HERE = "obygaze.audits.functions"
 AUDITS = {
-    "eat": f"{HERE}:audit_eat",
-    "annotations": f"{HERE}:audit_annotations",
-    "levels": f"{HERE}:audit_levels",
-    "reliability": f"{HERE}:audit_reliability",
-    "share": f"{HERE}:audit_share",
-    "captions": f"{HERE}:audit_captions",
-    "cooc": f"{HERE}:audit_cooc",
-    "gender-score": "obygaze.audits.gender:audit_gender_score",
-    "mediaeval": f"{HERE}:audit_mediaeval",
+    "eat": Command(
+        "obygaze.audits.eat:audit_eat",
+        {
+            "x": Option(metavar="CLIPS"),
+            "y": Option(metavar="CLIPS"),
+            "attributes": Option(metavar="A B"),
+            "permutations": Option(least=1),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "annotations": Command(
+        "obygaze.audits.annotations:audit_annotations",
+        {
+            "x": Option(metavar="CLIPS"),
+            "y": Option(metavar="CLIPS"),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "levels": Command(
+        "obygaze.audits.levels:audit_levels",
+        {
+            "by": Option(metavar="COLUMN"),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "reliability": Command(
+        "obygaze.audits.reliability:audit_reliability",
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "share": Command(
+        "obygaze.audits.share:audit_share",
+        {
+            "of": Option(metavar="EXPRESSION"),
+            "predictions": Option(metavar="PATH"),
+            "by": Option(metavar="COLUMN"),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "captions": Command(
+        "obygaze.audits.captions:audit_captions",
+        {
+            "words": PYTHON_ONLY,
+            "min_occurrences": Option(least=0),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "cooc": Command(
+        "obygaze.audits.cooccurrence:audit_cooc",
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "gender-score": Command(
+        "obygaze.audits.gender:audit_gender_score",
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "mediaeval": Command(
+        "obygaze.audits.mediaeval:audit_mediaeval",
+        {
+            "runs": Option("--run", exists="file"),
+            "qrels": Option(exists="file"),
+            "write": Option(metavar="RUN"),
+            "affect": Option(metavar="TABLE"),
+            "predictions": Option(metavar="PATH"),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
 }
 
 
-@click.group(
-    cls=FunctionGroup, table=AUDITS, make=partial(command_of, then=Audit.write)
-)
+@click.group(cls=LazyGroup, table=AUDITS)
 def audit() -> None:
     """Measure bias, or how often films show something; score predictions for MediaEval."""

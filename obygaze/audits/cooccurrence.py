@@ -3,7 +3,10 @@
 The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017).
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,6 @@ from obygaze.audits.printed import SABIR, as_range, printed_shares_beside
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import (
     LabelledText,
-    TextSource,
     WordLists,
     by_label,
     column_names,
@@ -39,12 +41,27 @@ Record = dict[str, Any]
 
 
 def audit_cooc(
-    source: TextSource,
+    source: str | Path | Sequence[Mapping[str, str]],
     *,
     things: str,
     cluster: str | Sequence[str] | None = None,
 ) -> Audit:
-    """Count which things are named together with words of which gender."""
+    """Count which things are named together with words of which gender.
+
+    A text with words of both genders counts for both. Shares are printed exactly, and cut after two
+    decimals as in published tables.
+
+    Args:
+        source: A table with a column caption, or a folder of .txt files.
+        things: The column whose values, joined by `|`, are the things, such as "objects".
+        cluster: The columns of the film or image; by default each text is its own cluster.
+
+    Example:
+        audit = audit_cooc("captions.csv", things="objects", cluster="image")
+
+    Commands:
+        obygaze audit cooc captions.csv --things objects --cluster image
+    """
     genders = read_words("gender")
     spelling = Spelling()
     texts = read_captions(

@@ -1,10 +1,12 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +28,6 @@ from obygaze_features.store.recipe import UNVERIFIED
 from obygaze_models.evaluation.group_tests import (
     TAILS,
     GroupTest,
-    Tail,
     compare_groups,
     summary,
     with_holm,
@@ -36,7 +37,6 @@ from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.schema import Data
 from obygaze_models.text_vectors import (
     Groups,
-    GroupSelection,
     VectorGroup,
     in_view,
     read_store_vectors,
@@ -68,15 +68,41 @@ def audit_eat(
     manifest: Manifest | str | Path | None = None,
     *,
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
-    x: GroupSelection | None = None,
-    y: GroupSelection | None = None,
+    x: str | Path | Sequence[str] | None = None,
+    y: str | Path | Sequence[str] | None = None,
     attributes: Sequence[tuple[str, str]] = (),
     text: str | Path | None = None,
-    tail: Tail = "two_sided",
+    tail: Literal["two_sided", "greater", "less"] = "two_sided",
     permutations: int = 1_000_000,
     workspace: str | Path | None = None,
 ) -> Audit:
-    """Test whether one group of clips is closer to some words than another group."""
+    """Test whether one group of clips is closer to some words than another group.
+
+    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
+    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    sentence that explains the difference.
+
+    Args:
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
+        vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        attributes: Pairs of attributes of the texts; by default the only two.
+        text: The npz file of text vectors that `extract text` wrote.
+        tail: The p-value to report and correct: "two_sided", "greater" or "less".
+        permutations: How many permutations are drawn if they are too many to count.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
+
+    Commands:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --text texts.npz --attributes happiness sadness --attributes happiness anger
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
+    """
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):

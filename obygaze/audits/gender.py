@@ -4,6 +4,8 @@ The prior probability of a caption from a language model is revised by how well 
 what is seen.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -161,7 +163,9 @@ def _noted(rows: Sequence[GenderScore | GenderEstimate]) -> list[str]:
     return [f"Captions with a note on the similarity: {n_noted}."] if n_noted else []
 
 
-def audit_gender_score(captions: str | Path) -> Audit:
+def audit_gender_score(
+    captions: str | Path,
+) -> Audit:
     """Score how strongly each caption of a table leans to a gender.
 
     Args:

@@ -4,11 +4,13 @@ Clips of one film are alike, so films are what counts: intervals come from a boo
 and a step from one level to the next is tested by the signs of the differences within films.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,6 @@ from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import (
     LEVELS,
     Clip,
-    View,
     require_films,
     view_words,
 )
@@ -51,14 +52,30 @@ NO_STEP: Record = {
 def audit_levels(
     manifest: Manifest | str | Path,
     *,
-    view: View | None = None,
+    view: Literal["raw", "visual", "as_published"] | None = None,
     by: str | None = None,
     workspace: str | Path | None = None,
 ) -> Audit:
     """Test whether clips of a higher level have more concepts, for each annotator.
 
-    `p` is that of the claim that the number rises with each step for each annotator: the largest of
-    their p (an intersection-union test needs no correction). None where a step cannot be tested.
+    The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
+    level to the next is tested within films. The claim that the number rises with each step for
+    each annotator has the largest p of these steps. What each annotator said is in the table beside
+    the manifest; without one, the column annotator names them; without this column, all clips are
+    one group.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        view: The view of the manifest, by default that of protocols.
+        by: Another column of clips, in place of the annotators.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_levels("mobygaze", view="visual")
+
+    Commands:
+        obygaze audit levels obygaze12
+        obygaze audit levels mobygaze --view visual
     """
     manifest = in_view(manifest, view, workspace)
     if by is not None:

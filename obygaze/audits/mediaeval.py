@@ -1,5 +1,7 @@
 """The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -22,6 +24,7 @@ from obygaze.audits.mediaeval_runs import (
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 
 # The column of a manifest with the classes of each subtask.
@@ -65,13 +68,45 @@ def audit_mediaeval(
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
-    write: str | Path | None = None,
-    affect: str | Path | None = None,
-    predictions: str | Path | None = None,
+    write: PathLike | None = None,
+    affect: PathLike | None = None,
+    predictions: PathLike | None = None,
     force: bool = False,
     workspace: str | Path | None = None,
 ) -> Audit:
-    """Score predictions for MediaEval 2015, a contest on violence and emotion in films."""
+    """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
+
+    A run is a file of predictions. Runs for violence rank clips, and are scored by average
+    precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
+    (calm or excited), and are scored by accuracy.
+
+    Runs are scored against either --qrels or --manifest. If the official split is known, only its
+    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
+    runs per subtask are allowed, one of them without external data.
+
+    With --write, the command writes a run of the scores of a table, and scores it if it gets
+    judgements.
+
+    Args:
+        runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
+        qrels: TREC judgements of violence.
+        manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
+        write: Write a run: of violence from --predictions, of affect from --affect.
+        affect: A table of scores of valence and arousal (clip_id, valence, arousal; from -1 to 1),
+            which become classes: below -0.15 negative, above 0.15 positive, else neutral.
+        predictions: The scores of a model of two classes, as `models predict -o` writes them.
+        force: Replace a run that exists.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
+
+    Commands:
+        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt
+        obygaze audit mediaeval --write violence.txt --predictions scores.csv
+        obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
+    """
     if (affect is not None) + (predictions is not None) != (write is not None):
         raise FixUsage(
             "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"

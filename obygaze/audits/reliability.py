@@ -9,7 +9,7 @@ two answers are equal or not.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,14 +56,39 @@ IN_COLUMNS = (
 
 
 def audit_reliability(
-    source: TextSource | Manifest,
+    source: str | Path | Sequence[Mapping[str, str]] | Manifest,
     *,
     raters: str | Sequence[str] | None = None,
     column: str | None = None,
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
 ) -> Audit:
-    """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha."""
+    """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.
+
+    The table has a row for each item and a column for each rater; of a manifest, the answers are
+    those of its annotators. Items that not all raters have rated are left out. Numbers have both
+    alphas, which say whether the raters measure one thing. Words have Krippendorff's alpha for
+    nominal values alone, and are counted.
+
+    Args:
+        source: A table, or a manifest.
+        raters: Names of the columns of the raters, or of the prompts; with `column`, the names of
+            the annotators who are compared.
+        column: Of a manifest with annotators, what they are compared by. COLUMN=VALUE and
+            "COLUMN>=2" make yes and no of it. Where each rater has a column, name these columns as
+            the raters.
+        cluster: The columns of the film or image; by default each item is its own cluster.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
+
+    Commands:
+        obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
+        obygaze audit reliability films --column Rating --cluster movie_id
+        obygaze audit reliability films --column mood=sad --cluster movie_id
+        obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
+    """
     names = column_names(raters)
     if column is None and not names:
         raise FixUsage(

@@ -1,5 +1,7 @@
 """The result of all audits: text, table, figure, page and JSON."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -4,6 +4,8 @@ The clips were drawn within films by `manifest sample`, and labelled. Scores of 
 clips of the films may make the interval narrower; they never replace labels.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -70,7 +72,33 @@ def audit_share(
     by: str | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Estimate in how many clips of films something is, from clips drawn by plan and labelled."""
+    """Estimate in how many clips of films something is, from clips drawn by plan and labelled.
+
+    The clips are those of `manifest sample`, with the labels of a person: `manifest project` makes
+    labels of marks. A clip without a label does not count, and a word that no label has is refused.
+
+    The share is that of all clips of the films, with an interval over films: it speaks of films of
+    which these are a draw. Groups of films are compared by exchanging whole films, with Holm's
+    correction.
+
+    Predictions of all clips of the films, by any model, can make the interval narrower. They are
+    used if they explain something within films, and never counted.
+
+    Args:
+        manifest: The manifest of the drawn clips, with labels.
+        of: What is counted, such as "level == S", "Look in concept" or "mood == sad".
+        predictions: CSV of clips with scores, as `models predict` writes it.
+        by: A column of films whose values are the groups.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_share("judged", by="decade")
+
+    Commands:
+        obygaze audit share judged --report share.html
+        obygaze audit share judged --predictions scores.csv
+        obygaze audit share judged --of 'Look in concept' --by decade
+    """
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
         n_clips = min(5 * len(drawn.films), len(drawn))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from obygaze_features.core.commands import Session, command
+from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
@@ -42,7 +42,7 @@ def write_demo(folder: PathLike = "demo") -> None:
     root.main(["demo", "-o", os.fspath(folder)], standalone_mode=False)
 
 
-@command(write_demo)
+@click.command(cls=SessionCommand)
 @click.option(
     "-o",
     "--output",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     )
     from obygaze.films.formats import export_manifest as export_manifest
     from obygaze.films.formats import import_manifest as import_manifest
-    from obygaze.films.functions import project_marks as project_marks
+    from obygaze.films.labels import project_marks as project_marks
     from obygaze.films.marks import Mark as Mark
     from obygaze.films.marks import Marks as Marks
     from obygaze.films.marks import read_marks as read_marks

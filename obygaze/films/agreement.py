@@ -15,6 +15,8 @@ with an order have equal steps between them; of any other column, two words are 
 Distances are whole tenths, so that sums are exact.
 """
 
+from __future__ import annotations
+
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +33,6 @@ from obygaze.films.labels import (
     project_tables,
 )
 from obygaze.films.marks import LEVEL
-from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze.films.projection import (
     ClipSpan,
     Orders,
@@ -296,16 +297,43 @@ class Agreement:
 
 
 def measure_agreement(
-    marks: Tables,
+    marks: PathLike | Sequence[PathLike],
     *,
     clips: PathLike | None = None,
-    every: Seconds = None,
+    every: str | float | None = None,
     threshold: str | float | Fraction = "0.2",
-    column: str = LEVEL,
-    orders: OrderWords = None,
+    column: str = "level",
+    orders: Mapping[str, str] | None = None,
     workspace: PathLike | None = None,
 ) -> Agreement:
-    """Measure the agreement of the annotators."""
+    """Measure the agreement of the annotators.
+
+    Gamma is 1 - observed / expected disagreement on clips, for each film and pair and as the mean
+    over films. Expected words are uniform, each annotator's own, or pooled. Gamma is '-' where
+    agreement by chance is complete. Krippendorff's alpha is beside it.
+
+    Marks are put on clips as by `obygaze manifest project`. Clips that an annotator has not watched
+    are not compared. Levels are points on a line: EN 0, HN .3, NS .7, S 1; words with --order have
+    equal steps, other words are the same or not.
+
+    Of a manifest whose clips several people annotated, what they say is compared as it is. Of
+    ratings, see `obygaze audit reliability --help`.
+
+    Args:
+        marks: One or more tables of marks; or a manifest with annotators, without --clips.
+        clips: A manifest or table of clips with times in their films.
+        every: Cut the films into clips of this length instead.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        column: The column in which the people are compared.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest agree coded --clips films
+        obygaze manifest agree coded --clips films --column Gewalt
+        obygaze manifest agree mobygaze --every 30 --json
+        obygaze manifest agree films
+    """
     words = orders_of(orders or {})
     share = as_threshold(threshold)
     if clips is None and every is None:
@@ -323,7 +351,9 @@ def measure_agreement(
     return replace(agreed, threshold=share, warnings=warnings)
 
 
-def _annotated(names: Tables, workspace: PathLike | None) -> Manifest:
+def _annotated(
+    names: PathLike | Sequence[PathLike], workspace: PathLike | None
+) -> Manifest:
     """Return the manifest with annotations that is named; marks are compared on clips."""
     tables = [names] if isinstance(names, str | os.PathLike) else names
     if len(tables) == 1 and Workspace.of(workspace).manifest(str(tables[0])).is_file():

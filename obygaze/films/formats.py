@@ -4,11 +4,12 @@ The ending of a file says its format. `--as` says it where an ending cannot, and
 format is added here and nowhere else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import indent
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from obygaze.films.exchange import (
     ExportedFiles,
@@ -22,7 +23,6 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -58,7 +58,6 @@ class LabelFormat:
 
     Attributes:
         name: What `--as` calls it.
-        about: What is read, in one sentence.
         read: Returns the manifest of a file or folder; of a format of several files, of a list.
             Of marks it writes the table.
         endings: The endings that say it.
@@ -71,7 +70,6 @@ class LabelFormat:
     """
 
     name: str
-    about: str
     read: Callable[..., Any]
     endings: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -85,7 +83,6 @@ class LabelFormat:
 FORMATS = (
     LabelFormat(
         "table",
-        "a row for each clip, or for each clip and person; of a spreadsheet, a sheet",
         csv_table.read,
         (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
         options=(*OF_TABLES, "write_mapping"),
@@ -94,7 +91,6 @@ FORMATS = (
     ),
     LabelFormat(
         "elan",
-        "the marks in films, each file called after its film or its video",
         import_marks,
         (".eaf",),
         options=OF_MARKS,
@@ -105,40 +101,32 @@ FORMATS = (
     ),
     LabelFormat(
         "marks",
-        "tables of marks in films, as manifest project takes them, also beside files of ELAN",
         import_marks,
         options=OF_MARKS,
         several=True,
     ),
     LabelFormat(
         "folder",
-        "a folder of films, a clip for each file; the film is the folder that a file is in, of a"
-        " file at the top its name, without the number of a scene (lake of lake-001.mp4 and"
-        " lake_scene_001.mp4)",
         folder.read,
     ),
     LabelFormat(
         "liris-accede",
-        "the annotation files of MediaEval 2015, or their folder",
         liris_accede.read,
         several=True,
         is_dataset=True,
     ),
     LabelFormat(
         "mobygaze",
-        "the released table mobygaze_dataframe.csv, each segment of each annotator a clip",
         mobygaze.read,
         is_dataset=True,
     ),
     LabelFormat(
         "moviegraphs",
-        "the folder mg_videoinfo, the times of clips in films",
         moviegraphs.read,
         is_dataset=True,
     ),
     LabelFormat(
         "obygaze12",
-        "the released table ObyGaze12_thresh_02.csv",
         obygaze12.read,
         options=("splits",),
         is_dataset=True,
@@ -154,143 +142,58 @@ for _known in FORMATS:
     BY_WRITTEN_ENDING.update(dict.fromkeys(_known.written, _known))
 
 
-def described(formats: Iterable[LabelFormat]) -> str:
-    """Return a paragraph of help for each format."""
-    paragraphs = []
-    for known in formats:
-        endings = f" ({', '.join(known.endings)})" if known.endings else ""
-        paragraphs.append(f"{known.name}{endings}: {known.about}.")
-    return "\n\n".join(paragraphs)
-
-
-def takers(option: str) -> str:
-    """Return the names of the formats that take an option, for the title of its group."""
-    names = [known.name for known in FORMATS if option in known.options]
-    return f"For {', '.join(names)}"
-
-
-FOR_TABLES = takers("columns")
-FOR_MARKS = takers("tiers")
-
-
 def import_manifest(
-    sources: Annotated[
-        str | Path | Sequence[str | Path],
-        Option(is_repeated=True, metavar="SOURCE..."),
-    ],
-    name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
+    sources: str | Path | Sequence[str | Path],
+    name: str | None = None,
     *,
-    format: Annotated[str | None, Option("--as", metavar="NAME")] = None,
+    format: str | None = None,
     force: bool = False,
-    columns: Annotated[
-        Mapping[str, str] | None,
-        Option("--map", metavar="TARGET=COLUMN", group=FOR_TABLES),
-    ] = None,
-    form: Annotated[str, Option("--id", metavar="FORM", group=FOR_TABLES)] = "",
-    films: Annotated[Literal["none"] | None, Option(group=FOR_TABLES)] = None,
-    sheet: Annotated[str, Option(metavar="NAME", group=FOR_TABLES)] = "",
-    rule: Annotated[str, Option(metavar="RULE", group=FOR_TABLES)] = "",
-    orders: Annotated[
-        Mapping[str, str] | None,
-        Option("--order", metavar="COLUMN=WORDS", group=FOR_TABLES),
-    ] = None,
-    mapping: Annotated[
-        TableMapping | str | Path | None,
-        Option(metavar="PATH", group=FOR_TABLES),
-    ] = None,
-    write_mapping: Annotated[
-        str | Path | None, Option(metavar="PATH", group=FOR_TABLES)
-    ] = None,
-    tiers: Annotated[
-        Mapping[str, str] | None,
-        Option("--tier", metavar="OLD=COLUMN", group=FOR_MARKS, may_be_empty=True),
-    ] = None,
-    words: Annotated[
-        Mapping[str, str] | None,
-        Option("--word", metavar="OLD=NEW", group=FOR_MARKS, may_be_empty=True),
-    ] = None,
-    coded: Annotated[Sequence[str], Option(metavar="COLUMN", group=FOR_MARKS)] = (),
-    splits: Annotated[
-        str | Path | None, Option(metavar="PATH", group=takers("splits"))
-    ] = None,
+    columns: Mapping[str, str] | None = None,
+    form: str = "",
+    films: Literal["none"] | None = None,
+    sheet: str = "",
+    rule: str = "",
+    orders: Mapping[str, str] | None = None,
+    mapping: TableMapping | str | Path | None = None,
+    write_mapping: str | Path | None = None,
+    tiers: Mapping[str, str] | None = None,
+    words: Mapping[str, str] | None = None,
+    coded: Sequence[str] = (),
+    splits: str | Path | None = None,
     workspace: PathLike | None = None,
 ) -> SavedManifest | ImportedMarks | Draft:
     """Make a manifest of a table, a folder of films or a data set, or a table of marks.
 
-    The ending of SOURCE says its format; a folder is looked into for films, or for ELAN files. --as
-    says it where an ending cannot, and names a data set.
-
-    {formats}
-
-    TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
-    column of the table with the name of a manifest's column needs no mapping; columns that are not
-    mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
-    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
-    times=m:ss or times=h:mm says.
-
-    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others, and
-    with --films none no row has a film, so that no split by film and no interval can be made);
-    scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
-    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; comment;
-    movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
-    and start_frame, end_frame and framerate of segments.
-
-    Several people may have a row of each clip, with their name in the column annotator, or columns
-    of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
-    coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
-    beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
-    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says.
-    X.annotators.csv beside X.csv is read with it.
-
-    Marks become the table segments/NAME.csv, which manifest project and agree take, with a row for
-    each word: a tier of ELAN is a column. Who annotated is the annotator of the tier, else the name
-    behind the @ of its name, else the only annotator or the author of the file, else its name. In
-    films that a manifest is linked to, times are put on the nearest pictures. Each word is printed
-    with its count, and what was left out.
+    The ending of SOURCE says its format: a table, files of ELAN (.eaf), a folder of films or of
+    ELAN files. --as says it where an ending cannot. docs/guide/data.md describes tables: the
+    columns of a manifest, mappings, times, and several people; docs/guide/films.md describes marks.
 
     Args:
         sources: A file or a folder; several files of marks.
-        name: Name of the manifest. [default: that of the file or folder, or the data set's]
-        format: The format, or the data set.
+        name: Name of the manifest. [default: from SOURCE]
+        format: marks, or a data set: liris-accede, mobygaze, moviegraphs, obygaze12.
         force: Replace the output if it exists.
-        columns: Map a column; it takes precedence over the mapping.
-        form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
-            film, and the number in the column n with three digits. Where the table has no column
-            count, {count} counts the clips of each film.
-        films: Say that the table states no films.
-        sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
+        columns: Read a column as TARGET.
+        form: Make clip ids of columns, as in '{film}-{n:03d}'.
+        films: The table states no films.
+        sheet: The sheet of a spreadsheet. [default: the only one]
         rule: Where people differ: agreed, majority, highest, mean or by:NAME.
-        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
-        mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
-            1:10 is), separator, which stands between the concepts of a cell, header_row, and under
-            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
-        write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
-            a file that does not fit, only a draft, with a ? for all that is to be said.
-        tiers: Read a tier as this column, such as level, or level@anna, which says who annotated;
-            with nothing behind = it is left out.
-        words: Read a word as another one, such as S, `?` for what is not known, or nothing, which
-            leaves its marks out. Before = may be nothing: annotations without a text.
-        coded: The people have looked for this column in the whole film, also where a tier is
-            empty.
-        splits: Folder of the published split files.
+        orders: Words from the lowest: mood=calm,tense.
+        mapping: Read columns and words as this TOML file says.
+        write_mapping: Write the mapping, or a draft of it, to this file.
+        tiers: Read a tier as this column, as in level@anna.
+        words: Read a word as another one; `?` for not known.
+        coded: Looked for in the whole film.
+        splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest import clips.xlsx
-        obygaze manifest import mine.csv --map clip_id=id --map movie_id=film -o mine
-        obygaze manifest import mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
+        obygaze manifest import clips.xlsx --map clip_id=id --map movie_id=film -o mine
+        obygaze manifest import mine.csv --map coder:ada=Ada --map coder:ben=Ben --rule agreed
         obygaze manifest import mine.csv --write-mapping mine.toml
-        obygaze manifest import mine.csv --mapping mine.toml
-        obygaze manifest import mine.csv --map annotator=coder --rule majority -o mine
-        obygaze manifest import mine.xlsx --sheet Clips --map coder:ada=Ada --map coder:ben=Ben
         obygaze manifest import /data/films -o films
         obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
-        obygaze manifest import anna.eaf -o coded --word 'stark (?)=stark' --coded Gewalt
-        obygaze manifest import segments.csv --as marks -o marks
         obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
-        obygaze manifest import mobygaze_dataframe.csv --as mobygaze
-        obygaze manifest import mg_videoinfo --as moviegraphs
-        obygaze manifest import LIRIS-ACCEDE/annotations --as liris-accede
     """
     given: dict[str, Any] = {
         **{"columns": columns, "form": form, "films": films, "sheet": sheet},
@@ -317,11 +220,6 @@ def import_manifest(
     except DraftWritten as error:
         return error.draft
     return imported.save(path, force=force)
-
-
-import_manifest.__doc__ = str(import_manifest.__doc__).replace(
-    "    {formats}", indent(described(FORMATS), "    ")
-)
 
 
 def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
@@ -427,10 +325,10 @@ def export_manifest(
     manifest: PathLike | Manifest,
     output: PathLike,
     *,
-    format: Annotated[str | None, Option("--as", metavar="FORMAT")] = None,
+    format: str | None = None,
     force: bool = False,
-    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    into: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    predictions: PathLike | None = None,
+    into: PathLike | None = None,
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
     """Write clips or marks for other programs.

@@ -1,8 +1,10 @@
 """`obygaze manifest project`: from marks to clips with labels."""
 
+from __future__ import annotations
+
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count as count_from
@@ -21,7 +23,6 @@ from obygaze.films.marks import (
     read_marks,
     tables_of_marks,
 )
-from obygaze.films.parameters import OrderWords, Seconds, Tables
 from obygaze.films.pictures import Floats, LinkedFilms, nearest
 from obygaze.films.projection import (
     DEFAULT_THRESHOLD,
@@ -46,7 +47,6 @@ from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import csv_table, source_of
 from obygaze_features.manifest.annotators import (
     BY,
-    HIGHEST,
     labelled,
     orders_of,
     what_differs,
@@ -228,18 +228,46 @@ def _cell(clip: Clip, column: str) -> str:
 
 
 def project_marks(
-    marks: Tables,
+    marks: PathLike | Sequence[PathLike],
     *,
     clips: PathLike | None = None,
-    every: Seconds = None,
+    every: str | float | None = None,
     threshold: str | float | Fraction = "0.2",
-    orders: OrderWords = None,
-    rule: str = HIGHEST,
+    orders: Mapping[str, str] | None = None,
+    rule: str = "highest",
     name: str | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
-    """Turn marks in films into clips with labels."""
+    """Turn marks in films into clips with labels.
+
+    MARKS is a table of marks of the workspace, as `manifest import marks.eaf` writes it, or
+    a file: movie_id, start_s, end_s, column, value, annotator; or a manifest of segments.
+
+    A value counts for a clip if it covers the threshold's share of it. The highest level that
+    counts is the clip's, with the concepts of its marks; so it is in columns with --order. In other
+    columns the value that covers most is the clip's. Where nothing counts, the clip is EN, in other
+    columns `none`, if the person has seen four fifths of it, else it has no label. Marks in the
+    column `watched` say what was seen. Without any, that is the whole film, and a warning says so;
+    but of clips that were drawn, one without a mark has no label.
+
+    Args:
+        marks: One or more tables of marks.
+        clips: A manifest or table of clips with times in their films.
+        every: Cut the films into clips of this length instead.
+        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
+        orders: The words of a column from the lowest: Gewalt=schwach,stark.
+        rule: How one label is made of those of several people: highest, agreed, majority, mean or
+            by:NAME. What each said is in a table beside.
+        name: Name of the manifest to write; without it, the labels are printed.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest project coded --clips films
+        obygaze manifest project coded --clips films --order Gewalt=schwach,stark -o labels
+        obygaze manifest project mobygaze --every 30 -o mobygaze-30
+    """
     share = as_threshold(threshold)
     words = orders_of(orders or {})
     projected = project_tables(marks, clips, every, share, words, workspace)

@@ -9,6 +9,8 @@ film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that 
 manifest is one.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,7 +98,25 @@ def sample_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> DrawnClips:
-    """Draw clips within films, to be marked."""
+    """Draw clips within films at random, to be marked.
+
+    Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
+    alone, and how probable each draw was. It is for `manifest export`, whose files of ELAN have an
+    empty annotation for each of them and no labels, and for `audit share`.
+
+    Args:
+        manifest: The clips or windows of films, which are not changed.
+        n_clips: How many clips are drawn.
+        name: Name of the manifest of the drawn clips.
+        by: A column of films: each of its groups gets the same number of clips.
+        seed: The seed of the draw.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest sample films -n 200 -o drawn
+        obygaze manifest sample films -n 200 --by decade -o by-decade
+    """
     path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)
     if is_drawn(source):

@@ -1,5 +1,7 @@
 """What a person does with backbones: list, show, check, fetch and load them."""
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +111,10 @@ class FetchedWeights:
         return "\n".join(lines)
 
 
-def list_backbones(*, workspace: PathLike | None = None) -> BackboneList:
+def list_backbones(
+    *,
+    workspace: PathLike | None = None,
+) -> BackboneList:
     """List the backbones, their frames, arrays and cost.
 
     They are those of the package and of the workspace.
@@ -124,7 +129,11 @@ def list_backbones(*, workspace: PathLike | None = None) -> BackboneList:
     return BackboneList(*find_cards(Workspace.of(workspace)))
 
 
-def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescription:
+def show_backbone(
+    name: str,
+    *,
+    workspace: PathLike | None = None,
+) -> CardDescription:
     """Show all settings of a card.
 
     NAME@PRESET selects one of its presets.
@@ -142,10 +151,10 @@ def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescri
 
 def check_backbone(
     name: str | Card,
-    weights: Weights = None,
+    weights: PathLike | None = None,
     *,
     workspace: PathLike | None = None,
-) -> "CheckReport":
+) -> CheckReport:
     """Check the weights and the outputs of a backbone.
 
     The checks: every tensor is from the files; the shapes are those of the card; numbers do not
@@ -200,7 +209,7 @@ def load_backbone(
     dtype: str = "float32",
     download: bool = True,
     workspace: PathLike | None = None,
-) -> "Backbone":
+) -> Backbone:
     """Load a backbone: a model that turns pictures of a clip, or its sound, into features.
 
     Its weights must be those that the card declares. Weights that are not known to be the card's

@@ -1,24 +1,23 @@
 """`obygaze backbones`: the table of its commands; each is made from a function of this room."""
 
-import os
-
 import click
 
-from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import Command, Option
 
-HERE = "obygaze_features.backbones.actions"
 COMMANDS = {
-    "check": f"{HERE}:check_backbone",
-    "fetch": f"{HERE}:fetch_weights",
-    "ls": f"{HERE}:list_backbones",
-    "show": f"{HERE}:show_backbone",
+    "check": Command(
+        "obygaze_features.backbones.actions:check_backbone",
+        {
+            "weights": Option("--weights", metavar="PATH", group="Computation"),
+        },
+    ),
+    "fetch": Command("obygaze_features.backbones.actions:fetch_weights"),
+    "ls": Command("obygaze_features.backbones.actions:list_backbones"),
+    "show": Command("obygaze_features.backbones.actions:show_backbone"),
 }
 
 
-@click.group(cls=FunctionGroup, table=COMMANDS)
-@click.pass_context
-def backbones(ctx: click.Context) -> None:
+@click.group(cls=LazyGroup, table=COMMANDS)
+def backbones() -> None:
     """List and check the models of pictures, sound and words."""
-    if ctx.invoked_subcommand == "check":
-        # The hub's library reads this once, when it is imported.
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")

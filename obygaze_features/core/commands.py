@@ -1,17 +1,18 @@
-"""What all click commands share: lazy groups, groups of options, examples, --json."""
+"""What all click commands share: the session, groups of options, examples, --json."""
 
-import importlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from obygaze_features.core.console import Console
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.lazy import docstrings_of
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,10 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Session:
-    """The workspace and the console that the global options chose."""
+    """The workspace and the console that the global options chose.
+
+    `is_named` says whether -C named the workspace.
+    """
 
     workspace: Workspace
     console: Console
+    is_named: bool = False
 
 
 pass_session = click.make_pass_decorator(Session)
@@ -52,6 +57,47 @@ _quiet_option = _console_option("-q", "--quiet", louder=-1, hidden=True)
 _verbose_option = _console_option("-v", "--verbose", louder=1, hidden=True)
 
 
+def workspace_at(folder: Path) -> Workspace:
+    """Return the workspace in a folder; an error if the folder does not exist."""
+    if not folder.is_dir():
+        raise NotFound(
+            "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
+            where=str(folder),
+            hint=f"check the name, or mkdir {shell_word(folder)}",
+        )
+    return Workspace(folder)
+
+
+def _choose_workspace(
+    ctx: click.Context, param: click.Parameter, value: Path | None
+) -> None:
+    """Change the workspace of the session."""
+    session = ctx.find_object(Session)
+    if value is None or session is None:
+        return
+    if session.is_named:
+        flag = "/".join(param.opts)
+        raise FixUsage(f"{flag} is given twice", hint=f"{ctx.command_path} --help")
+    ctx.obj = replace(session, workspace=workspace_at(value), is_named=True)
+
+
+_workspace_option = click.option(
+    "-C",
+    "--workspace",
+    type=TypedPath(file_okay=False, path_type=Path),
+    hidden=True,
+    expose_value=False,
+    callback=_choose_workspace,
+)
+
+
+def add_global_options(command: click.Command) -> None:
+    """Let a command or group take the options of the program behind its name, too."""
+    if not any("--json" in param.opts for param in command.params):
+        _hidden_json_option(command)
+    _workspace_option(_verbose_option(_quiet_option(command)))
+
+
 def refuse_repeated_options(
     command: click.Command, ctx: click.Context, args: list[str]
 ) -> None:
@@ -69,25 +115,31 @@ class SessionCommand(click.Command):
     """A command whose function gets the session first; every command has --json, -q and -v.
 
     Its help lists options by group. It ends with the lines of the docstring after `Examples:`.
-    `function` is the public function of the command.
+
+    With `takes_any_option`, options that it does not know, and `--`, are words of its first
+    argument.
     """
 
-    function: Callable[..., Any]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, takes_any_option: bool = False, **kwargs: Any
+    ) -> None:
         about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition(
             "\nExamples:\n"
         )
         kwargs |= {"help": about, "callback": pass_session(kwargs["callback"])}
         kwargs["context_settings"] = {"show_default": True}
         super().__init__(*args, **kwargs)
+        self.ignore_unknown_options = takes_any_option
         self.examples = textwrap.dedent(examples)
-        if not any("--json" in param.opts for param in self.params):
-            json_option(self)
-        _verbose_option(_quiet_option(self))
+        json_option(self)
+        add_global_options(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of the command line; an option of one value may stand there once."""
+        if self.ignore_unknown_options and "--" in args:
+            # Of a single `--`, click would tell nothing.
+            place = args.index("--")
+            args = [*args[:place], "--", *args[place:]]
         refuse_repeated_options(self, ctx, args)
         return super().parse_args(ctx, args)
 
@@ -130,105 +182,6 @@ class SessionCommand(click.Command):
                 formatter.write(f"  {line}\n" if line else "\n")
 
 
-class LazyGroup(click.Group):
-    """A group whose table has 'module:attribute' for each command.
-
-    A key of several words, such as "manifest agree", is a command of the group that its first words
-    name. The help of the program itself lists the commands of each heading.
-
-    Listing the commands imports none of them: their lines of help are read from the docstrings of
-    the modules. Only the command that runs is imported.
-    """
-
-    command_class = SessionCommand
-
-    def __init__(
-        self,
-        *args: Any,
-        table: Mapping[str, str] | None = None,
-        headings: Mapping[str, Iterable[str]] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self.table: dict[str, str] = {}
-        self.tables_of_groups: dict[str, dict[str, str]] = {}
-        self.headings = headings or {}
-        self.add_entries(table or {})
-        # The root group has options of its own, which make the session.
-        if not self.params:
-            _verbose_option(_quiet_option(_hidden_json_option(self)))
-
-    def add_entries(self, entries: Mapping[str, str]) -> None:
-        """Add commands of this group, and commands of the groups in it."""
-        for words, target in entries.items():
-            name, _, rest = words.partition(" ")
-            if rest:
-                self.tables_of_groups.setdefault(name, {})[rest] = target
-            else:
-                self.table[name] = target
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command line; an option of one value may stand there once."""
-        refuse_repeated_options(self, ctx, args)
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
-        return [*self.table, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one command that was asked for."""
-        command = super().get_command(ctx, cmd_name)
-        if cmd_name in self.table:
-            module, attribute = self.table[cmd_name].split(":")
-            command = getattr(importlib.import_module(module), attribute)
-        if isinstance(command, LazyGroup):
-            command.add_entries(self.tables_of_groups.get(cmd_name, {}))
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names; an error suggests a similar one."""
-        name = args[0]
-        names = self.list_commands(ctx)
-        is_option = name.startswith("-")
-        if name not in names and not is_option and not ctx.resilient_parsing:
-            raise click.NoSuchCommand(name, f"No such command {name!r}.", names, ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """List the commands with their one line, without importing them.
-
-        The program itself lists them under its headings.
-        """
-        if not self.headings:
-            with formatter.section("Commands"):
-                formatter.write_dl(self._rows(ctx))
-        for heading, names in self.headings.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name, self.summary(name)) for name in names])
-
-    def summary(self, name: str) -> str:
-        """Return the line of help of a command of the table, without importing it."""
-        module, attribute = self.table[name].split(":")
-        line, _, _ = docstrings_of(module)[attribute].partition("\n")
-        return line
-
-    def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
-        rows = []
-        for name in self.list_commands(ctx):
-            if name in self.table:
-                rows.append((name, self.summary(name)))
-                continue
-            command = super().get_command(ctx, name)
-            if command is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=80)))
-        return rows
-
-
 def named_values(
     words: Iterable[str], option: str, *, may_be_empty: bool = False
 ) -> dict[str, str]:
@@ -243,16 +196,3 @@ def named_values(
             raise FixUsage(f"{option} names {name!r} twice")
         values[name] = value
     return values
-
-
-def command(
-    public: Callable[..., Any],
-) -> Callable[[Callable[..., Any]], SessionCommand]:
-    """Make a command of what is called with the session; `public` is its function in Python."""
-
-    def decorate(callback: Callable[..., Any]) -> SessionCommand:
-        made = click.command(cls=SessionCommand)(callback)
-        made.function = public
-        return made
-
-    return decorate

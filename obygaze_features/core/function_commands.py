@@ -1,11 +1,11 @@
-"""Click commands made from public functions.
+"""Click commands made from functions.
 
-The signature of a function, its types and its docstring are the only description of its
-parameters: `command_of` makes the arguments, the options and the help of the command from them.
-What only the command line needs to know about a parameter is an `Option` in its type::
+The signature of a function, its types and its docstring describe its parameters: `command_of`
+makes the arguments, the options and the help of the command from them. What only the command line
+needs stands in the table of commands (`core/options.py`)::
 
     def audit_mediaeval(
-        runs: Annotated[Sequence[str], Option("--run")],
+        runs: Sequence[str],
         *,
         precision: Literal["float32", "float64"] = "float32",
     ) -> MediaEvalAudit:
@@ -18,6 +18,10 @@ What only the command line needs to know about a parameter is an `Option` in its
         Commands:
             obygaze audit mediaeval --run run1.txt
         \"\"\"
+
+    COMMANDS = {
+        "mediaeval": Command("obygaze.audits:audit_mediaeval", {"runs": Option("--run")})
+    }
 
 A parameter without a default, and every positional one, is an argument; all others are options. A
 sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace`, `progress` and
@@ -38,7 +42,6 @@ nothing. It may also have
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import os
 import re
@@ -49,22 +52,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.types import OptionHelpExtra
 
 from obygaze_features.core import system
-from obygaze_features.core.commands import (
-    LazyGroup,
-    Session,
-    SessionCommand,
-    named_values,
-)
+from obygaze_features.core.commands import Session, SessionCommand, named_values
 from obygaze_features.core.console import Console, count
+from obygaze_features.core.declared import NamesOfTypes, declared, imported
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.options import Bar, PythonOnly
-from obygaze_features.core.options import Option as Option
+from obygaze_features.core.options import Bar, Command, Option, Options, PythonOnly
 from obygaze_features.core.value_types import (
     ClipWords,
     Items,
@@ -80,53 +78,19 @@ SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 FROM_SESSION = ("workspace", "progress", "note")
 
 
-class FunctionGroup(LazyGroup):
-    """A lazy group whose table may name public functions: each becomes a command by `make`."""
-
-    def __init__(
-        self,
-        *args: Any,
-        make: Callable[[Any, str], click.Command] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self.make = make or command_of
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command that was asked for, or make it of its function."""
-        target: Any = super().get_command(ctx, cmd_name)
-        if target is None or isinstance(target, click.Command):
-            return target
-        return self.make(target, cmd_name)
-
-
-def command_of(
-    function: Callable[..., Any],
-    name: str,
-    *,
-    then: Callable[..., Any] | None = None,
-    check: Callable[..., None] | None = None,
-    text: Callable[[Any], str] = str,
-    kind: type[SessionCommand] = SessionCommand,
-) -> SessionCommand:
-    """Return the command of a public function.
+def command_of(entry: Command, name: str) -> SessionCommand:
+    """Return the command of an entry of a table, with its name.
 
     The result of the function is printed: as JSON with its `to_json()`, else as its text.
-
-    Args:
-        function: The function; its result has `to_json()`.
-        name: The name of the command.
-        then: A method of the result, whose parameters are further options; an option of both is
-            given to both. It is called after the function. If it returns the paths of files, these
-            are named; what else it returns is printed in place of the result.
-        check: Is called with these options before the function, and raises an error for values
-            that would fail after its work.
-        text: Returns the text of a result.
-        kind: The class of the command.
     """
-    params = parameters_of(function)
+    function = declared(entry.target)
+    then = declared(entry.then) if entry.then else None
+    check = imported(entry.check) if entry.check else None
+    params = parameters_of(function, entry.options)
     own_names = {param.name for param in params}
-    params_of_then = parameters_of(then, skip_self=True) if then is not None else []
+    params_of_then = []
+    if then is not None:
+        params_of_then = parameters_of(then, entry.options, skip_first=True)
     names_of_then = {param.name for param in params_of_then}
     params += [param for param in params_of_then if param.name not in own_names]
 
@@ -136,9 +100,10 @@ def command_of(
         further = {key: value for key, value in given.items() if key in names_of_then}
         if check is not None:
             check(**further)
-        result = call_function(session, function, **chosen)
+        bar = entry.options.get("progress")
+        result = call_function(session, function, bar, **chosen)
         if then is not None:
-            returned = call_function(session, then, result, **further)
+            returned = call_function(session, then, None, result, **further)
             if isinstance(returned, list | tuple):
                 rows = ""
                 if returned and isinstance(result, Listing):
@@ -147,12 +112,16 @@ def command_of(
                     session.console.note(f"wrote {path}{rows}")
             else:
                 result = returned
-        show_result(session.console, result, text)
+        show_result(session.console, result)
 
     about = parse_docstring(function).help
-    made = kind(name=name, params=params, callback=run, help=about)
-    made.function = function
-    return made
+    return SessionCommand(
+        name=name,
+        params=params,
+        callback=run,
+        help=about,
+        takes_any_option=entry.takes_any_option,
+    )
 
 
 def typed_values(
@@ -167,9 +136,7 @@ def typed_values(
     }
 
 
-def show_result(
-    console: Console, result: Any, text_of: Callable[[Any], str] = str
-) -> None:
+def show_result(console: Console, result: Any) -> None:
     """Print a result and what it has for stderr, and end as it says.
 
     Of None nothing is printed; as JSON, a document without a result.
@@ -187,7 +154,7 @@ def show_result(
     else:
         parts = _part_of(result, "parts", [result])
         for part in parts:
-            text = text_of(part)
+            text = str(part)
             if console.verbosity < 0:
                 text = _part_of(part, "quiet_text", text)
             if text:
@@ -223,8 +190,9 @@ def _show_notes(console: Console, result: Any) -> None:
 
 def parameters_of(
     function: Callable[..., Any],
+    options: Options,
     *,
-    skip_self: bool = False,
+    skip_first: bool = False,
 ) -> list[click.Parameter]:
     """Return the arguments and options of the parameters of a function."""
     hints = _hints_of_parameters(function)
@@ -233,14 +201,14 @@ def parameters_of(
     for index, (name, parameter) in enumerate(
         inspect.signature(function).parameters.items()
     ):
-        if name in FROM_SESSION or (skip_self and index == 0):
+        option = options.get(name, Option())
+        if name in FROM_SESSION or (skip_first and index == 0):
             continue
-        hint, option = _split_annotated(hints[name])
-        if option is None:
+        if not isinstance(option, Option):
             continue
         if name not in texts:
             raise TypeError(f"{function.__qualname__} does not describe {name!r}")
-        params.append(_param_of(parameter, hint, option, texts[name]))
+        params.append(_param_of(parameter, hints[name], option, texts[name]))
     return params
 
 
@@ -252,17 +220,8 @@ def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
     annotations = dict(inspect.get_annotations(function))
     annotations.pop("return", None)
     described = types.SimpleNamespace(__annotations__=annotations)
-    names = _KnownNames(inspect.unwrap(function).__globals__)
-    return get_type_hints(described, {}, names, include_extras=True)
-
-
-class _KnownNames(dict[str, Any]):
-    """The names of a module; one that only type checkers know is a class of its own."""
-
-    def __missing__(self, name: str) -> Any:
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        return type(name, (), {})
+    names = NamesOfTypes(inspect.unwrap(function).__globals__)
+    return get_type_hints(described, {}, names)
 
 
 def _param_of(
@@ -297,17 +256,6 @@ def _param_of(
     typed.shown_default = option.shown_default
     vars(typed)["group"] = option.group  # read by SessionCommand
     return typed
-
-
-def _split_annotated(hint: Any) -> tuple[Any, Option | None]:
-    """Return a type without its annotations, and its `Option`; None if no command has it."""
-    if get_origin(hint) is not Annotated:
-        return hint, Option()
-    inner, *extras = get_args(hint)
-    if any(isinstance(extra, PythonOnly) for extra in extras):
-        return inner, None
-    options = [extra for extra in extras if isinstance(extra, Option)]
-    return inner, options[0] if options else Option()
 
 
 def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
@@ -423,7 +371,12 @@ class _FunctionOption(click.Option):
 
 
 def call_function(
-    session: Session, function: Callable[..., Any], *args: Any, **values: Any
+    session: Session,
+    function: Callable[..., Any],
+    bar: Option | Bar | PythonOnly | None,
+    /,
+    *args: Any,
+    **values: Any,
 ) -> Any:
     """Call a function, with the workspace and a progress bar if it takes them."""
     hints = _hints_of_parameters(function)
@@ -433,12 +386,11 @@ def call_function(
         if "workspace" in hints:
             values["workspace"] = session.workspace.root
         if "progress" in hints:
-            bar = _bar_of(hints["progress"])
-            if bar is None:
-                values["progress"] = partial(session.console.progress, unit="steps")
-            else:
+            if isinstance(bar, Bar):
                 shown = session.console.progress(bar.label, unit=bar.unit)
                 values["progress"] = stack.enter_context(shown)
+            else:
+                values["progress"] = partial(session.console.progress, unit="steps")
         listed = _take_listed(function, values)
         return function(*args, *listed, **values)
 
@@ -452,16 +404,6 @@ def _take_listed(function: Callable[..., Any], values: dict[str, Any]) -> list[A
     last = kinds.index(inspect.Parameter.VAR_POSITIONAL)
     before = [values.pop(parameter.name) for parameter in parameters[:last]]
     return [*before, *values.pop(parameters[last].name, ())]
-
-
-def _bar_of(hint: Any) -> Bar | None:
-    """Return the progress bar in the annotations of a type."""
-    if get_origin(hint) is not Annotated:
-        return None
-    for extra in get_args(hint):
-        if isinstance(extra, Bar):
-            return extra
-    return None
 
 
 @dataclass(frozen=True)

@@ -1,82 +1,43 @@
-"""Imports that wait: of names of packages, of what commands do, and of optional packages."""
+"""Imports that wait: of names of packages, and of optional packages."""
 
 import ast
+import sys
 from collections.abc import Callable
-from functools import cache, wraps
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import get_data
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from obygaze_features.core.errors import FixInput, InstallExtra, first_line
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 
 def lazy_exports(
-    package: str,
+    module: str,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the `__getattr__`, `__dir__` and `__all__` of a package, after PEP 562.
+    """Return the `__getattr__`, `__dir__` and `__all__` of a module, after PEP 562.
 
-    What the package exports is what it imports for type checkers under the same name, in
-    `if TYPE_CHECKING:` as `from MODULE import NAME as NAME`. These lines are read and not run: a
-    name is imported when it is first used. A package calls this in the `else`.
+    What the module exports is what it imports in `if TYPE_CHECKING:`. These lines are read and not
+    run: a name is imported when it is first used. The module calls this in the `else`.
     """
-    source = get_data(package, "__init__.py") or b""
-    module_of: dict[str, str] = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                if alias.asname == alias.name:
-                    module_of[alias.name] = node.module
+    source = Path(sys.modules[module].__file__ or "").read_bytes()
+    target_of: dict[str, tuple[str, str]] = {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.If) or ast.unparse(node.test) != "TYPE_CHECKING":
+            continue
+        for line in node.body:
+            if isinstance(line, ast.ImportFrom):
+                for alias in line.names:
+                    origin = line.module or module
+                    target_of[alias.asname or alias.name] = (origin, alias.name)
 
     def get(name: str) -> Any:
-        if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module_of[name]), name)
+        if name not in target_of:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        origin, original = target_of[name]
+        if origin == module:
+            return import_module(f"{module}.{original}")
+        return getattr(import_module(origin), original)
 
-    return get, lambda: sorted(module_of), [*module_of]
-
-
-@cache
-def docstrings_of(module: str) -> dict[str, str]:
-    """Return the docstrings of the functions of a module, which is read and not run.
-
-    A name such as `info_command = command_of(describe_store, "info")` has that of the function.
-    """
-    spec = find_spec(module)
-    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    docstring_of: dict[str, str] = {}
-    for node in ast.parse(source).body:
-        match node:
-            case ast.FunctionDef(name=name):
-                docstring_of[name] = ast.get_docstring(node) or ""
-            case ast.Assign([ast.Name(name)], ast.Call(args=[ast.Name(function), *_])):
-                docstring_of[name] = docstring_of.get(function, "")
-    return docstring_of
-
-
-def done_in(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for a public function that is only declared: signature and docstring.
-
-    The function of this name and signature in `module` does the work. It is imported when the
-    declared one is called, so that the help and the completion of a command import nothing that it
-    works with. A test compares the two signatures.
-    """
-
-    def decorate(declared: Callable[P, R]) -> Callable[P, R]:
-        @wraps(declared)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            work = getattr(import_module(module), declared.__name__)
-            result: R = work(*args, **kwargs)
-            return result
-
-        vars(call)["done_in"] = module
-        return call
-
-    return decorate
+    return get, lambda: sorted(target_of), [*target_of]
 
 
 def need(module: str, extra: str, purpose: str) -> Any:

@@ -1,11 +1,12 @@
-"""What the command line needs to know about a parameter of a public function, beside its type.
+"""What the command line needs to know about a function, beside its signature and docstring.
 
-These stand in the type of the parameter, in `Annotated[...]`. `core/function_commands.py` reads
-them; a function that has them imports nothing of the command line.
+A table of commands has a `Command` for each of its commands. A parameter without an `Option` is
+typed as its name and its type say. `core/function_commands.py` reads these records.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class Option:
         flag: The option, if it is not `--name-of-the-parameter`; several have blanks between them.
             A positional parameter becomes an option by it.
         metavar: The word for the value in the help.
-        least: The least value of a number.
-        most: The largest value of a number.
+        least: Smallest allowed number.
+        most: Largest allowed number.
         above: What a number must be larger than, in place of `least`.
         separator: What stands between the items of a sequence that is typed as one word.
         shown_default: The default in the help, where the function has None for it.
@@ -57,12 +58,37 @@ class Bar:
     unit: str = "clips"
 
 
-# The clips of a command: `core/clip_ids.py` says what may be typed.
-CLIPS = Option("--clips", metavar="IDS|FILE", is_clips=True, is_repeated=True)
-
-
 class PythonOnly:
     """A parameter that no command has."""
 
 
 PYTHON_ONLY = PythonOnly()
+
+# The clips of a command: `core/clip_ids.py` says what may be typed.
+CLIPS = Option("--clips", metavar="IDS|FILE", is_clips=True, is_repeated=True)
+
+Options: TypeAlias = Mapping[str, Option | Bar | PythonOnly]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: the function that does its work, and the form of its parameters.
+
+    Attributes:
+        target: The function, as `module:name`. Its module is imported when the command runs, and
+            not for its help.
+        options: The form of parameters of `target` and `then`, by name.
+        then: A method of the result, as `module:Class.method`, or a function that takes the
+            result. Its other parameters are further options; an option of both is given to both.
+            It is called after `target`; if it returns the paths of files, these are named; what
+            else it returns is printed in place of the result.
+        check: A function, as `module:name`, that is called with these options before `target`, and
+            raises an error for values that would fail after its work.
+        takes_any_option: Whether unknown options, and `--`, are words of its first argument.
+    """
+
+    target: str
+    options: Options = field(default_factory=dict)
+    then: str = ""
+    check: str = ""
+    takes_any_option: bool = False

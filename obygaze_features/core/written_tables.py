@@ -4,6 +4,8 @@ The same table gives the same bytes, so that a command that is run again does no
 file with other contents.
 """
 
+from __future__ import annotations
+
 import datetime
 import io
 import os
@@ -11,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import (
@@ -20,7 +22,6 @@ from obygaze_features.core.files import (
     write_new,
 )
 from obygaze_features.core.lazy import need
-from obygaze_features.core.options import Option
 
 # A column of a table: its name, and a value for each row; None where there is none.
 Columns = Mapping[str, Sequence[Any]]
@@ -51,9 +52,7 @@ class Listing:
 
     def write(
         self,
-        output: Annotated[
-            str | Path | None, Option("-o --output", metavar="PATH")
-        ] = None,
+        output: str | Path | None = None,
         *,
         force: bool = False,
     ) -> list[Path]:

@@ -2,17 +2,47 @@
 
 import click
 
-from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.machine import MAX_WORKERS
+from obygaze_features.core.options import PYTHON_ONLY, Command, Option, Options
 
-_HERE = "obygaze_features.extraction.functions"
+# The options of `plan` and `run` that say what is computed.
+SHARED: Options = {
+    "backbones": Option(
+        "-b --backbone", metavar="NAME", group="Features", is_repeated=True
+    ),
+    "arrays": Option(metavar="A,B", separator=",", group="Features"),
+    "weights": Option(metavar="[NAME=]PATH", group="Features", is_repeated=True),
+    "stores": Option("--store", metavar="NAME=STORE", group="Features"),
+    "dtype": Option(group="Features"),
+    "workers": Option(least=1, most=MAX_WORKERS, shown_default="(cores)"),
+}
+EXTRACT = Command(
+    "obygaze_features.extraction.extracting:extract",
+    {
+        **SHARED,
+        "timeout_s": Option("--timeout", above=0),
+        "licence": Option(group="Features"),
+        "batch": Option(least=1),
+        "watch": PYTHON_ONLY,
+    },
+)
 COMMANDS = {
-    "plan": f"{_HERE}:plan_extraction",
-    "run": f"{_HERE}:extract",
-    "slurm": f"{_HERE}:slurm_command",
-    "status": f"{_HERE}:extraction_status",
+    "plan": Command("obygaze_features.extraction.costs:plan_extraction", SHARED),
+    "run": EXTRACT,
+    "slurm": Command(
+        "obygaze_features.extraction.slurm:write_slurm_script",
+        {
+            "words": Option(metavar="MANIFEST -b BACKBONE..."),
+            "tasks": Option(least=1),
+            "out": Option("-o --output", is_file=True),
+        },
+        takes_any_option=True,
+    ),
+    "status": Command("obygaze_features.extraction.stored:extraction_status"),
 }
 
 
-@click.group(cls=FunctionGroup, table=COMMANDS)
-def extract() -> None:
+@click.group(cls=LazyGroup, table=COMMANDS)
+def extract_group() -> None:
     """Extract features from videos, with several backbones in one pass."""

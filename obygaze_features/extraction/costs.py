@@ -4,12 +4,14 @@ While a GPU computes a clip, the cores decode others, so that the slower of the 
 GPU waits for the rest of the time.
 """
 
+from __future__ import annotations
+
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from obygaze_features.backbones.backbone import Backbone, TorchModel
 from obygaze_features.backbones.cards import FRAMES_OF
@@ -34,15 +36,6 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.decoding import RowDecoder, bytes_of_job
 from obygaze_features.extraction.kept import is_kept
-from obygaze_features.extraction.parameters import (
-    ArrayNames,
-    Backbones,
-    ComputeDtype,
-    Device,
-    Stores,
-    Weights,
-    Workers,
-)
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
@@ -219,17 +212,41 @@ class Cost:
 
 def plan_extraction(
     manifest: PathLike | Manifest,
-    backbones: Backbones = (),
+    backbones: str | Sequence[str] = (),
     *,
-    arrays: ArrayNames = (),
-    weights: Weights = (),
-    stores: Stores = None,
-    dtype: ComputeDtype = "float32",
-    device: Device = "cpu",
-    workers: Workers = None,
+    arrays: Sequence[str] = (),
+    weights: Sequence[str] | Mapping[str, PathLike] = (),
+    stores: Mapping[str, PathLike] | None = None,
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    device: str = "cpu",
+    workers: int | None = None,
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count what is missing, measure one clip, and say how long a run takes."""
+    """Count what is missing, measure one clip, and say how long a run takes.
+
+    One clip is decoded, and one is computed with each backbone. Of h100 and a100, which need not be
+    there, the time is by the operations that the card states. Where a GPU waits for the cores, the
+    plan says how many would feed it. No store is changed or made. On a disk without hard links, a
+    run needs twice the size. The weights must be there (`obygaze backbones fetch`); none are
+    downloaded. The exit code is 5 where `extract run` would refuse to add to a store.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
+        device: The device that computes: cpu, cuda, cuda:1, or h100, a100 elsewhere.
+        workers: Processes that decode, on the machine of the run.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --device h100 --workers 16
+        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
+    """
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
     chosen = chosen_backbones(

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
-from obygaze_features.core.machine import MAX_WORKERS, usable_cores
+from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -32,7 +32,7 @@ Amount: TypeAlias = Annotated[float | None, Option(above=0, group=GRID)]
 # Of a picture; windows that are shorter by less are as long.
 ROUNDING = 1e-6
 # Without progress for so long, a film cannot be read.
-TIMEOUT_S = 300.0
+_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,13 @@ class WrittenWindows:
 
 def write_windows(
     films: PathLike,
-    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    name: str,
     *,
-    window: Frames = None,
-    stride: Frames = None,
-    seconds: Amount = None,
-    every: Amount = None,
-    workers: Annotated[
-        int | None, Option(least=1, most=MAX_WORKERS, shown_default="(cores)")
-    ] = None,
+    window: int | None = None,
+    stride: int | None = None,
+    seconds: float | None = None,
+    every: float | None = None,
+    workers: int | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenWindows:
@@ -163,7 +161,7 @@ def make_windows(
     jobs = [
         DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
     ]
-    with DecodePool(workers, timeout_s=TIMEOUT_S) as pool:
+    with DecodePool(workers, timeout_s=_TIMEOUT_S) as pool:
         results = [result for _, result in in_order(pool.submit, jobs, pool.ahead)]
     errors = [result.error for result in results if result.error is not None]
     if errors:

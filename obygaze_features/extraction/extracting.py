@@ -4,11 +4,13 @@
 run does stands below it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from obygaze_features.core.console import (
     ProgressBars,
@@ -34,15 +36,6 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.loop import StoreFiller, fill
-from obygaze_features.extraction.parameters import (
-    TIMEOUT_S,
-    ArrayNames,
-    Backbones,
-    ComputeDtype,
-    Device,
-    Stores,
-    Weights,
-)
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
     ExtractionPlan,
@@ -79,22 +72,23 @@ from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
 
 # Another process may finish a store while this one compares; then all is compared once more.
+TIMEOUT_S = 300.0
 _MOST_ATTEMPTS = 5
 
 
 def extract(
     manifest: PathLike | Manifest,
-    backbones: Backbones = (),
+    backbones: str | Sequence[str] = (),
     *,
     retry_failed: bool = False,
     accept_damaged: bool = False,
     timeout_s: float = TIMEOUT_S,
-    arrays: ArrayNames = (),
-    weights: Weights = (),
-    stores: Stores = None,
-    dtype: ComputeDtype = "float32",
+    arrays: Sequence[str] = (),
+    weights: Sequence[str] | Mapping[str, PathLike] = (),
+    stores: Mapping[str, PathLike] | None = None,
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
     licence: str = "",
-    device: Device = "cpu",
+    device: str = "cpu",
     workers: int | None = None,
     batch: int | None = None,
     seal_now: bool = False,
@@ -103,7 +97,44 @@ def extract(
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Extraction:
-    """Extract what is missing; the same command resumes."""
+    """Extract what is missing; the same command resumes.
+
+    All backbones share one decoding of each clip. Any number of these commands may fill the same
+    stores at once, on any machine. Ctrl-C stops when the batch at work is computed; finished blocks
+    are kept. A complete store is sealed; later, the same command adds new clips. A clip that fails
+    is a row with its reason, and the exit code is 3. docs/guide/extraction.md says what is refused
+    (exit code 5).
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
+        retry_failed: Try clips again that failed.
+        accept_damaged: Take what the decoder gives of damaged pictures and sound.
+        timeout_s: Seconds to decode one clip.
+        arrays: Store only these arrays. [default: all but tokens]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
+        licence: The licence of the features. [default: the manifest's]
+        device: The device that computes: cpu, cuda or cuda:1.
+        workers: Processes that decode or read.
+        batch: Clips computed at once. [default: as many as fit]
+        seal_now: Seal what is there; the other clips are 'not-extracted'.
+        watch: Is called with each row that is decoded, and whether it failed.
+        progress: Show a progress bar on stderr.
+        note: Is called with what a person should know before the run.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> (state,) = og.extract("trailers", "descriptors")
+        >>> state.ok, state.failed
+        (2, 1)
+
+    Commands:
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base --device cuda
+        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
+    """
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
         targets = chosen_backbones(

@@ -1,15 +1,15 @@
 """Link clips to their videos, and compare their times with how long the videos are."""
 
-import os
+from __future__ import annotations
+
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import InstallExtra, NotFound
-from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, link
 from obygaze_features.manifest.model import Clip, Manifest
@@ -19,11 +19,11 @@ PAST_END_S = 0.1
 
 
 def link_manifest(
-    manifest: str | os.PathLike[str],
-    folder: Annotated[str | Path, Option(exists="folder")],
+    manifest: PathLike,
+    folder: str | Path,
     *,
-    table: Annotated[str | Path | None, Option(metavar="FILE")] = None,
-    workspace: str | os.PathLike[str] | None = None,
+    table: str | Path | None = None,
+    workspace: PathLike | None = None,
 ) -> LinkReport:
     """Find the video of each clip under a folder.
 

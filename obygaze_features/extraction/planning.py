@@ -226,7 +226,7 @@ def plan_stores(
     if not system.HAS_DECODE_WORKERS:
         raise FixUsage(
             "features are extracted on Linux and macOS, not on Windows itself",
-            hint="the same command under WSL, which `wsl --install` installs",
+            hint="run the same command in WSL, the Windows Subsystem for Linux",
         )
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)

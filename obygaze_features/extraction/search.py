@@ -58,7 +58,35 @@ def search(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Hits:
-    """Find clips by a text or a clip."""
+    """Find clips by a text or a clip.
+
+    A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. Clips without
+    words in a store of words, and features that are zeros, are left out. `obygaze manifest export
+    MANIFEST FOLDER --as elan --predictions FILE` makes segments of what -o writes.
+
+    Of a clip with several vectors, such as frames, the one most like the query counts; frames that
+    pad a short clip do not count. The store is read part by part.
+
+    Args:
+        store: A store, its name in the workspace, or a path or URL.
+        text: Find clips like this text.
+        like: Find clips like this one.
+        array: The features to compare. [default: clip, or the first array]
+        top: How many clips.
+        weights: Weights of the text tower. [default: the backbone's own]
+        out: Write the clips to this file: .csv or .xlsx.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> len(og.search("mine", like="alba-001", top=5))
+        5
+
+    Commands:
+        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
+        obygaze search films.clap-htsat-unfused --text "a scream"
+        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
+    """
     from obygaze_features.store.reading import open_store
 
     here = Workspace.of(workspace)

@@ -21,7 +21,7 @@ from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.functions import extract
+from obygaze_features.extraction.commands import EXTRACT
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
@@ -41,7 +41,27 @@ def write_slurm_script(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
-    """Write a Slurm script whose tasks share a run."""
+    """Write a Slurm script whose tasks share a run.
+
+    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
+    sbatch. The weights must be there (`obygaze backbones fetch`); none are downloaded. Exit codes
+    of a task are those of `obygaze extract run`. A task is queued again when it is preempted or its
+    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
+    workspace.
+
+    Args:
+        words: What follows `extract run`; after a word `--`, the options of sbatch, which override
+            those of the script.
+        tasks: Number of tasks.
+        out: File of the script.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
+        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
+    """
     from obygaze_features.core.rendering import render
 
     run_words = list(words)
@@ -86,7 +106,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
 
     What `extract run` would refuse is an error now: a task may wait for days to refuse it.
     """
-    run = command_of(extract, "run")
+    run = command_of(EXTRACT, "run")
     try:
         ctx = run.make_context("obygaze extract run", list(run_words))
     except click.NoSuchOption as error:

@@ -1,5 +1,7 @@
 """What is there of a store, its finished rows and those being filled, and how far it is."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -293,9 +295,23 @@ class StatusOfStores(list[StoreStatus]):
 
 
 def extraction_status(
-    stores: Sequence[str], *, workspace: PathLike | None = None
+    stores: Sequence[str],
+    *,
+    workspace: PathLike | None = None,
 ) -> StatusOfStores:
-    """Show the progress of stores."""
+    """Show the progress of stores.
+
+    It can be read during a run: of a store that is being filled, it counts blocks. The name of a
+    manifest stands for the stores of its clips.
+
+    Args:
+        stores: The names or the folders of stores, or the names of manifests.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract status obygaze12.xclip-b16-k600-zs
+        obygaze extract status obygaze12 --json
+    """
     here = Workspace.of(workspace)
     names = each_name(stores)
     manifests = here.names("manifests")

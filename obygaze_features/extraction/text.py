@@ -6,14 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, refuse_spreadsheet_name, write_new
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -45,11 +44,11 @@ class WrittenTexts:
 
 
 def embed_texts(
-    backbone: Annotated[str, Option("-b --backbone", metavar="NAME")],
-    prompts: Annotated[PathLike, Option("--prompts", metavar="SET")],
+    backbone: str,
+    prompts: PathLike,
     *,
-    out: Annotated[PathLike | None, Option("-o --output", is_file=True)] = None,
-    weights: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    out: PathLike | None = None,
+    weights: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenTexts:
@@ -107,9 +106,9 @@ def embed_texts(
 
 def score_captions(
     table: PathLike,
-    out: Annotated[PathLike, Option("-o --output", is_file=True)],
-    lm: Annotated[str | LanguageModel, Option("--lm", metavar="MODEL")],
-    sim: Annotated[str | SentenceEncoder, Option("--sim", metavar="MODEL")],
+    out: PathLike,
+    lm: str | LanguageModel,
+    sim: str | SentenceEncoder,
     *,
     force: bool = False,
 ) -> WrittenTexts:

@@ -4,6 +4,8 @@ Nothing but subtitles is decoded, so the store is made at once, as an import is.
 store has a word of the subtitles.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -79,7 +81,29 @@ def extract_words(
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Imported:
-    """Make a store of what is said in clips."""
+    """Make a store of what is said in clips.
+
+    A folder has a file MOVIE_ID.srt, .vtt or .ass of each film; `embedded` reads the subtitles
+    inside the videos; a table has the columns movie_id, start_s, end_s and text of cues, or clip_id
+    and text of clips, or is the released table of MObyGaze. A clip has the words of every cue that
+    overlaps it, whole; a long text goes through the model in pieces. A clip without words has the
+    vector of the empty text. The store has the arrays clip and n_words, and no word.
+
+    Args:
+        manifest: The clips.
+        backbone: A model of words, or a backbone with a text model.
+        subtitles: What is said, and when.
+        out: The new store.
+        weights: Weights and tokenizer. [default: those of a package or of the hub]
+        progress: Show a progress bar on stderr.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract words films -b minilm --subtitles subtitles/
+        obygaze extract words films -b minilm-multilingual --subtitles embedded -o films.said
+        obygaze extract words films -b minilm --subtitles cues.csv --json
+        obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
+    """
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=workspace)
     card = find_card(backbone, here)

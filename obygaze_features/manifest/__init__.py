@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
-    from obygaze_features.manifest.functions import assign_folds as assign_folds
     from obygaze_features.manifest.grouping import (
         ConceptVocabulary as ConceptVocabulary,
     )

@@ -130,8 +130,8 @@ def labelled(
             f"annotators differ in {len(differing)} of {count(len(of_clip), 'clip')}:"
             f" {what_differs(differing)}",
             where=manifest.name,
-            hint=f"--rule {'|'.join(RULES)} makes one label a clip; {AGREED} leaves open what"
-            " they differ on",
+            hint="--rule agreed leaves open what they differ on; other rules are"
+            f" {', '.join(rule for rule in RULES if rule != AGREED)}",
         )
     # How much of a clip the mark of a level covers is said of the label that was.
     kept = [name for name in manifest.columns if name not in (*made, COVERED)]

@@ -2,22 +2,85 @@
 
 import click
 
-from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.machine import MAX_WORKERS
+from obygaze_features.core.options import CLIPS, Command, Option
 
-_HERE = "obygaze_features.manifest"
 COMMANDS = {
-    "join": f"{_HERE}.adapters.join_table:join_columns",
-    "merge": f"{_HERE}.merging:merge_manifests",
-    "labels": f"{_HERE}.merging:make_labels",
-    "windows": "obygaze_features.extraction.cut_films:write_windows",
-    "show": f"{_HERE}.overview:show_command",
-    "stats": f"{_HERE}.stats:stats_command",
-    "group": f"{_HERE}.grouping:group",
-    "link": "obygaze_features.extraction.linking:link_manifest",
-    "folds": f"{_HERE}.functions:assign_folds",
+    "join": Command(
+        "obygaze_features.manifest.adapters.join_table:join_columns",
+        {
+            "columns": Option("--map", metavar="TARGET=COLUMN"),
+            "form": Option("--id", metavar="FORM"),
+        },
+    ),
+    "merge": Command(
+        "obygaze_features.manifest.merging:merge_manifests",
+        {
+            "name": Option("-o --output", metavar="NAME"),
+            "rule": Option(metavar="RULE"),
+            "orders": Option("--order", metavar="COLUMN=WORDS"),
+        },
+    ),
+    "labels": Command(
+        "obygaze_features.manifest.merging:make_labels",
+        {
+            "name": Option("-o --output", metavar="NAME"),
+            "rule": Option(metavar="RULE"),
+            "orders": Option("--order", metavar="COLUMN=WORDS"),
+        },
+    ),
+    "windows": Command(
+        "obygaze_features.extraction.cut_films:write_windows",
+        {
+            "name": Option("-o --output", metavar="NAME"),
+            "window": Option(least=1, group="Grid"),
+            "stride": Option(least=1, group="Grid"),
+            "seconds": Option(above=0, group="Grid"),
+            "every": Option(above=0, group="Grid"),
+            "workers": Option(least=1, most=MAX_WORKERS, shown_default="(cores)"),
+        },
+    ),
+    "show": Command(
+        "obygaze_features.manifest.overview:show_manifest",
+        {
+            "clips": CLIPS,
+            "where": Option(metavar="EXPRESSION"),
+            "limit": Option(least=0),
+            "output": Option("-o --output", metavar="PATH"),
+        },
+        then="obygaze_features.core.written_tables:Listing.write",
+    ),
+    "stats": Command(
+        "obygaze_features.manifest.stats:compute_stats",
+        {
+            "where": Option(metavar="EXPRESSION"),
+            "figure": Option(metavar="PATH"),
+        },
+        then="obygaze_features.manifest.stats:draw_stats",
+    ),
+    "group": Command(
+        "obygaze_features.manifest.grouping:group",
+        {
+            "name": Option("-o --output", metavar="NAME"),
+        },
+    ),
+    "link": Command(
+        "obygaze_features.extraction.linking:link_manifest",
+        {
+            "folder": Option(exists="folder"),
+            "table": Option(metavar="FILE"),
+        },
+    ),
+    "folds": Command(
+        "obygaze_features.manifest.folds:assign_folds",
+        {
+            "k": Option("-k --folds", shown_default="5"),
+        },
+    ),
 }
 
 
-@click.group(cls=FunctionGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS)
 def manifest() -> None:
     """Import, inspect and edit manifests: clips, labels, splits."""

@@ -5,7 +5,8 @@ Folds are numbers from 0; -1 is a clip outside the split. The functions with `_f
 name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
 """
 
-import os
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import count, plural, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import (
     manifest_path,
     read_manifest,
@@ -98,14 +100,29 @@ class SplitReport:
 
 
 def assign_folds(
-    manifest: str | os.PathLike[str],
+    manifest: PathLike,
     *,
-    kind: Kind = "grouped",
+    kind: Literal["grouped", "leave-one-film-out"] = "grouped",
     k: int | None = None,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> SplitReport:
-    """Assign each film, with all its clips, to one fold."""
+    """Assign each film, with all its clips, to one fold.
+
+    A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
+    manifest join` adds folds of your own: a column fold:NAME of a table of clips.
+
+    Args:
+        manifest: The manifest, which is written anew with the split.
+        kind: How clips are assigned to folds.
+        k: Number of folds of the kind grouped; leave-one-film-out has one for each film.
+        force: Replace the folds of this kind that the manifest has.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest folds obygaze12 --kind grouped -k 6
+        obygaze manifest folds obygaze12 --kind leave-one-film-out
+    """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
     fold_of_clip = _folds_of_kind(before, kind, k)

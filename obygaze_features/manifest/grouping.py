@@ -4,12 +4,13 @@ Clips are annotated with concepts, not with instances. A clip therefore belongs 
 sub-construct that one of its concepts has an instance of.
 """
 
-import os
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -17,9 +18,8 @@ from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import folded, single_line
 from obygaze_features.core.files import require_file
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
@@ -180,12 +180,12 @@ class GroupedManifest:
 
 
 def group(
-    manifest: str | os.PathLike[str] | Manifest | None = None,
+    manifest: PathLike | Manifest | None = None,
     *,
-    name: Annotated[str | None, Option("-o --output", metavar="NAME")] = None,
-    groups: str | os.PathLike[str] | Groups | None = None,
+    name: str | None = None,
+    groups: PathLike | Mapping[str, Sequence[str]] | None = None,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> ConceptVocabulary | GroupedManifest:
     """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
 

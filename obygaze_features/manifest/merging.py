@@ -1,6 +1,7 @@
 """`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
 
-import os
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.refusal import refuse_if
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotations_of,
@@ -53,13 +54,13 @@ Orders = Annotated[Mapping[str, str] | None, Option("--order", metavar="COLUMN=W
 
 
 def merge_manifests(
-    manifests: Sequence[str | os.PathLike[str]],
-    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    manifests: Sequence[PathLike],
+    name: str,
     *,
-    rule: Annotated[str | None, Option(metavar="RULE")] = None,
-    orders: Orders = None,
+    rule: str | None = None,
+    orders: Mapping[str, str] | None = None,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> SavedManifest:
     """Merge manifests: a clip that several of them have is one clip.
 
@@ -88,13 +89,13 @@ def merge_manifests(
 
 
 def make_labels(
-    manifest: str | os.PathLike[str],
-    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    manifest: PathLike,
+    name: str,
     *,
-    rule: Annotated[str, Option(metavar="RULE")],
-    orders: Orders = None,
+    rule: str,
+    orders: Mapping[str, str] | None = None,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> SavedManifest:
     """Make the labels of clips anew, by another rule, of what each annotator says.
 

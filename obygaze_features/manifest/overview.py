@@ -1,10 +1,11 @@
 """Show a manifest: its header and some of its clips."""
 
-import os
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import to_builtins
 
@@ -15,11 +16,10 @@ from obygaze_features.core.errors import (
     NotFound,
     near,
 )
-from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
@@ -99,13 +99,13 @@ class ManifestPage(Listing):
 
 
 def show_manifest(
-    manifest: str | os.PathLike[str] | Manifest,
+    manifest: PathLike | Manifest,
     *,
     film: str | None = None,
-    clips: Annotated[ClipIds | None, CLIPS] = None,
-    where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
-    limit: Annotated[int | None, Option(least=0)] = None,
-    workspace: str | os.PathLike[str] | None = None,
+    clips: PathLike | Iterable[str] | None = None,
+    where: str | None = None,
+    limit: int | None = None,
+    workspace: PathLike | None = None,
 ) -> ManifestPage:
     """Show a manifest's header and clips.
 
@@ -228,6 +228,3 @@ def _describe(manifest: Manifest) -> str:
     if manifest.folds:
         lines.append(f"  folds: {', '.join(manifest.folds)}")
     return "\n".join([*lines, ""])
-
-
-show_command = command_of(show_manifest, "show", then=ManifestPage.write)

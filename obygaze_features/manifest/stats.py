@@ -1,12 +1,13 @@
 """Count the levels, concepts, films and folds of a manifest, and draw the counts."""
 
-import os
+from __future__ import annotations
+
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeWarning
@@ -22,9 +23,8 @@ from obygaze_features.core.figures import (
     save,
     spread_dots,
 )
-from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.listing import titles_of_films
 from obygaze_features.manifest.model import (
@@ -32,7 +32,6 @@ from obygaze_features.manifest.model import (
     NO_LEVEL,
     Clip,
     Manifest,
-    View,
     of_films,
     own_columns,
     view_words,
@@ -209,11 +208,11 @@ class Stats:
 
 
 def compute_stats(
-    manifest: str | os.PathLike[str] | Manifest,
+    manifest: PathLike | Manifest,
     *,
-    view: View | None = None,
-    where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
-    workspace: str | os.PathLike[str] | None = None,
+    view: Literal["raw", "visual", "as_published"] | None = None,
+    where: str | None = None,
+    workspace: PathLike | None = None,
 ) -> Stats:
     """Count levels, concepts, films and folds; each film has a row.
 
@@ -351,7 +350,7 @@ def _ratio(part: float, whole: float) -> float | None:
 def draw_stats(
     stats: Stats,
     *,
-    figure: Annotated[str | Path | None, Option(metavar="PATH")] = None,
+    figure: str | Path | None = None,
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper.
@@ -455,6 +454,3 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
             ha="center",
             color=COLORS["muted"],
         )
-
-
-stats_command = command_of(compute_stats, "stats", then=draw_stats)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.store.functions import export_features as export_features
-    from obygaze_features.store.functions import import_features as import_features
-    from obygaze_features.store.functions import merge as merge
-    from obygaze_features.store.functions import pull as pull
-    from obygaze_features.store.functions import push as push
-    from obygaze_features.store.functions import subset as subset
-    from obygaze_features.store.functions import verify as verify
+    from obygaze_features.store.changing import merge as merge
+    from obygaze_features.store.changing import subset as subset
+    from obygaze_features.store.copying import pull as pull
+    from obygaze_features.store.copying import push as push
+    from obygaze_features.store.exporting import export_features as export_features
+    from obygaze_features.store.importing.features import (
+        import_features as import_features,
+    )
     from obygaze_features.store.layout import Array as Array
     from obygaze_features.store.making import write_store as write_store
     from obygaze_features.store.reading import Matrix as Matrix
@@ -30,5 +31,6 @@ if TYPE_CHECKING:
     from obygaze_features.store.texts import TextTable as TextTable
     from obygaze_features.store.texts import read_texts as read_texts
     from obygaze_features.store.texts import write_texts as write_texts
+    from obygaze_features.store.verifying import verify as verify
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -3,6 +3,8 @@
 A subset, a merger, a join of vectors side by side.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import numpy as np
 
-from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
+from obygaze_features.core.clip_ids import clip_ids, each_name
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import (
     FixInput,
@@ -26,7 +28,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.workspace import Workspace, is_url
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip
@@ -106,17 +108,40 @@ class Changed:
 
 
 def subset(
-    store: StoreName,
-    path: str | os.PathLike[str],
+    store: PathLike | Store,
+    path: PathLike,
     *,
     films: Iterable[str] | None = None,
-    clips: ClipIds | Iterable[str | Clip] | None = None,
+    clips: PathLike | Iterable[str] | Iterable[str | Clip] | None = None,
     arrays: Sequence[str] = (),
     without: Sequence[str] = (),
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Changed:
-    """Make a store of some clips or arrays of a store."""
+    """Make a store of some clips or arrays of a store.
+
+    Its rows are numbered anew. The store that it is of may be at a URL, and only what is needed of
+    it is read.
+
+    To remove a film, make a store without it, then remove the other one. No file of the new store
+    has anything of the film. Copies, exports, runs and models are not reached.
+
+    Args:
+        store: The store.
+        path: The new store: a name or a folder.
+        films: Only the clips of this film, an id.
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
+            column clip_id. In Python also clips of a manifest.
+        arrays: Only this array, with the times and the mask of its frames.
+        without: The id of a film or clip that is left out.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
+        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
+        obygaze store subset obygaze12-xclip --without tt0108160 -o without-a-film
+    """
     here = Workspace.of(workspace)
     target = new_store(here, path)
     opened = open_store(store, workspace=workspace)
@@ -185,7 +210,7 @@ def _require_sources(
 
 def _change(
     target: Path,
-    source: "PickedRows | JoinedRows",
+    source: PickedRows | JoinedRows,
     *,
     arrays: Sequence[Array],
     recipe: Recipe,
@@ -387,14 +412,29 @@ class PickedRows(_NewRows):
 
 
 def merge(
-    stores: Sequence[StoreName],
-    path: str | os.PathLike[str],
+    stores: Sequence[PathLike | Store],
+    path: PathLike,
     *,
     licence: str = "",
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Changed:
-    """Make one store of several, which have one recipe and equal arrays."""
+    """Make one store of several, which have one recipe and equal arrays.
+
+    A clip that has features in two stores must have the same numbers in both; one that has them in
+    one store is taken from there. Two clips of one id are an error: their films or times differ.
+    All citations are kept.
+
+    Args:
+        stores: The stores, near or far.
+        path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store merge films-1-6 films-7-12 -o all-films
+    """
     target = new_store(Workspace.of(workspace), path)
     opened = [open_store(store, workspace=workspace) for store in stores]
     remarks = _require_sources("merge", opened, [store.seal for store in opened])
@@ -583,7 +623,7 @@ def _check_equal(
                         )
 
 
-def _common_manifest(source: "PickedRows | JoinedRows") -> ManifestMark:
+def _common_manifest(source: PickedRows | JoinedRows) -> ManifestMark:
     """Return the manifest of all stores, or that of the new rows, "" if there are several."""
     manifests = {store.record.manifest for store in source.stores}
     if len(manifests) == 1:
@@ -617,14 +657,34 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
 
 
 def join(
-    stores: Sequence[StoreName],
-    path: str | os.PathLike[str],
+    stores: Sequence[PathLike | Store],
+    path: PathLike,
     *,
     licence: str = "",
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Changed:
-    """Make a store that has the vectors of several stores side by side."""
+    """Make one store of several, with their vectors of each clip side by side.
+
+    What was seen, heard and said in a clip becomes one vector of it, the array clip, so that a
+    model can learn from all of it. The order of the stores does not matter.
+
+    A clip has features where all stores have them. Any other one is a failed row with the reason of
+    the part that is missing. Films or times of a clip that differ are an error. All citations are
+    kept.
+
+    Args:
+        stores: The stores, near or far, each with an array that has one vector a clip. Without
+            `:ARRAY` it is the default array of the store, as in experiments.
+        path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store join films.xclip films.wav2vec2 -o both
+        obygaze store join films.xclip:clip films.wav2vec2 films.words -o all-senses
+    """
     here = Workspace.of(workspace)
     target = new_store(here, path)
     named = [_NamedPart.of(store, here) for store in stores]

@@ -4,7 +4,8 @@ A file that is there, with its length and its SHA-256, is not copied again. `sto
 last, so that half a copy is no store. No command replaces another store.
 """
 
-import os
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from obygaze_features.core.leftovers import (
     remove_leftovers,
 )
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import Workspace, last_part
+from obygaze_features.core.workspace import PathLike, Workspace, last_part
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
     Terms,
@@ -88,14 +89,34 @@ class Copied:
 
 
 def pull(
-    source: str | os.PathLike[str] | Store,
-    path: str | os.PathLike[str] | None = None,
+    source: PathLike | Store,
+    path: PathLike | None = None,
     *,
     expect: str | None = None,
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Copied:
-    """Copy a store to this machine."""
+    """Copy a store to this machine.
+
+    From a web server, a bucket, the hub or a folder. The same command again continues an
+    interrupted copy, and every file is checked as it arrives. A store that is there is never
+    replaced. `obygaze store subset URL` copies a part only.
+
+    Whoever can change the files at an address can make another store of them. #sha256=... at its
+    end, or --expect, refuses any but the store that has this seal.
+
+    Args:
+        source: The store: a name, a folder or a URL.
+        path: The new store: a name or a folder. [default: the last word]
+        expect: The seal of the store, from its publisher.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store pull https://example.org/features/xclip
+        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
+        obygaze store pull hf://lab/obygaze12-xclip -o theirs
+    """
     here = Workspace.of(workspace)
     progress = progress or Quiet()
     store = open_store(source, workspace=here, expect=expect)
@@ -226,16 +247,39 @@ def _fetch_all(
 
 
 def push(
-    store: str | os.PathLike[str] | Store,
-    target: str | os.PathLike[str],
+    store: PathLike | Store,
+    target: PathLike,
     *,
     licence: str = "",
     citation: str = "",
     no_licence: bool = False,
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Copied:
-    """Send a store to a folder, a bucket or the hub."""
+    """Send a store to a folder, a bucket or the hub.
+
+    Files that are there already are not sent again; the same command again continues what was
+    interrupted. Where another store is, nothing is sent. A bucket's keys come from the AWS_*
+    variables, the hub's token from `hf auth login`; a new data set on the hub is private.
+
+    A store without a licence is refused. --licence and --citation state them: they are written into
+    the head of README.md of the store, which may also be edited, and which is not sealed. The hub
+    shows it. `obygaze store export --as parquet` makes a table for `datasets`.
+
+    Args:
+        store: The store, in a folder of this machine.
+        target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
+        licence: Under which licence the features are: CC-BY-4.0.
+        citation: What to cite for them.
+        no_licence: Send the store also if it states no licence.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
+        obygaze store push obygaze12-xclip hf://lab/xclip --licence CC-BY-4.0 --citation "Doe, 2026"
+        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
+    """
     opened = open_store(store, workspace=workspace)
     if not isinstance(opened.files, FolderFiles):
         raise FixUsage(

@@ -1,6 +1,7 @@
 """What is said of a store, and of all stores of a workspace."""
 
-import os
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
     array_facts,
@@ -17,7 +19,6 @@ from obygaze_features.store.card import (
 )
 from obygaze_features.store.reading import (
     Store,
-    StoreName,
     name_of,
     open_store,
 )
@@ -186,11 +187,24 @@ class StorePage(Listing):
 
 
 def describe_store(
-    store: StoreName,
+    store: PathLike | Store,
     *,
     clips: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> StorePage:
-    """Show what a store has and how it was made."""
+    """Show what a store has and how it was made.
+
+    STORE is a store of the workspace, a folder or a URL. Only small files are read.
+
+    Args:
+        store: The store.
+        clips: List its clips, and why some have no features; -o writes this list to a file.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store info obygaze12-xclip
+        obygaze store info https://example.org/stores/obygaze12-xclip --json
+        obygaze store info obygaze12-xclip --clips -o clips.xlsx
+    """
     opened = open_store(store, workspace=workspace)
     return StorePage(name_of(store), opened, clips)

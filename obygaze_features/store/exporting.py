@@ -4,6 +4,8 @@ Every export says of which store it is: as an array of an npz file, an attribute
 in the metadata of a Parquet file and in the head of README.md beside it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import zipfile
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +37,7 @@ from obygaze_features.core.leftovers import (
 )
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import is_labelled
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import (
@@ -144,16 +146,41 @@ class Exported:
 
 
 def export_features(
-    store: str | os.PathLike[str] | Store,
+    store: PathLike | Store,
     path: str | Path,
     *,
-    format: str | None = None,
+    format: Literal["parquet"] | None = None,
     arrays: Sequence[str] = (),
-    labels: str | os.PathLike[str] | Manifest | None = None,
+    labels: PathLike | Manifest | None = None,
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Exported:
-    """Write the features of a store in another format."""
+    """Write the features of a store in another format.
+
+    The ending of OUTPUT says the format: .npz, .h5, .hdf5 or .parquet.
+
+    A Parquet file is a table with a row a clip and a column an array, by default of the arrays with
+    one vector a clip. --as parquet writes a folder with this table, data/features.parquet, and a
+    README.md by which datasets.load_dataset and the hub read it.
+
+    Clips without features are left out and listed (exit code 3), and the output says what else of
+    the store is not exported. Licence, citation, recipe and seal go with the features: as the array
+    `obygaze_origin` of an npz file, the attribute of that name of an HDF5 file, and in the metadata
+    of a Parquet file. `obygaze store import` reads an export as any other file of its format.
+
+    Args:
+        store: The store.
+        path: The new file, or the new folder.
+        format: The format of a new folder.
+        arrays: Only this array, with the times and the mask of its frames.
+        labels: Levels and concepts of this manifest become columns of a Parquet table.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store export obygaze12-xclip xclip.h5
+        obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
+    """
     here = Workspace.of(workspace)
     target = here.checked(Path(path))
     check_folders_above(target)
@@ -169,7 +196,7 @@ def export_features(
     refuse_pictures(opened)
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, kind, names)
-    job = Export(opened, chosen, labels, progress or Quiet())
+    job = Export(opened, chosen, labels, progress)
     warnings = _read_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +218,7 @@ def export_features(
 
 
 def refuse_pictures(store: Store) -> None:
-    """Raise an error for a store of pictures, which is not sent or exported."""
+    """Raise an error for a store of pictures, which is not sent, exported or published."""
     if store.record.array(PICTURES) is not None:
         raise FixUsage(
             "this store holds pictures of films; it is private",
@@ -213,15 +240,15 @@ class Export:
         self,
         store: Store,
         arrays: Sequence[Array],
-        labels: Manifest | None,
-        progress: Progress,
+        labels: Manifest | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.store = store
         self.arrays = arrays
         self.labels = labels
         # The clip of the manifest that each row of the store has, by its id.
         self.label_of: Mapping[str, Clip] = {}
-        self.progress = progress
+        self.progress = progress or Quiet()
         self.terms = store.terms
         # The rows with features, and where they are in the store.
         self.rows = [row for row in store.rows if row.is_ok]

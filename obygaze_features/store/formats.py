@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
     require_file,
 )
+from obygaze_features.core.shell import shell_word
 
 # How many vectors of a clip become one.
 Pool = Literal["mean", "max", "last"]
@@ -24,7 +25,6 @@ class Format(NamedTuple):
 
     Args:
         name: Its name.
-        about: What such files have, for the help.
         endings: The endings of its files.
         reader: The function that opens a file or folder, in `importing`.
         writer: The function that writes a file; None where features are only read.
@@ -35,7 +35,6 @@ class Format(NamedTuple):
     """
 
     name: str
-    about: str
     endings: tuple[str, ...]
     reader: str
     writer: str | None = None
@@ -59,18 +58,12 @@ FORMATS = {
     for format in (
         Format(
             name="npz",
-            about="arrays with a row a clip, and one of their ids (--id-key, else clip_id); the"
-            " only array with one vector a clip is the array clip if its name says nothing, such as"
-            " x or features",
             endings=(".npz",),
             reader="npz:open_npz",
             writer="exporting:write_npz",
         ),
         Format(
             name="hdf5",
-            about="a dataset a clip, or one array and ids; the path in --array NAME=PATH says"
-            " where: '{id}' (found without it), '{id}/features' and '{film}/{id}' for a dataset a"
-            " clip, and 'features' with --id-key for one array of all",
             endings=(".h5", ".hdf5"),
             reader="hdf5:open_hdf5",
             writer="exporting:write_hdf5",
@@ -78,7 +71,6 @@ FORMATS = {
         ),
         Format(
             name="parquet",
-            about="a row a clip: ids, and columns of lists of numbers that have one size",
             endings=(".parquet",),
             reader="parquet:open_parquet",
             writer="exporting:write_parquet",
@@ -86,7 +78,6 @@ FORMATS = {
         ),
         Format(
             name="npy",
-            about="a file a clip, in one folder or in one for each film",
             endings=(".npy",),
             reader="trees:open_npy",
             is_file=False,
@@ -95,8 +86,6 @@ FORMATS = {
         ),
         Format(
             name="pth",
-            about="FOLDER/<film>/<video>.pth, as the released code has it; a tensor is [1, D] or"
-            " [1, tokens, D], and files that could run code are refused",
             endings=(".pth", ".pt"),
             reader="trees:open_pth",
             is_file=False,
@@ -109,18 +98,6 @@ WRITTEN = [format for format in FORMATS.values() if format.writer]
 # The format that is a table, with labels as columns; as a folder, the hub reads it.
 TABLE = "parquet"
 EXPORT_ENDINGS = (*chain.from_iterable(format.endings for format in WRITTEN),)
-
-
-def text_of_formats() -> str:
-    """Return a paragraph on each format that is read, for the help."""
-    paragraphs: dict[str, list[str]] = {}
-    for format in FORMATS.values():
-        inside = "" if format.is_file else "a folder of "
-        names = paragraphs.setdefault(format.about, [])
-        names.append(f"{inside}{', '.join(format.endings)}")
-    return "\n\n".join(
-        f"{', '.join(names)}: {about}." for about, names in paragraphs.items()
-    )
 
 
 def format_of_ending(path: Path) -> Format | None:
@@ -187,18 +164,19 @@ def format_of_output(path: Path, name: str | None = None) -> Format:
     """
     format = format_of_ending(path)
     if name not in (None, TABLE):
-        raise FixUsage(f"{name} is not written as a folder", hint=f"--as {TABLE}")
+        raise FixUsage(f"{name} is not written as a folder", hint="--as parquet")
     if name is not None and format is None:
         return FORMATS[name]
     if format is None or format not in WRITTEN:
         raise FixUsage(
             f"the ending {path.suffix!r} is none that features are written in",
             where=str(path),
-            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or --as {TABLE} for a folder",
+            hint=f"a name that ends with {', '.join(EXPORT_ENDINGS)}, or --as parquet for a folder",
         )
     if name not in (None, format.name):
         raise FixUsage(
-            f"--as {name} writes a folder, and this is the name of a file of {format.name}",
+            f"--as {shell_word(name)} writes a folder, and this is the name of a file of"
+            f" {format.name}",
             where=str(path),
             hint=f"the name {path.stem}, or leave --as out",
         )

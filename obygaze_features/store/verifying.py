@@ -1,7 +1,8 @@
 """Verify that a store has the files that it lists, and name each file that is not as listed."""
 
+from __future__ import annotations
+
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, ObygazeError
-from obygaze_features.core.workspace import EXPECTED
+from obygaze_features.core.workspace import EXPECTED, PathLike
 from obygaze_features.store.decoding import (
     DAMAGE,
     codes_of,
@@ -140,14 +141,33 @@ class VerifyReport:
 
 
 def verify(
-    store: str | os.PathLike[str] | Files | Store,
+    store: PathLike | Files | Store,
     *,
     hashes: bool = False,
     expect: str | None = None,
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> VerifyReport:
-    """Check that a store is whole and undamaged."""
+    """Check that a store is whole and undamaged.
+
+    Without options, check that every file exists and has its length; a changed byte is found with
+    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
+
+    A store that is consistent says nothing of who made it: with --expect and the seal that
+    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
+    may end with #sha256=... in place of --expect.
+
+    Args:
+        store: The store.
+        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
+        expect: The seal of the store, from its publisher.
+        progress: Counts the bytes of the files that were checked.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store verify obygaze12-xclip
+        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
+    """
     opened = open_store(store, workspace=workspace, expect=expect)
     files = opened.record.files
     is_in_address = isinstance(store, str) and EXPECTED in store

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from obygaze_features.video.decoded_clip import DecodedClip as DecodedClip
     from obygaze_features.video.decoded_clip import PictureView as PictureView
     from obygaze_features.video.files import SavedFrames as SavedFrames
+    from obygaze_features.video.files import probe_video as probe_video
+    from obygaze_features.video.files import save_frames as save_frames
     from obygaze_features.video.film import VideoInfo as VideoInfo
-    from obygaze_features.video.functions import probe_video as probe_video
-    from obygaze_features.video.functions import save_frames as save_frames
     from obygaze_features.video.index import sample_indices as sample_indices
     from obygaze_features.video.pool import DecodePool as DecodePool
     from obygaze_features.video.sound import DecodedSound as DecodedSound

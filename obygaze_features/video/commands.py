@@ -2,14 +2,23 @@
 
 import click
 
-from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import Command, Option
 
 COMMANDS = {
-    "frames": "obygaze_features.video.functions:save_frames",
-    "probe": "obygaze_features.video.functions:probe_video",
+    "frames": Command(
+        "obygaze_features.video.files:save_frames",
+        {
+            "count": Option(least=1, most=100_000),
+            "start_s": Option("--start", least=0),
+            "end_s": Option("--end", least=0),
+            "output": Option("-o --output", is_file=True),
+        },
+    ),
+    "probe": Command("obygaze_features.video.files:probe_video"),
 }
 
 
-@click.group(cls=FunctionGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS)
 def video() -> None:
     """Describe video files, and save the pictures that a model sees of them."""

@@ -1,5 +1,7 @@
 """Describe a video file, and save the pictures that a model sees of it."""
 
+from __future__ import annotations
+
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +35,20 @@ class SavedFrames:
         return f"{self.output}: {self.clip.as_line()}"
 
 
-def probe_video(file: str | Path) -> VideoInfo:
-    """Count the pictures of a file and find damage."""
+def probe_video(
+    file: str | Path,
+) -> VideoInfo:
+    """Count the pictures of a file and find damage.
+
+    Every picture is decoded once, so that the count is exact and damage is found.
+
+    Args:
+        file: The video file.
+
+    Commands:
+        obygaze video probe film.mkv
+        obygaze video probe clip.avi --json
+    """
     return probe(file, decode=True)
 
 
@@ -47,7 +61,23 @@ def save_frames(
     output: str | Path,
     force: bool = False,
 ) -> SavedFrames:
-    """Save the pictures a model sees of a file or of a part of it."""
+    """Save the pictures a model sees of a file or of a part of it.
+
+    The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
+    time_s, asked_s, substituted (affected by damage) and mask.
+
+    Args:
+        file: The video file.
+        count: Number of pictures.
+        start_s: Where the part begins, in seconds; on the command line also as 0:01:01.5.
+        end_s: Where the part ends, in seconds, or as 0:01:15.
+        output: An .npz file with arrays, or a .png file with a contact sheet.
+        force: Replace the output if it exists.
+
+    Commands:
+        obygaze video frames clip.mp4 -o frames.npz
+        obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
+    """
     suffix = Path(output).suffix.lower()
     if suffix not in (".npz", ".png"):
         raise FixUsage("the output must end in .npz or .png", where=str(output))

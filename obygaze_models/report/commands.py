@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.core.written_tables import Listing, check_output
 
 if TYPE_CHECKING:
     from obygaze_models.report.comparison import ComparedRuns
@@ -23,18 +20,9 @@ Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
 
 def report(
     *runs: PathLike | Run,
-    formats: Annotated[
-        Sequence[Format] | None,
-        Option("--format", shown_default="html, csv, latex and svg"),
-    ] = None,
-    output: Annotated[
-        PathLike | None,
-        Option(
-            "-o --output",
-            metavar="PATH",
-            shown_default="report.html of a run, reports.html of several",
-        ),
-    ] = None,
+    formats: Sequence[Literal["html", "csv", "latex", "svg", "png", "pdf"]]
+    | None = None,
+    output: PathLike | None = None,
     workspace: PathLike | None = None,
 ) -> ReportFiles:
     """Write the report of runs: a page, tables, figures.
@@ -67,9 +55,7 @@ def report(
 
 def compare(
     *runs: PathLike | Run,
-    metric: Annotated[
-        str | None, Option(shown_default="the primary one of the first run")
-    ] = None,
+    metric: str | None = None,
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
     """Show by how much runs differ on the clips and tasks that all of them have.
@@ -110,7 +96,3 @@ def compare(
             hint=f"obygaze run honest {stores}",
         )
     return compare_runs(opened_runs(runs, workspace), metric)
-
-
-report_command = command_of(report, "report")
-compare_command = command_of(compare, "compare", then=Listing.write, check=check_output)

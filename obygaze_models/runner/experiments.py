@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 from obygaze_features.core.console import (
     ProgressBars,
@@ -16,8 +16,6 @@ from obygaze_features.core.console import (
     progress_bars,
 )
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.parts import trust as trust_code
@@ -29,7 +27,7 @@ from obygaze_features.core.workspace import (
     is_url,
     last_part,
 )
-from obygaze_models.models.registry import DEFAULT_TASK, trainable
+from obygaze_models.models.registry import trainable
 
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from obygaze_models.runner.files import Run
     from obygaze_models.zoo import SavedModel
 
-F = TypeVar("F", bound=Callable[..., Any])
 # Store is imported for type checkers only, so that the commands start fast.
 OneStore: TypeAlias = Union[PathLike, "Store"]
 Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
@@ -71,21 +68,18 @@ class Trained(NamedTuple):
 
 def run(
     protocol: PathLike = "honest",
-    stores: Annotated[
-        Stores | None, Option("--store", metavar="NAME=STORE", is_repeated=True)
-    ] = None,
-    manifest: Annotated[PathLike | Manifest | None, Option("--manifest")] = None,
+    stores: PathLike
+    | Store
+    | Sequence[PathLike | Store]
+    | Mapping[str, PathLike | Store]
+    | None = None,
+    manifest: PathLike | Manifest | None = None,
     *,
-    tasks: Annotated[
-        Sequence[str], Option("--task", shown_default="the protocol's")
-    ] = (),
-    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
-    output: Annotated[
-        PathLike | None,
-        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
-    ] = None,
-    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
-    trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
+    tasks: Sequence[str] = (),
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
+    n_jobs: int = 0,
+    trust: Sequence[str] = (),
     force: bool = False,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
@@ -155,29 +149,18 @@ def run(
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
 
 
-def _with_kinds(function: F) -> F:
-    """Return a function whose docstring names every kind of model that can be trained."""
-    *others, last = trainable()
-    listed = (
-        f"MODEL is {', '.join(others)} or {last}; `run` takes a class of your own, too."
-    )
-    function.__doc__ = (function.__doc__ or "").replace("{kinds}", listed)
-    return function
-
-
-@_with_kinds
 def train(
     model: str,
-    store: Stores,
-    manifest: PathLike | Manifest,
+    store: PathLike
+    | Store
+    | Sequence[PathLike | Store]
+    | Mapping[str, PathLike | Store],
+    manifest: PathLike | Manifest | None = None,
     *,
-    task: str = DEFAULT_TASK,
-    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
-    output: Annotated[
-        PathLike | None,
-        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
-    ] = None,
-    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    task: str = "EN_S",
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
+    n_jobs: int = 0,
     force: bool = False,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
@@ -185,12 +168,13 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same settings on unseen films; the saved model is then trained on
-    all clips. {kinds}
+    all clips. MODEL is mlp, logistic, ridge, svm, pcbm-dt, pcbm-lr, pcbm-h or cav; `run` takes a
+    class of your own, too.
 
     Args:
         model: The kind of the model.
         store: Its features: a store, or NAME=STORE with the name in tables.
-        manifest: The clips and labels.
+        manifest: The clips and labels. The default is the only manifest there is.
         task: The label to predict, as in `run`; PROTOCOL.toml:NAME for the task of a protocol.
         changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
             an error that lists those of its kind. cav has none.
@@ -206,12 +190,10 @@ def train(
         'ridge'
 
     Commands:
-        obygaze train ridge obygaze12-xclip obygaze12
-        obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
-        obygaze train ridge films-xclip films --task 'rating>=2'
-        obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
-        obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
-        obygaze train cav obygaze12-xclip obygaze12 --json
+        obygaze train ridge --store films-xclip --manifest films --task 'rating>=2'
+        obygaze train pcbm-lr --store films-xclip --task HN_S -o my-bottleneck
+        obygaze train mlp --store films-xclip --set model.hidden=[64] --set fit.seed=1
+        obygaze train logistic --store films-xclip --set 'model.C.grid=[0.1, 1.0]'
     """
     if not isinstance(model, str):
         raise FixUsage(
@@ -267,16 +249,19 @@ def train(
 def _not_saved(
     model: str,
     store: Stores,
-    manifest: PathLike | Manifest,
+    manifest: PathLike | Manifest | None,
     task: str,
     changes: Sequence[str],
     output: PathLike | None,
 ) -> FixUsage:
     """Return the error that a model of one's own is not saved; its hint is the line of `run`."""
-    # Only a name or a path can be typed.
-    a_store = os.fspath(store) if isinstance(store, str | os.PathLike) else "STORE"
-    clips = os.fspath(manifest) if isinstance(manifest, str | os.PathLike) else "CLIPS"
-    words = ["obygaze", "run", "honest", "--store", a_store, "--manifest", clips]
+    words = ["obygaze", "run", "honest"]
+    # The command line gives a sequence.
+    if isinstance(store, Sequence) and not isinstance(store, str):
+        (store,) = store[:1]
+    words += ["--store", _typed_name(store, "STORE")]
+    if manifest is not None:
+        words += ["--manifest", _typed_name(manifest, "CLIPS")]
     words += ["--task", task, "--set", f"models.{OWN}.kind={model}"]
     words += ["--set", f'grid.models=["{OWN}"]']
     for change in changes:
@@ -289,6 +274,11 @@ def _not_saved(
         f"{model} is not a kind of obygaze, and only these are saved: a run tests it",
         hint=shell_line(words),
     )
+
+
+def _typed_name(value: object, missing: str) -> str:
+    """Return a name or a path as it is typed; `missing` for an object in memory."""
+    return os.fspath(value) if isinstance(value, str | os.PathLike) else missing
 
 
 def _named_folder(workspace: Workspace, name: str) -> Path:
@@ -402,15 +392,12 @@ def _last_name(location: str) -> str:
 
 def test_model(
     model: PathLike | SavedModel,
-    store: OneStore,
+    store: PathLike | Store,
+    manifest: PathLike | Manifest | None = None,
     *,
-    manifest: PathLike | Manifest,
-    task: Annotated[str, Option(shown_default="that of the model")] = "",
-    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
-    output: Annotated[
-        PathLike | None,
-        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
-    ] = None,
+    task: str = "",
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Run:
@@ -425,7 +412,7 @@ def test_model(
         model: A saved model of two classes: its name in the workspace, or its folder.
         store: Features of the recipe that the model was trained on, or NAME=STORE with the name in
             tables.
-        manifest: The clips and labels.
+        manifest: The clips and labels. The default is the only manifest there is.
         task: The label to test, as in `run`.
         changes: Change a key of the honest protocol: data.where, data.view, report.primary,
             report.metrics or report.replicates. The view of the labels is that of the training.
@@ -434,8 +421,8 @@ def test_model(
         workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze models test received films.xclip --manifest films
-        obygaze models test received films.xclip --manifest films --task violent -o theirs
+        obygaze models test received --store films.xclip --manifest films
+        obygaze models test received --store films.xclip --manifest films --task violent -o theirs
     """
     require_each_once(changes)
     clips = named_manifest(manifest, workspace)
@@ -450,7 +437,3 @@ def test_model(
     folder = Workspace.of(workspace).target("runs", name)
     (opened,) = stores.values()
     return run_test(saved, inputs, opened, folder, force=force, workspace=workspace)
-
-
-command = command_of(run, "run")
-test_command = command_of(test_model, "test")

@@ -100,7 +100,7 @@ def training_protocol(
     if name not in trainable():
         hint = f"one of {', '.join(trainable())}"
         if name.endswith(".toml") or name in protocol_names():
-            own_task = f"obygaze train MODEL STORE MANIFEST --task {shell_word(f'{name}:NAME')}"
+            own_task = f"obygaze train MODEL --task {shell_word(f'{name}:NAME')}"
             hint += f"; the task NAME of a protocol: {own_task}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     if name == CAV:
@@ -145,7 +145,7 @@ def _refuse_another_model(kind: str, protocol: Protocol) -> None:
     if asked:
         raise FixUsage(
             f"the model to train is {kind}, and --set asks for {', '.join(sorted(asked))}",
-            hint="obygaze train MODEL STORE MANIFEST, for each model that is wanted",
+            hint="obygaze train MODEL --store STORE, for each model that is wanted",
         )
 
 

@@ -2,17 +2,32 @@
 
 import click
 
-from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import CLIPS, Command, Option
 
-_HERE = "obygaze_models.zoo.functions"
 COMMANDS = {
-    "predict": f"{_HERE}:predict_command",
-    "pull": f"{_HERE}:pull_model",
-    "push": f"{_HERE}:push_model",
-    "show": f"{_HERE}:show_model",
+    "predict": Command(
+        "obygaze_models.zoo.predicting:predict",
+        {
+            "clips": CLIPS,
+            "output": Option("-o --output", metavar="PATH"),
+        },
+        then="obygaze_models.zoo.predicting:Predicted.write",
+        check="obygaze_features.core.written_tables:check_output",
+    ),
+    "pull": Command(
+        "obygaze_models.zoo.sharing:pull_model",
+        {
+            "output": Option(
+                "-o --output", metavar="NAME", shown_default="the last part of LOCATION"
+            ),
+        },
+    ),
+    "push": Command("obygaze_models.zoo.sharing:push_model"),
+    "show": Command("obygaze_models.zoo.sharing:show_model"),
 }
 
 
-@click.group(cls=FunctionGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS)
 def models() -> None:
     """Inspect, use and share saved models."""

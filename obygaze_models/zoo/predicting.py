@@ -131,7 +131,7 @@ class Predicted:
         """Write the scores to a file.
 
         Args:
-            output: A table with films and times: .csv or .xlsx.
+            output: Write the table to this file, with films and times: .csv or .xlsx.
             force: Replace the output if it exists.
         """
         table = self.to_csv()
@@ -261,7 +261,40 @@ def predict(
     in_sample: bool = False,
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store with a model."""
+    """Predict the clips of a store with a model.
+
+    One row per clip: the decision, the probability of each class (of a model without probabilities,
+    such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
+    each concept and its contribution. A store of other features is an error (exit code 5). A
+    model of segments, trained on a store of windows, needs the manifest of the segments.
+
+    For new films, extract the features first: without a store, the error names the command.
+
+    The column `basis` is the kind of the score; docs/guide/experiments.md lists the kinds. Features
+    without films, imported without a manifest, need --manifest.
+
+    Args:
+        model: A saved model: its name in the workspace, or its folder.
+        store: Features of the recipe that the model was trained on.
+        clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
+            clip_id. In Python also a list of ids, or a manifest.
+        manifest: Predict the clips or segments of this manifest.
+        in_sample: Score all training clips with the model itself, also those that have an
+            out-of-fold score; such scores are not predictions.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
+        >>> predicted.clip_ids, predicted.basis
+        (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
+
+    Commands:
+        obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm new-films.descriptors -o scores.csv
+        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
+        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
+        obygaze models predict films-ridge whole.descriptors --manifest films
+    """
     saved = load_model(model, workspace=workspace)
     opened = _opened(saved, store, manifest, workspace)
     listed: list[str | Clip] | None = None
@@ -339,7 +372,7 @@ def _what_makes_features(model: SavedModel, manifest: str) -> str:
         pooling = features.told.get("pooling", "")
         for pool, word in POOLINGS.items():
             if pooling.startswith(f"{word} "):
-                words += f" --pool {pool}"
+                words += f" --pool {shell_word(pool)}"
         return f"obygaze store import FILE --manifest {name} {words} -o STORE"
     words = " ".join(f"-b {shell_word(part)}" for part in parts)
     command = f"obygaze extract run {name} {words}"

@@ -67,9 +67,23 @@ class ModelCard:
 
 
 def show_model(
-    model: PathLike | SavedModel, *, workspace: PathLike | None = None
+    model: PathLike | SavedModel,
+    *,
+    workspace: PathLike | None = None,
 ) -> ModelCard:
-    """Show the card of a model: its facts and its metrics."""
+    """Show the card of a model: its facts and its metrics.
+
+    No code of the model is run. Arrays and training clips that are not what model.json says are an
+    error.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models show films-pcbm
+        obygaze models show models/films-pcbm --json
+    """
     if isinstance(model, SavedModel):
         model = model.folder
     folder = Workspace.of(workspace).existing("models", model)
@@ -111,7 +125,23 @@ def push_model(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> PushedModel:
-    """Copy a model to a folder, a bucket or the hub."""
+    """Copy a model to a folder, a bucket or the hub.
+
+    It is checked first. Another model that is there is replaced only with --force.
+
+    Its card names the licences of the annotations and of the features, as the manifest and the
+    store of its training stated them; for the hub, the licence of the model itself is `other`.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        target: A folder, or an s3:// or hf:// URL.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models push films-pcbm /shared/models/films-pcbm
+        obygaze models push films-pcbm hf://lab/films-pcbm
+    """
     folder = Workspace.of(workspace).existing("models", model)
     try:
         loaded = _checked(folder)
@@ -175,7 +205,23 @@ def pull_model(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SavedModel:
-    """Copy a model into the workspace and check it."""
+    """Copy a model into the workspace and check it.
+
+    The model appears only if the sizes and checksums of all its files are correct. Whoever can
+    change the files at an address can make another model of them: #sha256=... at its end refuses
+    any but the model of which model.json has this SHA-256, the seal of the model.
+
+    Args:
+        location: A folder, or an https://, s3:// or hf:// URL.
+        output: Name of the copy.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models pull /shared/models/films-pcbm
+        obygaze models pull https://example.org/films-pcbm -o theirs
+        obygaze models pull https://example.org/films-pcbm#sha256=5f0c...
+    """
     address, expected = split_expected(os.fspath(location))
     name = last_part(address) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)

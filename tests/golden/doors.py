@@ -217,7 +217,9 @@ def train(
     place: Place, kind: str, store: str, manifest: str, settings: str, *, output: str
 ) -> None:
     """Train a model, evaluate it and save it."""
-    place(f"train {kind} {store} {manifest} {settings} --jobs 1 -o {output}")
+    place(
+        f"train {kind} --store {store} --manifest {manifest} {settings} --jobs 1 -o {output}"
+    )
 
 
 def predict(place: Place, model: str, source: str, words: str = "") -> list[Row]:

@@ -31,7 +31,9 @@ def make_four_clips(root: Path) -> None:
     npz = ["store", "import", root / "rows.npz", "--array", "clip=X"]
     terms = ["--manifest", "films", "--licence", "CC0-1.0"]
     call_obygaze(*at, *npz, *terms, "-o", "mine").ok()
-    call_obygaze(*at, "train", "ridge", "mine", "films", "-o", "kept").ok()
+    call_obygaze(
+        *at, "train", "ridge", "--store", "mine", "--manifest", "films", "-o", "kept"
+    ).ok()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import json
 import os
 import subprocess
@@ -81,7 +82,11 @@ FUNCTIONS_WITH_EXAMPLES = (
 
 
 def test_the_example_of_each_function_is_what_it_returns(here):
-    functions = {name for name in og.__all__ if name[0].islower()}
+    # What these give depends on the machine, or is on the disk.
+    without_example = {"check_up", "ls", "view", "write_demo"}
+    functions = {
+        name for name in og.__all__ if inspect.isfunction(getattr(og, name))
+    } - without_example
     of_core = {
         name
         for name in functions

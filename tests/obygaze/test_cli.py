@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +18,9 @@ from support.cli import run_obygaze
 from obygaze import cli
 from obygaze.command_table import HEADINGS
 from obygaze_features import __version__
-from obygaze_features.core.commands import LazyGroup
+from obygaze_features.core.declared import declared, imported
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import Command
 
 HEAVY = [
     "numpy",
@@ -92,9 +93,31 @@ def test_no_option_of_one_value_may_be_given_twice(capsys):
         assert " is given twice\n  Try: obygaze " in said, words
 
 
-def test_no_global_option_may_be_given_twice(capsys):
-    assert cli.run_line(["-C", "one", "--workspace", "other", "doctor"]) == 2
-    assert "Error: -C/--workspace is given twice\n" in capsys.readouterr().err
+def test_no_global_option_may_be_given_twice(capsys, tmp_path):
+    here = str(tmp_path)
+    for words in (
+        ["-C", "one", "--workspace", "other", "doctor"],
+        ["-C", here, "doctor", "-C", here],
+        ["store", "-C", here, "info", "x", "--workspace", here],
+    ):
+        assert cli.run_line(words) == 2
+        assert "Error: -C/--workspace is given twice\n" in capsys.readouterr().err
+
+
+def test_the_workspace_may_be_named_anywhere_on_the_line(capsys, tmp_path):
+    said = []
+    for words in (
+        ["-C", str(tmp_path), "store", "info", "nothing"],
+        ["store", "-C", str(tmp_path), "info", "nothing"],
+        ["store", "info", "nothing", "-C", str(tmp_path)],
+        ["store", "info", "--workspace", str(tmp_path), "nothing"],
+    ):
+        assert cli.run_line(words) == 1
+        said.append(capsys.readouterr().err)
+    assert str(tmp_path / "stores" / "nothing") in said[0]
+    assert len(set(said)) == 1
+    assert cli.run_line(["ls", "-C", str(tmp_path / "absent")]) == 1
+    assert "no such workspace" in capsys.readouterr().err
 
 
 def joined(lines: list[str]) -> list[str]:
@@ -138,26 +161,40 @@ def test_no_help_imports_what_commands_work_with():
     assert heavy_imports_of([["--help"], ["--version"], [], *commands]) == {}
 
 
-def test_a_declared_function_has_the_parameters_of_the_one_that_works():
-    declared = [
-        command.function
-        for _, command, _ in LEAVES
-        if "done_in" in vars(command.function)
+def test_a_command_has_the_signature_of_the_function_that_it_calls():
+    """It is read from the source: a decorator or a name that is assigned twice would mislead it."""
+    targets = [
+        entry.target for entry in entries_of(cli.root) if isinstance(entry, Command)
     ]
-    assert len(declared) > 30
-    for function in declared:
-        work = getattr(import_module(function.done_in), function.__name__)
-        of_work = inspect.signature(work).parameters.values()
-        parameters = inspect.signature(function).parameters.values()
-        assert [(one.name, one.kind, one.default) for one in parameters] == [
-            (one.name, one.kind, one.default) for one in of_work
-        ], function.__name__
+    assert len(targets) > 50
+    for target in targets:
+        works = imported(target)
+        assert inspect.unwrap(works) is works
+        assert declared(target).__doc__ == works.__doc__
+        assert declared(target).__annotations__ == works.__annotations__
+        read = inspect.signature(declared(target)).parameters.values()
+        for one, other in zip(
+            read, inspect.signature(works).parameters.values(), strict=True
+        ):
+            assert (one.name, one.kind) == (other.name, other.kind)
+            assert one.default == other.default or one.name == "note", target
+
+
+def entries_of(group: LazyGroup) -> Iterator[Command | str]:
+    """The entries of the tables of a group and of the groups in it."""
+    ctx = click.Context(group)
+    for name, entry in group.table.items():
+        command = group.get_command(ctx, name)
+        if isinstance(command, LazyGroup):
+            yield from entries_of(command)
+        else:
+            yield entry
 
 
 def test_a_wrong_name_is_said_before_anything_that_fits_is_imported(tmp_path):
     commands = [
         ["run", "honest", "--manifest", "nothing", "--store", "x"],
-        ["train", "ridge", "x", "nothing"],
+        ["train", "ridge", "--store", "x", "--manifest", "nothing"],
         ["models", "predict", "x", "nothing"],
         ["view", "nothing", "--no-browser"],
     ]

@@ -31,7 +31,8 @@ def provoke(monkeypatch):
             """Provoke."""
             return action(session)
 
-        monkeypatch.setitem(cli.root.commands, "provoke", provoked)
+        monkeypatch.setattr(sys.modules[__name__], "provoked", provoked, raising=False)
+        monkeypatch.setitem(cli.root.table, "provoke", f"{__name__}:provoked")
 
     return install
 
@@ -143,10 +144,11 @@ def test_debugging_shows_the_traceback(provoke):
 def test_ctrl_c_in_a_real_process_is_130():
     program = (
         "import sys, time, click\nfrom obygaze import cli\n"
-        "@cli.root.command()\n"
-        "def wait(session):\n"
+        "@click.command()\n"
+        "def wait():\n"
         "    click.echo('waiting')\n"
         "    time.sleep(60)\n"
+        "cli.root.table['wait'] = '__main__:wait'\n"
         "cli.main(['wait'])\n"
     )
     process = subprocess.Popen(

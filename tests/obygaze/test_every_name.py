@@ -104,7 +104,11 @@ COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
         ["store", "info"],
     ),
     "run": (["run", "baselines.toml", "--manifest", "made-up"], "runs", []),
-    "model": (["train", "ridge", "sig", "made-up"], "models", ["models", "show"]),
+    "model": (
+        ["train", "ridge", "--store", "sig", "--manifest", "made-up"],
+        "models",
+        ["models", "show"],
+    ),
 }
 FEW = {"manifest": 12, "store": 6, "subset": 4, "run": 3, "model": 1}
 

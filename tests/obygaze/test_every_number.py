@@ -67,7 +67,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     ],
     "extract plan": ["clips", "-b", "descriptors", "--workers", "1"],
     "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
-    "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
+    "train": ["ridge", "--store", "sig", "--manifest", "made-up", "-o", "m", "--force"],
     "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
     "audit captions": ["captions.csv", "--group", "g"],
     "audit eat": ["--vectors", "vectors.npz"],

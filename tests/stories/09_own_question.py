@@ -165,7 +165,9 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
 ) -> None:
     rows, X = table_of_clips()
     import_own(ws, rows, X)
-    ws("train ridge own films --task 'Rating Ben>=2' -o keeper --jobs 1")
+    ws(
+        "train ridge --store own --manifest films --task 'Rating Ben>=2' -o keeper --jobs 1"
+    )
     predicted = ws("models predict keeper own --json").json()
     basis = {row["clip_id"]: row["basis"] for row in predicted["rows"]}
     for row in rows:

@@ -104,8 +104,8 @@ def test_training_films_choose_the_settings(ws: Workspace) -> None:
 
     # A model of my own is tested, and not saved: the error has the line that tests it.
     refused = ws(
-        "train one_number.py:OneNumber mine films -o kept --set report.replicates=50"
-        " --set 'model.column.grid=[0, 1]'",
+        "train one_number.py:OneNumber --store mine --manifest films -o kept"
+        " --set report.replicates=50 --set 'model.column.grid=[0, 1]'",
         code=2,
     )
     (line,) = re.findall(r"(?m)^  Try: obygaze (.*)$", refused.err)

@@ -49,7 +49,7 @@ def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(
     ws: Workspace,
 ) -> None:
     X, y, films, clip_ids = planted_clips(ws)
-    ws(f"{LOGISTIC} planted films -o kept")
+    ws(f"{LOGISTIC} --store planted --manifest films -o kept")
     said = ws("models predict kept planted -o predicted.csv").err
     assert "not on one scale: compare them within a film" in said
     found = probabilities(ws, "predicted.csv", "out-of-fold")
@@ -76,7 +76,7 @@ def test_clips_that_trained_get_scores_of_models_that_did_not_see_them(
 
 def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     begin_with_extracted_films(ws)
-    ws(f"{LOGISTIC} films.descriptors films -o ours")
+    ws(f"{LOGISTIC} --store films.descriptors --manifest films -o ours")
     ws("models predict ours films.descriptors -o ours.csv")
     said = ws("models push ours ../disk/ours").text
     assert "licence of the annotations: not stated; of the features: " in said
@@ -108,7 +108,7 @@ def test_a_model_of_scikit_learn_is_refused_with_the_line_that_tests_it(
 ) -> None:
     X, y, films, clip_ids = planted_clips(ws)
     refused = ws(
-        f"train sklearn.naive_bayes.GaussianNB planted films -o bayes {QUICK}"
+        f"train sklearn.naive_bayes.GaussianNB --store planted --manifest films -o bayes {QUICK}"
         " --set model.var_smoothing=0.5",
         code=2,
     )

@@ -65,7 +65,7 @@ def test_concept_vectors_are_those_of_the_published_machines(ws: Workspace) -> N
     rows = labelled_clips(n_films=8, per_film=15)
     X = features_of(rows, concepts=1.5, width=8)
     import_features(ws, rows, X, "planted")
-    ws(f"train cav planted films -o cav {QUICK}")
+    ws(f"train cav --store planted --manifest films -o cav {QUICK}")
     ws("models predict cav planted --in-sample -o margins.csv")
     margins = ws.read_table("margins.csv")
     for column, concept in enumerate(CONCEPTS, start=1):
@@ -107,7 +107,7 @@ def clips_of_a_look(ws: Workspace) -> tuple[str, str]:
 def test_correcting_a_concept_flips_the_decision(ws: Workspace, kind: str) -> None:
     unseen_look, seen_look = clips_of_a_look(ws)
     ws(
-        f"train {kind} looks films -o corrected {QUICK}"
+        f"train {kind} --store looks --manifest films -o corrected {QUICK}"
         """ --set 'data.where="movie_id != film08"'"""
     )
     ws("models predict corrected looks --in-sample -o predicted.csv")

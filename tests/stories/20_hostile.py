@@ -359,7 +359,7 @@ def test_a_hostile_model(lab: Lab) -> None:
     rows = labelled_clips(n_films=4, per_film=10, seed=1)
     import_features(lab.ws, rows, features_of(rows, level=2.0), "stored")
     options = "--jobs 1 --set report.replicates=50"
-    lab.ws(f"train ridge stored films -o ridge {options}")
+    lab.ws(f"train ridge --store stored --manifest films -o ridge {options}")
     lines = []
     for name in lab.ws.bytes_of("models/ridge"):
         if name.endswith((".md", ".csv")):

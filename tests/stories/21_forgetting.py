@@ -66,7 +66,9 @@ def test_its_bytes_are_in_no_file_of_the_new_store(ws: Workspace) -> None:
     # The old store is as it was, until the person removes it.
     assert ws.bytes_of("stores/stored") == before
     shutil.rmtree(ws.path("stores/stored"))
-    ws("train ridge rest films -o ridge --jobs 1 --set report.replicates=50")
+    ws(
+        "train ridge --store rest --manifest films -o ridge --jobs 1 --set report.replicates=50"
+    )
     assert FILM not in ws.read("runs/ridge/predictions.csv")
 
 

@@ -171,7 +171,7 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     ws("manifest link clips training")
     ws("extract run clips -b descriptors --workers 1")
     settings = "--jobs 1 --set report.replicates=50"
-    ws(f"train ridge clips.descriptors clips -o motion {settings}")
+    ws(f"train ridge --store clips.descriptors --manifest clips -o motion {settings}")
     ws("manifest windows new -o new --seconds 1")
     ws("extract run new -b descriptors --workers 1")
     said = ws("models predict motion new.descriptors -o scores.csv").text

@@ -109,7 +109,7 @@ def begin(ws: Workspace) -> list[Excerpt]:
 def train_violence(ws: Workspace, manifest: str, model: str) -> None:
     """Train on the films for development and write the run of the films for the test."""
     ws(
-        f"train ridge features {manifest} --task violence -o {model}"
+        f"train ridge --store features --manifest {manifest} --task violence -o {model}"
         " --set tasks.violence.column=violence"
         """ --set 'tasks.violence.values={ "0" = 0, "1" = 1 }'"""
         " --set splits.kind=fixed --set splits.column=fold:mediaeval2015"

@@ -42,7 +42,8 @@ def make_world(folder: Path) -> None:
     ws.write_table("lake.csv", rows_of_clips("lake"))
     ws("manifest import lake.csv -o lake")
     ws(
-        "train ridge films.descriptors films -o kept --jobs 1 --set report.replicates=50"
+        "train ridge --store films.descriptors --manifest films -o kept"
+        " --jobs 1 --set report.replicates=50"
     )
     inputs = "--manifest films --store films.descriptors"
     ws(f"run honest {inputs} -o first --jobs 1 {SMALL_GRID}")

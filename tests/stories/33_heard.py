@@ -269,7 +269,9 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     """
     begin_with_both_stores(ws)
     ws(f"store join {SEEN} {HEARD} -o both")
-    ws("train ridge both films --task EN_S -o kept --set report.replicates=100")
+    ws(
+        "train ridge --store both --manifest films --task EN_S -o kept --set report.replicates=100"
+    )
     ws("models predict kept both --in-sample -o known.csv")
     ws.path("new").mkdir()
     shutil.copy(ws.path("videos/casa.mkv"), ws.path("new/nova.mkv"))

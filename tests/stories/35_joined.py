@@ -179,7 +179,7 @@ def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
 def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -> None:
     begin(ws, n_films=8)
     ws("store join seen heard -o both")
-    ws(f"train ridge both films -o kept {QUICK}")
+    ws(f"train ridge --store both --manifest films -o kept {QUICK}")
     ws("models push kept ../disk/kept")
     # The other lab has other films, and joins its stores in its own order.
     lab = Workspace(ws.path("../lab"))

@@ -12,7 +12,7 @@ from stories.made import begin_with_extracted_films
 from stories.workspace import Workspace
 
 TRAIN = (
-    "train logistic films.descriptors films -o known --set model.C=0.5 --jobs 1"
+    "train logistic --store films.descriptors --manifest films -o known --set model.C=0.5 --jobs 1"
     """ --set report.replicates=50 --set 'data.where="movie_id != station"'"""
 )
 

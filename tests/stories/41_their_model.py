@@ -33,7 +33,10 @@ def make_labs(folder: Path) -> None:
     maker = Workspace(folder / "maker")
     rows = training_clips()
     import_lab(maker, rows, features_of(rows, level=1.5, width=6, seed=2))
-    maker(f"train logistic seen films --set model.C=0.5 {QUICK} --jobs 1 -o keeper")
+    maker(
+        "train logistic --store seen --manifest films --set model.C=0.5"
+        f" {QUICK} --jobs 1 -o keeper"
+    )
     maker(f"models push keeper {folder / 'sent'}")
 
     receiver = Workspace(folder / "receiver")
@@ -85,7 +88,7 @@ def value_of(ws: Workspace, run: str, model: str = "theirs") -> dict[str, str]:
 def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
     lab: Workspace,
 ) -> None:
-    answer = lab(f"models test theirs seen --manifest films {QUICK} -o tested")
+    answer = lab(f"models test theirs --store seen --manifest films {QUICK} -o tested")
     rows = rows_of(lab, "tested")
     features = np.load(lab.path("seen.npz"))
     row_of = {clip: row for row, clip in enumerate(features["clip_id"].tolist())}
@@ -116,7 +119,9 @@ def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
 def test_a_report_and_a_comparison_with_my_own_model_follow(
     lab: Workspace,
 ) -> None:
-    lab(f"models test theirs seen --manifest films --task violent {QUICK} -o tested")
+    lab(
+        f"models test theirs --store seen --manifest films --task violent {QUICK} -o tested"
+    )
     models = """--set 'grid.models=["ridge"]'"""
     lab(
         f"run honest --manifest films --store seen --task violent {models} {QUICK} -o mine"
@@ -152,10 +157,10 @@ def test_clips_that_it_was_trained_on_are_no_test(
     # The sender gives the clips and the features of the training, too.
     lab(f"store pull {maker / 'stores' / 'seen'} -o sent-features")
     lab(f"manifest import {maker / 'films.csv'} -o sent-films")
-    lab("models test theirs sent-features --manifest sent-films", code=1)
+    lab("models test theirs --store sent-features --manifest sent-films", code=1)
     lab("store merge seen sent-features -o both")
     lab("manifest merge films sent-films -o both")
-    answer = lab(f"models test theirs both --manifest both {QUICK} -o tested")
+    answer = lab(f"models test theirs --store both --manifest both {QUICK} -o tested")
     sent = lab.read_table(str(maker / "films.csv"))
     n_trained = sum(row["level"] in ("EN", "S") for row in sent)
     assert f"{n_trained} clips with a class in EN_S trained theirs" in answer.text

@@ -168,11 +168,11 @@ def written_workspace(folder: Path) -> Path:
         "store import seen.npz --manifest pier -o seen --backbone seen",
         "store import heard.npz --manifest pier -o heard --backbone heard",
         "store join seen heard -o both",
-        "train ridge both pier -o joined",
-        "train logistic seen pier -o probe",
-        "train mlp seen pier -o mlp",
-        "train pcbm-dt seen pier -o tree",
-        "train pcbm-lr seen pier -o pcbm-lr",
+        "train ridge --store both --manifest pier -o joined",
+        "train logistic --store seen --manifest pier -o probe",
+        "train mlp --store seen --manifest pier -o mlp",
+        "train pcbm-dt --store seen --manifest pier -o tree",
+        "train pcbm-lr --store seen --manifest pier -o pcbm-lr",
         "run small.toml --manifest pier --store seen --store both -o small",
     ):
         call_obygaze(*line.split(), cwd=folder).ok()

@@ -1,29 +1,38 @@
 """`obygaze explain`: the table of its commands; each is made from a public function."""
 
-from collections.abc import Callable
-from typing import Any
-
 import click
 
-from obygaze.audits.result import Audit
-from obygaze_features.core.function_commands import FunctionGroup, command_of
+from obygaze_features.core.groups import LazyGroup
+from obygaze_features.core.options import Command, Option
 
-_HERE = "obygaze.audits.maps.functions"
 COMMANDS = {
-    "concepts": f"{_HERE}:write_concept_maps",
-    "conditions": f"{_HERE}:compare_conditions",
-    "draw": f"{_HERE}:draw_maps",
-    "model": f"{_HERE}:write_saliency",
+    "concepts": Command(
+        "obygaze.audits.maps.concept_maps:write_concept_maps",
+        {
+            "path": Option("-o --output", metavar="NAME"),
+        },
+    ),
+    "conditions": Command(
+        "obygaze.audits.maps.conditions:compare_conditions",
+        then="obygaze.audits.result:Audit.write",
+    ),
+    "draw": Command(
+        "obygaze.audits.maps.drawing:draw_maps",
+        {
+            "clips": Option(is_repeated=True),
+            "folder": Option("-o --output", metavar="PATH"),
+        },
+    ),
+    "model": Command(
+        "obygaze.audits.maps.saliency:write_saliency",
+        {
+            "path": Option("-o --output", metavar="NAME"),
+            "text": Option(metavar="FILE"),
+        },
+    ),
 }
 
 
-def explain_command(function: Callable[..., Any], name: str) -> click.Command:
-    """Return the command of a function, with the options of the files of an audit."""
-    return command_of(
-        function, name, then=Audit.write if name == "conditions" else None
-    )
-
-
-@click.group(cls=FunctionGroup, table=COMMANDS, make=explain_command)
+@click.group(cls=LazyGroup, table=COMMANDS)
 def explain() -> None:
     """Show where in the picture and when in the clip a model finds a concept or a text."""

@@ -40,7 +40,23 @@ def write_concept_maps(
     *,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
-    """Project concept vectors on the stored tokens of each clip."""
+    """Project concept vectors on the stored tokens of each clip.
+
+    For each film, obygaze uses directions that were fitted without this film. Needs no film and no
+    weights.
+
+    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
+    A clip without maps has the reason.
+
+    Args:
+        path: The new store.
+        store: A store with tokens, and with an array of the same width to fit on.
+        manifest: The clips and their labels.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
+    """
     from obygaze_models.models.common import with_padding
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.training import training_protocol

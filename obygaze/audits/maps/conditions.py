@@ -4,6 +4,8 @@ The clips of a condition are those of a table, such as pictures of women who are
 and of the same women who are not. The clips of a pair are exchanged, in all ways.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +84,23 @@ def compare_conditions(
     boxes: PathLike | None = None,
     workspace: PathLike | None = None,
 ) -> Audit:
-    """Compare the maps of two conditions: mean maps, and what lies in boxes."""
+    """Compare the maps of two conditions: mean maps, and what lies in boxes.
+
+    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
+    clips of different conditions share. With boxes, the share of the maps in them is tested between
+    conditions, by exchanging the clips of each pair.
+
+    Args:
+        maps: A store of maps.
+        conditions: The conditions of the clips.
+        boxes: A CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees)
+            and perhaps frame, a number from 0. A box without a frame is on all frames.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze explain conditions emotion-maps conditions.csv --figure figures/means
+        obygaze explain conditions emotion-maps conditions.csv --boxes heads.csv
+    """
     store = open_store(maps, workspace=workspace)
     names, condition_of, pair_of = read_conditions(Path(conditions), store)
     maps_of_clips = store.matrix(MAPS, clips=list(condition_of), missing="drop")

@@ -1,5 +1,7 @@
 """Sheets of maps of where a model looks, drawn over the exact pictures of clips."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +42,21 @@ def draw_maps(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> MapSheets:
-    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction."""
+    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
+
+    All maps of a clip are drawn on one scale. The first random direction, if the store has some, is
+    drawn too: it shows what chance paints.
+
+    Args:
+        maps: A store of maps.
+        clips: The clips, whose frames are decoded again.
+        folder: A folder.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
+    """
     store = open_store(maps, workspace=workspace)
     opened_workspace = Workspace.of(workspace)
     paths = MapSheets()

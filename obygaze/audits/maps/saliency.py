@@ -82,7 +82,21 @@ def write_saliency(
     weights: str | None = None,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
-    """Compute where CLIP or X-CLIP looks for a text: Grad-CAM."""
+    """Compute where CLIP or X-CLIP looks for a text: Grad-CAM.
+
+    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
+
+    Args:
+        path: The new store.
+        store: The store of the clips; model and frames are those of its recipe.
+        clips: The clips.
+        text: Texts of `extract text`, by attribute.
+        weights: The file or folder of the weights.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+    """
     opened = open_store(store, workspace=workspace)
     directions = _directions_of_texts(opened, text)
     names = list(directions)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
@@ -34,7 +32,11 @@ class FilmPages:
     def __str__(self) -> str:
         return "\n".join(map(str, self.paths))
 
-    def opened(self, *, no_browser: bool = False) -> Self:
+    def opened(
+        self,
+        *,
+        no_browser: bool = False,
+    ) -> Self:
         """Open the first page in the browser, and return the pages.
 
         Args:
@@ -50,8 +52,8 @@ def view(
     film: str | None = None,
     *,
     run: PathLike | None = None,
-    scores: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    output: Annotated[PathLike | None, Option("-o --output", metavar="FOLDER")] = None,
+    scores: PathLike | None = None,
+    output: PathLike | None = None,
     workspace: PathLike | None = None,
 ) -> FilmPages:
     """Write a page of each film, and open it: the video, clips, labels and scores.
@@ -103,9 +105,6 @@ def view(
         pages[folder / name] = page_of(site.document(one, folder, page_of_film))
     write_together(pages)
     return FilmPages(tuple(pages))
-
-
-view_command = command_of(view, "view", then=FilmPages.opened)
 
 
 def _site(

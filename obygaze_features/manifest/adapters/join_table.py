@@ -1,10 +1,11 @@
 """Add the columns of a table to the clips of a manifest, by the ids of clips or of films."""
 
-import os
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -16,7 +17,6 @@ from obygaze_features.core.errors import (
     NotFound,
     near,
 )
-from obygaze_features.core.options import Option
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -25,6 +25,7 @@ from obygaze_features.core.tables import (
     read_table,
     thousands_text,
 )
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.table_ids import (
     columns_of_form,
@@ -98,15 +99,13 @@ class JoinedColumns:
 
 
 def join_columns(
-    manifest: str | os.PathLike[str],
+    manifest: PathLike,
     csv: str | Path,
-    columns: Annotated[
-        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
-    ] = None,
+    columns: Mapping[str, str] | None = None,
     *,
-    form: Annotated[str, Option("--id", metavar="FORM")] = "",
+    form: str = "",
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> JoinedColumns:
     """Add the columns of a table to the clips of a manifest.
 

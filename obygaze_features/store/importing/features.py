@@ -1,17 +1,20 @@
 """Make a store of features that another program wrote."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
 from obygaze_features.store.formats import Pool
@@ -95,20 +98,49 @@ class Imported:
 
 def import_features(
     source: str | Path,
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     arrays: Mapping[str, str] | None = None,
     id_key: str | None = None,
-    manifest: str | os.PathLike[str] | model.Manifest | None = None,
-    pool: Pool | None = None,
+    manifest: PathLike | Manifest | None = None,
+    pool: Literal["mean", "max", "last"] | None = None,
     keep_frames: bool = False,
     backbone: str = "",
     licence: str = "",
     citation: str | None = None,
     progress: Progress | None = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Imported:
-    """Make a store from features in another format."""
+    """Make a store from features in another format.
+
+    SOURCE is a file (.npz, .h5, .hdf5, .parquet), or a folder of .npy, .pth or .parquet files;
+    docs/guide/stores.md describes each. Imports with the same --backbone and --pool have the same
+    recipe: they can be merged, and a model of one reads the other. With --manifest, clips are
+    found by their ids, and films or times that differ from those of SOURCE are refused. Clips
+    without usable features are failed rows.
+
+    Args:
+        source: The file or folder.
+        path: The new store: a name or a folder.
+        arrays: Store the array, column or dataset path KEY under NAME.
+        id_key: The array or column of clip ids. [default: clip_id]
+        manifest: A row for each clip of this manifest.
+        pool: Keep one vector of each clip: mean, maximum or last one of all that it has. [default:
+            max for tokens]
+        keep_frames: Keep the frames or tokens beside what --pool makes of them.
+        backbone: The model that made the features.
+        licence: The licence of the features; that of the manifest is of its labels.
+        citation: What to cite for them. [default: the manifest's]
+        progress: Counts clips, twice: when they are checked and when they are written.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store import xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
+        obygaze store import FEATURES --manifest obygaze12 --pool max --keep-frames -o xclip
+        obygaze store import all.h5 --id-key names --array clip=features -o all
+        obygaze store import films.h5 --array clip='{film}/{id}' -o by-film
+        obygaze store import xclip.parquet --manifest obygaze12 -o xclip
+    """
     target = new_store(Workspace.of(workspace), path)
     if pool not in (None, *POOLINGS):
         raise FixUsage(f"unknown pool {pool!r}", hint=f"one of {', '.join(POOLINGS)}")

@@ -22,6 +22,7 @@ import numpy as np
 from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.refusal import refuse_if
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -176,7 +177,7 @@ def _refuse_what_is_beside(
                 raise FixInput(
                     f"beside {path} is {meaning}",
                     where=handle.filename,
-                    hint=f"--array {name}=PATH reads it too",
+                    hint=f"--array {shell_word(name)}=PATH reads it too",
                 )
 
 

@@ -17,7 +17,6 @@ from obygaze.films.formats import (
     LabelFormat,
     export_manifest,
     import_manifest,
-    takers,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
@@ -36,7 +35,8 @@ def test_an_option_of_another_format_is_refused(
         with pytest.raises(FixUsage) as caught:
             import_manifest(tmp_path / "x", format=known.name, **given)
         flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-        names = takers(option).removeprefix("For ")
+        takers = [other.name for other in FORMATS if option in other.options]
+        names = ", ".join(takers)
         assert caught.value.message == f"{flag} is for {names}, not for {known.name}"
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +17,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import (
     command_of,
 )
-from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
+from obygaze_features.core.options import PYTHON_ONLY, Bar, Command, Option
 from obygaze_features.core.workspace import Workspace
 
 
@@ -36,7 +36,7 @@ class Counted:
     def write(
         self,
         *,
-        output: Annotated[str | Path | None, Option("-o")] = None,
+        output: str | Path | None = None,
         force: bool = False,
     ) -> list[Path]:
         """Write the result.
@@ -58,8 +58,8 @@ def count_clips(
     *,
     tail: Literal["two_sided", "less"] = "two_sided",
     pairs: Sequence[tuple[str, str]] = (),
-    runs: Annotated[Sequence[str], Option("--run", metavar="RUN")] = (),
-    draws: Annotated[int, Option(least=1)] = 10,
+    runs: Sequence[str] = (),
+    draws: int = 10,
     scale: float | None = None,
     drop_missing: bool = False,
     workspace: str | Path | None = None,
@@ -106,7 +106,15 @@ PLAIN = {
 
 
 def typed(*words: str, as_json: bool = True) -> Any:
-    command = command_of(count_clips, "count", then=Counted.write)
+    options = {
+        "runs": Option("--run", metavar="RUN"),
+        "draws": Option(least=1),
+        "output": Option("-o"),
+    }
+    entry = Command(
+        f"{__name__}:count_clips", options, then=f"{__name__}:Counted.write"
+    )
+    command = command_of(entry, "count")
     session = Session(Workspace(Path("there")), Console(as_json=as_json))
     return CliRunner().invoke(command, [*words], obj=session)
 
@@ -153,23 +161,19 @@ def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
 
 def copy_clips(
     stores: Sequence[str],
-    target: Annotated[str | Path, Option("-o --output")],
+    target: str | Path,
     form: Literal["npz", "csv"],
     *,
-    columns: Annotated[
-        Mapping[str, str] | None, Option("--map", metavar="NEW=OLD")
-    ] = None,
-    offsets: Annotated[
-        Mapping[str, float] | None, Option(metavar="FILM=SECONDS")
-    ] = None,
-    clips: Annotated[str | Path | None, Option(exists="file")] = None,
+    columns: Mapping[str, str] | None = None,
+    offsets: Mapping[str, float] | None = None,
+    clips: str | Path | None = None,
     folder: Path | None = None,
     films: Sequence[str] | None = None,
     licence: str = "",
     seal: bool = True,
-    depth: Annotated[int, Option(group="Depth")] = 0,
-    mask: Annotated[complex | None, PYTHON_ONLY] = None,
-    progress: Annotated[Progress | None, Bar("copy", "B")] = None,
+    depth: int = 0,
+    mask: complex | None = None,
+    progress: Progress | None = None,
 ) -> Counted:
     """Copy clips.
 
@@ -199,9 +203,23 @@ def copy_clips(
     return Counted(values)
 
 
+COPY = Command(
+    f"{__name__}:copy_clips",
+    {
+        "target": Option("-o --output"),
+        "columns": Option("--map", metavar="NEW=OLD"),
+        "offsets": Option(metavar="FILM=SECONDS"),
+        "clips": Option(exists="file"),
+        "depth": Option(group="Depth"),
+        "mask": PYTHON_ONLY,
+        "progress": Bar("copy", "B"),
+    },
+)
+
+
 def copied(*words: str) -> Any:
     session = Session(Workspace(Path("there")), Console(as_json=True))
-    return CliRunner().invoke(command_of(copy_clips, "copy"), [*words], obj=session)
+    return CliRunner().invoke(command_of(COPY, "copy"), [*words], obj=session)
 
 
 COPIED = {
@@ -257,9 +275,7 @@ def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
         assert copied("a", "npz", "-o", "t", "--clips", str(path)).exit_code == 2
 
 
-def choose(
-    *, names: Annotated[Sequence[str] | None, Option(separator=",")] = None
-) -> Counted:
+def choose(*, names: Sequence[str] | None = None) -> Counted:
     """Choose names.
 
     Args:
@@ -269,7 +285,8 @@ def choose(
 
 
 def test_an_empty_list_is_not_the_same_as_none() -> None:
-    command = command_of(choose, "choose")
+    entry = Command(f"{__name__}:choose", {"names": Option(separator=",")})
+    command = command_of(entry, "choose")
     session = Session(Workspace(Path("there")), Console())
     assert CliRunner().invoke(command, [], obj=session).stdout == "names=None\n"
     empty = CliRunner().invoke(command, ["--names", ","], obj=session)

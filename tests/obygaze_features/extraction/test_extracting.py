@@ -200,4 +200,12 @@ def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
     assert run(films, world)[0].clips == len(films)
 
 
+# --- The wrong thing is refused ---
+
+
+def everything_in(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in files}
+
+
 # --- What it costs ---

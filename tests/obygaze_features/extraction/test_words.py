@@ -26,7 +26,9 @@ from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads
-from obygaze_features.extraction.functions import extract, extract_words, search
+from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.search import search
+from obygaze_features.extraction.words import extract_words
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store

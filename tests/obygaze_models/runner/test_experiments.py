@@ -107,7 +107,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
     before = sorted(here.rglob("*"))
     for words in (
         ("run", "honest", "--store", "sig"),
-        ("train", "ridge", "sig", "made-up"),
+        ("train", "ridge", "--store", "sig", "--manifest", "made-up"),
     ):
         assert call_obygaze(*words, "-o", name, "--force").code == 2
     assert sorted(here.rglob("*")) == before
@@ -140,7 +140,18 @@ class TestTrain:
     FAST = ("--set", "report.replicates=40")
 
     def test_another_model_is_refused_before_the_training(self, here: Path) -> None:
-        words = ("-C", here, "train", "ridge", "sig", "made-up", "-o", "mine")
+        words = (
+            "-C",
+            here,
+            "train",
+            "ridge",
+            "--store",
+            "sig",
+            "--manifest",
+            "made-up",
+            "-o",
+            "mine",
+        )
         call_obygaze(*words, *self.FAST).ok()
         shutil.rmtree(here / "runs" / "mine")
         done = call_obygaze(*words, *self.FAST, "--set", "fit.seed=1")
@@ -148,7 +159,7 @@ class TestTrain:
         assert not (here / "runs" / "mine").exists()
 
     def test_a_path_is_no_name_of_a_run_and_a_model(self, here: Path) -> None:
-        words = ("train", "ridge", "sig", "made-up", "-o")
+        words = ("train", "ridge", "--store", "sig", "--manifest", "made-up", "-o")
         done = call_obygaze("-C", here, *words, here / "a" / "b")
         assert (done.code, "expected a name for the run" in done.stderr) == (2, True)
         assert "Try: -o b for runs/b and models/b" in done.stderr
@@ -165,7 +176,18 @@ class TestTrain:
         self, here: Path, change: str, asked: str
     ) -> None:
         """The run said that ridge ranks clips, and the model was a logistic one."""
-        words = ("-C", here, "train", "ridge", "sig", "made-up", "--set", change)
+        words = (
+            "-C",
+            here,
+            "train",
+            "ridge",
+            "--store",
+            "sig",
+            "--manifest",
+            "made-up",
+            "--set",
+            change,
+        )
         done = call_obygaze(*words)
         assert done.code == 2
         said = f"the model to train is ridge, and --set asks for {asked}\n"

@@ -50,7 +50,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_as(root, "later-named", later, *facts)
     import_as(root, "later-16", later, "--backbone", "my ViViT 16")
     for store, model in (("first", "mine"), ("named", "mine-named")):
-        words = ("train", "ridge", store, "films", "-o", model)
+        words = ("train", "ridge", "--store", store, "--manifest", "films", "-o", model)
         call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
     return root
 

@@ -65,7 +65,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     call = (
         "train",
         "ridge",
+        "--store",
         "whole",
+        "--manifest",
         "some",
         "--task",
         "EN_S",

@@ -1,0 +1,30 @@
+"""The functions of `obygaze audit`: `og.audit`."""
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.audits.annotations import audit_annotations as annotations
+    from obygaze.audits.captions import audit_captions as captions
+    from obygaze.audits.cooccurrence import audit_cooc as cooc
+    from obygaze.audits.eat import audit_eat as eat
+    from obygaze.audits.gender import audit_gender_score as gender_score
+    from obygaze.audits.levels import audit_levels as levels
+    from obygaze.audits.mediaeval import audit_mediaeval as mediaeval
+    from obygaze.audits.reliability import audit_reliability as reliability
+    from obygaze.audits.share import audit_share as share
+else:
+    __getattr__, __dir__, _ = lazy_exports(__name__)
+
+__all__ = [
+    "annotations",
+    "captions",
+    "cooc",
+    "eat",
+    "gender_score",
+    "levels",
+    "mediaeval",
+    "reliability",
+    "share",
+]

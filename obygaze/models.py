@@ -1,0 +1,22 @@
+"""The functions of `obygaze models`: `og.models`."""
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze_models.runner.experiments import test_model as test
+    from obygaze_models.zoo.predicting import predict
+    from obygaze_models.zoo.sharing import pull_model as pull
+    from obygaze_models.zoo.sharing import push_model as push
+    from obygaze_models.zoo.sharing import show_model as show
+else:
+    __getattr__, __dir__, _ = lazy_exports(__name__)
+
+__all__ = [
+    "predict",
+    "pull",
+    "push",
+    "show",
+    "test",
+]

@@ -1,0 +1,103 @@
+"""Signatures and docstrings of functions, read from the source: no module is imported for them."""
+
+import __future__
+
+import ast
+import builtins
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from obygaze_features.core.workspace import PathLike
+
+# A function as the formatter leaves it: the signature, and the docstring up to its closing quotes.
+HEAD = r'^{indent}def {name}\(.*?\n{indent}    """.*?"""$'
+# The names that types in a signature may have, so that a command understands them.
+KNOWN_TYPES: Mapping[str, Any] = {
+    "Callable": Callable,
+    "Iterable": Iterable,
+    "Literal": Literal,
+    "Mapping": Mapping,
+    "Path": Path,
+    "PathLike": PathLike,
+    "Sequence": Sequence,
+}
+
+
+class NamesOfTypes(dict[str, Any]):
+    """The names of a module; one that only type checkers know is a class of its own."""
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        return type(name, (), {})
+
+
+class _Head(NamedTuple):
+    """A function up to the end of its docstring, and the source of its module."""
+
+    function: ast.FunctionDef
+    file: str
+    source: str
+
+
+@cache
+def declared(target: str) -> Callable[..., Any]:
+    """Return the function `module:name`, or `module:Class.name`, with signature and docstring.
+
+    Its module is imported when it is called. A default is a literal, or a constant that its module
+    assigns.
+    """
+    function, file, source = _head_of(target)
+    names = NamesOfTypes()
+    for default in [*function.args.defaults, *function.args.kw_defaults]:
+        if isinstance(default, ast.Name):
+            value = re.search(rf"^{default.id} = (.+)$", source, re.MULTILINE)
+            if value is not None:
+                names[default.id] = ast.literal_eval(value[1])
+    flags = __future__.annotations.compiler_flag
+    code = compile(ast.Module([function], []), file, "exec", flags, dont_inherit=True)
+    exec(code, {**KNOWN_TYPES, "__name__": target.partition(":")[0]}, names)
+
+    @wraps(names[function.name])
+    def call(*args: Any, **values: Any) -> Any:
+        return imported(target)(*args, **values)
+
+    return call
+
+
+def docstring_of(target: str) -> str:
+    """Return the docstring of the function `module:name`."""
+    return ast.get_docstring(_head_of(target).function) or ""
+
+
+def imported(target: str) -> Any:
+    """Import a module, and return what `module:name` or `module:Class.name` names in it."""
+    module, _, path = target.partition(":")
+    found: Any = import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+@cache
+def _head_of(target: str) -> _Head:
+    module, _, path = target.partition(":")
+    owner, _, name = path.rpartition(".")
+    spec = find_spec(module)
+    file = spec.origin if spec and spec.origin else ""
+    source = Path(file).read_text("utf-8") if file else ""
+    pattern = HEAD.format(indent="    " if owner else "", name=name)
+    if owner:
+        pattern = rf"^class {owner}\b.*?({pattern})"
+    found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
+    head = textwrap.dedent(found[found.lastindex or 0]) if found else ""
+    match ast.parse(head).body:
+        case [ast.FunctionDef() as function]:
+            return _Head(function, file, source)
+    raise TypeError(f"{target} is not a function with a docstring")
