@@ -6,13 +6,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.card import Card, reads_words
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.weight_files import (
-    TOKENIZERS,
-)
+from obygaze_features.backbones.weight_files import TOKENIZERS
 from obygaze_features.backbones.weights import (
     cached_snapshot,
     download_files,
@@ -23,7 +21,6 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import offline
-from obygaze_features.core.options import Option
 from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import PathLike, Workspace
 
@@ -32,10 +29,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.check import CheckReport
 
 _HEADERS = ("name", "T", "size", "GFLOP", "licence", "download", "weights")
-
-Weights: TypeAlias = Annotated[
-    PathLike | None, Option("--weights", metavar="PATH", group="Computation")
-]
 
 
 @dataclass(frozen=True)

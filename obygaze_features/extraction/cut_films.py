@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 from msgspec import structs
 
@@ -14,7 +14,6 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.made_ids import ascii_id
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import (
     facts_of_saved,
@@ -26,9 +25,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
-GRID = "Grid"
-Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
-Amount: TypeAlias = Annotated[float | None, Option(above=0, group=GRID)]
 # Of a picture; windows that are shorter by less are as long.
 ROUNDING = 1e-6
 # Without progress for so long, a film cannot be read.

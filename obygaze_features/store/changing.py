@@ -124,7 +124,8 @@ def subset(
     it is read.
 
     To remove a film, make a store without it, then remove the other one. No file of the new store
-    has anything of the film. Copies, exports, runs and models are not reached.
+    has anything of the film. Manifests that still have it are named. Copies, exports, runs and
+    models are not reached.
 
     Args:
         store: The store.

@@ -1,7 +1,6 @@
 """The formats of features: what each is called, and which functions read and write it.
 
-Whatever lists formats goes through this table: help, hints, imports, exports, the search for
-exports, and tests.
+Whatever lists formats goes through this table: hints, imports, exports, and tests.
 """
 
 from itertools import chain
@@ -10,9 +9,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.files import (
-    require_file,
-)
+from obygaze_features.core.files import require_file
 from obygaze_features.core.shell import shell_word
 
 # How many vectors of a clip become one.
