@@ -66,8 +66,8 @@ def merge_manifests(
 
     The films and times of such a clip must be equal. If its labels differ, a rule makes one of
     them: agreed, what all say; majority, what most say; highest, of levels and columns with an
-    order; mean, of numbers; by:NAME, what one says; each, a column for each and no label. What each
-    says is kept: its annotators, or its own labels under the name of the manifest.
+    order; mean, of numbers; by:NAME, what one says. What each says is kept: its annotators, or its
+    own labels under the name of the manifest.
 
     Args:
         manifests: Two manifests or more, which are not changed.
@@ -100,7 +100,7 @@ def make_labels(
     """Make the labels of clips anew, by another rule, of what each annotator says.
 
     The rules are agreed, what all say; majority, what most say; highest, of levels and columns with
-    an order; mean, of numbers; by:NAME, what one says; each, a column for each and no label.
+    an order; mean, of numbers; by:NAME, what one says.
 
     Args:
         manifest: A manifest with several annotators, which is not changed.

@@ -268,7 +268,8 @@ def predict(
     each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
 
-    For new films, extract the features first: without a store, the error names the command.
+    For new films, extract the features first: the error for a store that is not there names the
+    command.
 
     The column `basis` is the kind of the score; docs/guide/experiments.md lists the kinds. Features
     without films, imported without a manifest, need --manifest.

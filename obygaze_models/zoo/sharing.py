@@ -73,8 +73,7 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
-    No code of the model is run. Arrays and training clips that are not what model.json says are an
-    error.
+    Arrays and training clips that are not what model.json says are an error.
 
     Args:
         model: The name of a model of the workspace, or its folder.
