@@ -9,10 +9,7 @@ from obygaze_features.core.options import CLIPS, Command, Option
 COMMANDS = {
     "join": Command(
         "obygaze_features.manifest.adapters.join_table:join_columns",
-        {
-            "columns": Option("--map", metavar="TARGET=COLUMN"),
-            "form": Option("--id", metavar="FORM"),
-        },
+        {"columns": Option("--map", metavar="TARGET=COLUMN")},
     ),
     "merge": Command(
         "obygaze_features.manifest.merging:merge_manifests",

@@ -27,11 +27,7 @@ from obygaze_features.core.tables import (
 )
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.table_ids import (
-    columns_of_form,
-    hidden_columns,
-    id_of_form,
-)
+from obygaze_features.manifest.adapters.table_ids import hidden_columns
 from obygaze_features.manifest.adapters.table_mapping import checked_times
 from obygaze_features.manifest.adapters.table_times import (
     CLOCK_COLUMNS,
@@ -103,7 +99,6 @@ def join_columns(
     csv: str | Path,
     columns: Mapping[str, str] | None = None,
     *,
-    form: str = "",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> JoinedColumns:
@@ -120,7 +115,6 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
-        form: Make clip ids of columns, as `manifest import` does: '{film}-{n:03d}'.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
@@ -131,7 +125,7 @@ def join_columns(
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(before, Path(csv), columns, form=form, force=force)
+    joined = join(before, Path(csv), columns, force=force)
     update_manifest(before, joined.manifest, path)
     return joined
 
@@ -141,7 +135,6 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
-    form: str = "",
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
@@ -149,10 +142,8 @@ def join(
     typed = dict(columns or {})
     # What 1:05 is, typed as if it were a column.
     short = checked_times(typed.pop("times", ""))
-    read, mapped, key = _read_table(csv, typed, form, short)
+    read, mapped, key = _read_table(csv, typed, short)
     targets = {key: key, **mapped}
-    if form:
-        targets[CLIP] = CLIP
     given_ids = [row[targets[key]] for row in read.rows]
     noun = "film" if key == FILM else "clip"
     id_of_name = ids_of_names(given_ids, noun, str(csv))
@@ -181,7 +172,7 @@ def join(
             where=str(csv),
             hint=f"the manifest has {shown}",
         )
-    used = {"", *targets, *targets.values(), *columns_of_form(form)}
+    used = {"", *targets, *targets.values()}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
     # Times would become those in another file.
     of_manifest = [*CLIP_COLUMNS, NAME_COLUMN, DIFFERS]
@@ -211,7 +202,7 @@ def join(
     warnings = [*read.unnamed, *_warnings(rows, id_in_table, left_out, key)]
     for column, number in read.maybe_thousands.items():
         warnings.append(thousands_text(column, number))
-    hidden = hidden_columns(read, mapped, form)
+    hidden = hidden_columns(read, mapped)
     if hidden:
         names = ", ".join(sorted(hidden))
         warnings.append(f"left out, something else is mapped to them: {names}")
@@ -228,12 +219,11 @@ def join(
 
 
 def _read_table(
-    path: Path, columns: Mapping[str, str], form: str, short: str
+    path: Path, columns: Mapping[str, str], short: str
 ) -> tuple[CsvTable, dict[str, str], str]:
     """Return a table, its column of each target, and whether it is of clips or films: the key."""
     violations = Violations(path, columns)
-    of_form = [name for name in columns_of_form(form) if name not in columns]
-    required = list(dict.fromkeys([*columns.values(), *of_form]))
+    required = list(dict.fromkeys(columns.values()))
     read = read_table(path, required=required, violations=violations, content="rows")
     mapped = dict(columns)
     has_times = False
@@ -244,12 +234,7 @@ def _read_table(
             has_times = has_times or any(times)
             if not short:
                 add_unclear(read.rows, column, times)
-    if form:
-        rows = tuple(_with_id(row, form, mapped) for row in read.rows)
-        read = replace(read, rows=rows)
     named = {*mapped, *read.columns}
-    if form:
-        named.add(CLIP)
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
@@ -261,16 +246,9 @@ def _read_table(
     hint = None
     if CLIP not in named or not {*required}.issubset(read.columns):
         columns_of_table = few(read.filled_columns)
-        hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
+        hint = f"--map clip_id=COLUMN; the columns of the table: {columns_of_table}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, mapped, key
-
-
-def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
-    """Return a row with the clip id that a form makes of its cells."""
-    mapped = {target: row[source] for target, source in columns.items()}
-    clip_id = id_of_form(form, row, {**row.cells, **mapped})
-    return replace(row, cells={**row.cells, CLIP: clip_id})
 
 
 def _shown_again(table: CsvTable, targets: Mapping[str, str]) -> list[str]:

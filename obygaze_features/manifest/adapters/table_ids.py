@@ -34,7 +34,9 @@ def columns_of_form(form: str) -> list[str]:
     return columns
 
 
-def hidden_columns(table: CsvTable, columns: Mapping[str, str], form: str) -> list[str]:
+def hidden_columns(
+    table: CsvTable, columns: Mapping[str, str], form: str = ""
+) -> list[str]:
     """Return the columns of a table whose name another column of the manifest takes."""
     taken = {*columns, "clip_id"} if form else {*columns}
     used = {*columns.values(), *columns_of_form(form)}

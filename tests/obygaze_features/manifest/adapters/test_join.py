@@ -89,30 +89,15 @@ def test_a_table_of_other_clips(tmp_path: Path) -> None:
     assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
 
 
-def test_ids_are_made_as_an_import_makes_them(tmp_path: Path) -> None:
-    path = table(tmp_path, "Film,n,mood\ntt1,2,calm\ntt2,1,wild\n")
-    joined = join(MANIFEST, path, {"movie_id": "Film"}, form="{movie_id}-{n:03d}")
-    assert joined.columns == {"mood": 2}
-    moods = [clip.extra["mood"] for clip in joined.manifest]
-    assert moods == ["", "calm", "wild"]
-
-
-@pytest.mark.parametrize(
-    ("header", "mapped", "form", "hidden"),
-    [
-        ("film,clip_id,mood,n", {}, "{film}-{clip_id}", []),
-        ("film,shot,mood,clip_id", {}, "{film}-{shot}", ["clip_id"]),
-    ],
-)
-def test_ids_of_a_table_that_the_form_does_not_name_are_said_to_be_left_out(
-    tmp_path: Path, header: str, mapped: dict[str, str], form: str, hidden: list[str]
+def test_ids_in_another_column_than_the_one_that_is_mapped_are_said_to_be_left_out(
+    tmp_path: Path,
 ) -> None:
-    path = table(tmp_path, f"{header}\ntt1,002,calm,9\ntt2,001,wild,8\n")
-    joined = join(MANIFEST, path, mapped, form=form)
+    path = table(tmp_path, "shot,mood,clip_id\ntt1-002,calm,9\ntt2-001,wild,8\n")
+    joined = join(MANIFEST, path, {"clip_id": "shot"})
     moods = [clip.extra["mood"] for clip in joined.manifest]
     assert moods == ["", "calm", "wild"]
     said = [warning for warning in joined.warnings if "mapped to them" in warning]
-    assert [warning.rpartition(": ")[2] for warning in said] == hidden
+    assert [warning.rpartition(": ")[2] for warning in said] == ["clip_id"]
 
 
 def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
