@@ -109,7 +109,6 @@ COMMANDS: dict[str, Command | str] = {
         {
             "n_clips": Option("-n", metavar="CLIPS", least=1),
             "name": Option("-o --output", metavar="NAME"),
-            "by": Option(metavar="COLUMN"),
             "seed": Option(least=0),
         },
     ),

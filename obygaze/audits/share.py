@@ -22,7 +22,6 @@ from obygaze.films.sampling import (
     draw_plan,
     is_drawn,
     require_column,
-    values_of_films,
 )
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
@@ -274,6 +273,27 @@ def _limits_of_marks(
             f"{count(n_without_score, 'clip')} without a score: they count as the mean of"
             " their film, which only makes the predictions less useful."
         )
+
+
+def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
+    """Return the values of each film in a column, in which the clips of a film must be equal.
+
+    Clips with an empty cell have those of the others of their film.
+    """
+    require_column(manifest, column)
+    values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
+    for clip in manifest:
+        values = sorted(clip.values(column))
+        known = values_of_film[clip.movie_id]
+        if values and known and values != known:
+            raise FixInput(
+                f"the clips of the film {clip.movie_id} have several values in the column"
+                f" {column}: {few(['|'.join(known), '|'.join(values)])}",
+                where=manifest.name,
+                hint="a column that says something of films: obygaze manifest join --help",
+            )
+        values_of_film[clip.movie_id] = values or known
+    return values_of_film
 
 
 def _expression(of: str, drawn: Manifest) -> Expression:

@@ -93,7 +93,6 @@ def sample_clips(
     n_clips: int,
     name: str,
     *,
-    by: str | None = None,
     seed: int = 0,
     force: bool = False,
     workspace: PathLike | None = None,
@@ -108,14 +107,12 @@ def sample_clips(
         manifest: The clips or windows of films, which are not changed.
         n_clips: How many clips are drawn.
         name: Name of the manifest of the drawn clips.
-        by: A column of films: each of its groups gets the same number of clips.
         seed: The seed of the draw.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest sample films -n 200 -o drawn
-        obygaze manifest sample films -n 200 --by decade -o by-decade
     """
     path = Workspace.of(workspace).new_manifest(name)
     source = read_manifest(manifest, workspace=workspace)
@@ -128,7 +125,7 @@ def sample_clips(
     if not isinstance(source.clips, Windows):
         require_films([clip.movie_id for clip in source], source.name)
     clips_of_film = by_film(source.clips)
-    n_of_film = _allocated(n_clips, clips_of_film, by, seed, source)
+    n_of_film = _allocated(n_clips, clips_of_film, seed, source)
     drawn = []
     for film, clips in clips_of_film.items():
         in_draw = sorted(clips, key=lambda clip: _random_number(seed, clip.clip_id))
@@ -184,11 +181,10 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
 def _allocated(
     n_clips: int,
     clips_of_film: Mapping[str, Sequence[Clip]],
-    by: str | None,
     seed: int,
     source: Manifest,
 ) -> Counter[str]:
-    """Return how many clips of each film are drawn: as many of each group, and of its films."""
+    """Return how many clips of each film are drawn, the same number of each."""
     n_all = sum(map(len, clips_of_film.values()))
     if not len(clips_of_film) <= n_clips <= n_all:
         raise FixUsage(
@@ -196,44 +192,14 @@ def _allocated(
             f" got {n_clips}",
             where=source.name,
         )
-    group_of_film = dict.fromkeys(clips_of_film, "")
-    if by is not None:
-        values = values_of_films(source, by)
-        group_of_film = {film: "|".join(values[film]) for film in clips_of_film}
     # A clip of each film first.
     n_of_film = Counter(dict.fromkeys(clips_of_film, 1))
-    n_of_group = Counter(group_of_film.values())
     in_turns = sorted(clips_of_film, key=lambda film: _random_number(seed, film))
     while n_of_film.total() < n_clips:
         with_more = [f for f in in_turns if n_of_film[f] < len(clips_of_film[f])]
-        film = min(
-            with_more,
-            key=lambda film: (n_of_group[group_of_film[film]], n_of_film[film]),
-        )
+        film = min(with_more, key=lambda film: n_of_film[film])
         n_of_film[film] += 1
-        n_of_group[group_of_film[film]] += 1
     return n_of_film
-
-
-def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
-    """Return the values of each film in a column, in which the clips of a film must be equal.
-
-    Clips with an empty cell have those of the others of their film.
-    """
-    require_column(manifest, column)
-    values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
-    for clip in manifest:
-        values = sorted(clip.values(column))
-        known = values_of_film[clip.movie_id]
-        if values and known and values != known:
-            raise FixInput(
-                f"the clips of the film {clip.movie_id} have several values in the column"
-                f" {column}: {few(['|'.join(known), '|'.join(values)])}",
-                where=manifest.name,
-                hint="a column that says something of films: obygaze manifest join --help",
-            )
-        values_of_film[clip.movie_id] = values or known
-    return values_of_film
 
 
 def require_column(manifest: Manifest, column: str) -> None:

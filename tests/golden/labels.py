@@ -190,14 +190,12 @@ def record_shares(place: Place) -> dict[str, Table]:
     clips = worlds.clips_to_draw()
     import_clips(place, clips, "films")
     place("manifest sample films -n 72 -o drawn --seed 3")
-    place("manifest sample films -n 40 -o by-decade --by decade --seed 5")
     place.write_rows("scores.csv", worlds.scores_of(clips))
     lines = {
         "S": "drawn --by decade",
         "S, predictions": "drawn --by decade --predictions scores.csv",
         "Look": "drawn --of 'Look in concept'",
         "rating": "drawn --of 'rating >= 2' --by decade",
-        "S, drawn by decade": "by-decade --by decade",
     }
     shares: list[Row] = []
     differences: list[Row] = []
@@ -207,10 +205,9 @@ def record_shares(place: Place) -> dict[str, Table]:
         for pair in document["differences"]:
             differences.append(share_difference(name, pair))
     drawn = []
-    for manifest in ("drawn", "by-decade"):
-        for row in place.read_manifest(manifest):
-            chance = float(row["draw_probability"])
-            drawn.append({"draw": manifest, "clip": row["clip_id"], "chance": chance})
+    for row in place.read_manifest("drawn"):
+        chance = float(row["draw_probability"])
+        drawn.append({"draw": "drawn", "clip": row["clip_id"], "chance": chance})
     return {"shares": shares, "shares.differences": differences, "shares.drawn": drawn}
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from obygaze.audits.annotations import audit_annotations
-from obygaze.films.sampling import values_of_films
+from obygaze.audits.share import values_of_films
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.expression import parse, plain_value

@@ -78,6 +78,17 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
         audit(tmp_path, manifest, of="Lok in concept")
 
 
+def test_groups_are_of_films_and_in_a_column_of_the_manifest(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSEE", "SEEE"], ["war", "war"])
+    clips = list(manifest.clips)
+    clips[0] = replace(clips[0], extra={**clips[0].extra, "genre": "noir"})
+    two_of_a_film = replace(manifest, clips=tuple(clips))
+    with pytest.raises(FixInput, match="have several values in the column genre"):
+        audit(tmp_path, two_of_a_film, by="genre")
+    with pytest.raises(ObygazeError, match=r"'genr' \(did you mean 'genre'\?\)"):
+        audit(tmp_path, manifest, by="genr")
+
+
 def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) -> None:
     manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
     clips = list(manifest.clips)

@@ -21,17 +21,15 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
-def manifest_of(sizes: list[int], groups: str = "") -> Manifest:
-    """Clips of two seconds: `sizes[k]` of film k, in the group that has the letter k."""
+def manifest_of(sizes: list[int]) -> Manifest:
+    """Clips of two seconds: `sizes[k]` of film k."""
     clips = []
     for film, size in enumerate(sizes):
-        extra = {"group": groups[film]} if groups else {}
         for clip in range(size):
             times = {"start_s": 2.0 * clip, "end_s": 2.0 * clip + 2}
             ids = (f"f{film}-{clip:03d}", f"f{film}")
-            clips.append(Clip(*ids, video=f"f{film}.mp4", **times, extra=extra))
-    columns = ("group",) if groups else ()
-    return Manifest("films", Header("films"), tuple(clips), columns)
+            clips.append(Clip(*ids, video=f"f{film}.mp4", **times))
+    return Manifest("films", Header("films"), tuple(clips))
 
 
 def saved(folder: Path, manifest: Manifest) -> Path:
@@ -49,16 +47,14 @@ def draw(folder: Path, n_clips: int, **more: Any) -> DrawnClips:
 @given(st.data())
 def test_a_draw_has_its_probabilities(data: Any) -> None:
     sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
-    groups = data.draw(st.text("ab", min_size=len(sizes), max_size=len(sizes)))
     n_clips = data.draw(st.integers(len(sizes), sum(sizes)))
     seed = data.draw(st.integers(0, 3))
-    by = data.draw(st.sampled_from([None, "group"]))
     with TemporaryDirectory() as name:
         folder = Path(name)
-        saved(folder, manifest_of(sizes, groups))
-        made = draw(folder, n_clips, seed=seed, by=by)
+        saved(folder, manifest_of(sizes))
+        made = draw(folder, n_clips, seed=seed)
         drawn = made.manifest
-        again = draw(folder, n_clips, seed=seed, by=by, force=True)
+        again = draw(folder, n_clips, seed=seed, force=True)
         assert again.manifest == drawn == read_manifest(made.path)
         assert len(drawn) == n_clips
         n_of_film = Counter(clip.movie_id for clip in drawn)
@@ -69,19 +65,14 @@ def test_a_draw_has_its_probabilities(data: Any) -> None:
             assert clip.extra["draw_clips"] == str(size)
         plan = draw_plan(drawn)
         assert {film: plan[film].n_drawn for film in plan} == n_of_film
-        _check_equal(sizes, n_of_film, groups if by else "")
+        _check_equal(sizes, n_of_film)
 
 
-def _check_equal(sizes: list[int], n_of_film: Counter[str], groups: str) -> None:
-    """Films (of a group) with fewer clips than another one have no more to give; so have groups."""
+def _check_equal(sizes: list[int], n_of_film: Counter[str]) -> None:
+    """Films with fewer clips than another one have no more to give."""
     for film, size in enumerate(sizes):
         n_clips = n_of_film[f"f{film}"]
-        others = [
-            n_of_film[f"f{other}"]
-            for other in range(len(sizes))
-            if not groups or groups[other] == groups[film]
-        ]
-        assert n_clips == size or n_clips >= max(others) - 1
+        assert n_clips == size or n_clips >= max(n_of_film.values()) - 1
 
 
 def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
@@ -104,16 +95,13 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
         ("times", 4, "it is not known where these clips are in theirs"),
         ("film", 4, "is not stated, so that the clips of a film"),
         ("drawn", 4, "these clips are a sample themselves"),
-        ("groups", 4, "have several values in the column group"),
-        ("column", 4, "no column 'grp' (did you mean 'group'?)"),
         ("taken", 4, "this file exists and has other contents"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
     tmp_path: Path, change: str, n_clips: int, problem: str
 ) -> None:
-    manifest = manifest_of([3, 3], "ab")
-    more: dict[str, Any] = {"by": "group"}
+    manifest = manifest_of([3, 3])
     clips = list(manifest)
     if change == "times":
         clips = [replace(clip, start_s=None, end_s=None) for clip in clips]
@@ -121,10 +109,6 @@ def test_what_cannot_be_drawn_is_refused(
         clips = [replace(clip, movie_id="") for clip in clips]
         header = structs.replace(manifest.header, films="none")
         manifest = replace(manifest, header=header)
-    elif change == "groups":
-        clips[0] = replace(clips[0], extra={"group": "b"})
-    elif change == "column":
-        more = {"by": "grp"}
     manifest = manifest.with_clips(clips)
     saved(tmp_path, manifest)
     if change == "drawn":
@@ -133,7 +117,7 @@ def test_what_cannot_be_drawn_is_refused(
     elif change == "taken":
         draw(tmp_path, 3)
     with pytest.raises(ObygazeError) as refused:
-        draw(tmp_path, n_clips, **more)
+        draw(tmp_path, n_clips)
     assert problem in refused.value.message
 
 
