@@ -21,7 +21,6 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import combinations
 from typing import Any, Self
 
@@ -36,8 +35,6 @@ from obygaze.films.marks import LEVEL
 from obygaze.films.projection import (
     ClipSpan,
     Orders,
-    as_threshold,
-    threshold_text,
     with_nothing,
 )
 from obygaze_features.core.console import few, table
@@ -245,24 +242,15 @@ def agreement(pairs: Sequence[AnnotatorPair]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of annotators in a column: `measures` is the document of `agreement`.
-
-    `threshold` is that of marks; None of annotations of clips.
-    """
+    """The agreement of annotators in a column: `measures` is the document of `agreement`."""
 
     column: str
-    threshold: Fraction | None
     measures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the threshold and all measures."""
-        threshold = self.threshold
-        return {
-            "column": self.column,
-            "threshold": None if threshold is None else threshold_text(threshold),
-            **self.measures,
-        }
+        """Return the column and all measures."""
+        return {"column": self.column, **self.measures}
 
     @property
     def _has_ns(self) -> bool:
@@ -301,7 +289,6 @@ def measure_agreement(
     *,
     clips: PathLike | None = None,
     every: str | float | None = None,
-    threshold: str | float | Fraction = "0.2",
     column: str = "level",
     orders: Mapping[str, str] | None = None,
     workspace: PathLike | None = None,
@@ -323,7 +310,6 @@ def measure_agreement(
         marks: One or more tables of marks; or a manifest with annotators, without --clips.
         clips: A manifest or table of clips with times in their films.
         every: Cut the films into clips of this length instead.
-        threshold: The smallest share of a clip that a value must cover to count: 0.2, 1/3.
         column: The column in which the people are compared.
         orders: The words of a column from the lowest: Gewalt=schwach,stark.
         workspace: The workspace, if it is not the current one.
@@ -335,20 +321,19 @@ def measure_agreement(
         obygaze manifest agree films
     """
     words = orders_of(orders or {})
-    share = as_threshold(threshold)
     if clips is None and every is None:
         manifest = _annotated(marks, workspace)
         _require_column(manifest, column)
         check_orders(words, manifest)
         pairs = pairs_of(manifest, column, words)
         return _agreement(manifest, pairs, column)
-    projected = project_tables(marks, clips, every, share, words, workspace)
+    projected = project_tables(marks, clips, every, orders=words, workspace=workspace)
     marked = _one_of_each(projected.marked, projected.spans)
     _require_column(marked, column)
     pairs = pairs_of(marked, column, with_nothing(words))
     agreed = _agreement(marked, pairs, column)
     warnings = (*projected.warnings, *agreed.warnings)
-    return replace(agreed, threshold=share, warnings=warnings)
+    return replace(agreed, warnings=warnings)
 
 
 def _annotated(
@@ -404,7 +389,7 @@ def _agreement(
         if word_in(one, column)
     }
     warnings = _films_of_one_annotator(annotated, pairs)
-    return Agreement(column, None, agreement(pairs), tuple(warnings))
+    return Agreement(column, agreement(pairs), tuple(warnings))
 
 
 def _require_pairs(pairs: Sequence[AnnotatorPair], manifest: Manifest) -> None:

@@ -74,7 +74,7 @@ COMMANDS: dict[str, Sequence[str]] = {
 }
 TEXT_NUMBERS = {
     "manifest project": ["--every", "--threshold"],
-    "manifest agree": ["--every", "--threshold"],
+    "manifest agree": ["--every"],
 }
 SLOW = (
     "extract run",
