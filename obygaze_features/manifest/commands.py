@@ -4,7 +4,7 @@ import click
 
 from obygaze_features.core.groups import LazyGroup
 from obygaze_features.core.machine import MAX_WORKERS
-from obygaze_features.core.options import CLIPS, Command, Option
+from obygaze_features.core.options import Command, Option
 
 COMMANDS = {
     "join": Command(
@@ -41,7 +41,6 @@ COMMANDS = {
     "show": Command(
         "obygaze_features.manifest.overview:show_manifest",
         {
-            "clips": CLIPS,
             "where": Option(metavar="EXPRESSION"),
             "limit": Option(least=0),
             "output": Option("-o --output", metavar="PATH"),

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
-from obygaze_features.core.clip_ids import ClipIds, clip_ids
-from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import (
-    FixUsage,
-    NotFound,
-    near,
-)
+from obygaze_features.core.console import count, table
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
@@ -102,7 +97,6 @@ def show_manifest(
     manifest: PathLike | Manifest,
     *,
     film: str | None = None,
-    clips: PathLike | Iterable[str] | None = None,
     where: str | None = None,
     limit: int | None = None,
     workspace: PathLike | None = None,
@@ -114,8 +108,6 @@ def show_manifest(
     Args:
         manifest: The manifest.
         film: Only the clips of this film: its id, or its title as it is shown.
-        clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
-            clip_id.
         where: Only the clips for which this holds.
         limit: Show at most this many clips; 0 shows all. -o writes all. [default: 20; with --json
             all]
@@ -125,7 +117,6 @@ def show_manifest(
         obygaze manifest show obygaze12
         obygaze manifest show obygaze12 --film tt0108160 --where 'level == S' --limit 0
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
-        obygaze manifest show obygaze12 --clips tt0108160-011 --json
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
@@ -139,13 +130,6 @@ def show_manifest(
         films = _known_films(film, whole)
         selection = selection.with_clips(
             clip for clip in selection if clip.movie_id in films
-        )
-    if clips is not None:
-        # An expression may not be as long as a list of clips.
-        ids = _known_clips(clips, whole, typed)
-        tests.append(f"clip_id in {few(sorted(ids))}")
-        selection = selection.with_clips(
-            clip for clip in selection if clip.clip_id in ids
         )
     if tests and not len(selection):
         raise NotFound(
@@ -173,20 +157,6 @@ def _known_films(film: str, manifest: Manifest) -> set[str]:
     if not films:
         raise unknown_name("film", film, manifest.films, where=manifest.name)
     return films
-
-
-def _known_clips(clips: ClipIds, manifest: Manifest, typed: str) -> set[str]:
-    """Return the ids of clips of a manifest; an id that is not there is an error."""
-    ids = clip_ids(clips)
-    unknown = [clip for clip in ids if clip not in manifest]
-    if unknown:
-        raise NotFound(
-            f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}"
-            f"{near(unknown[0], manifest.clip_ids)}",
-            where=manifest.name,
-            hint=f"obygaze manifest show {shell_word(typed)}",
-        )
-    return set(ids)
 
 
 def _clip_table(clips: Sequence[Clip]) -> str:

@@ -50,7 +50,6 @@ def made(folder: Path) -> list[tuple[str, str]]:
         "store subset s --without CLIP -o q",
         "store subset s --without FILM -o q",
         "store subset s --film FILM -o q",
-        "manifest show c --clips CLIP",
     ],
 )
 def test_the_id_that_was_made_of_a_name_is_named(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.extraction.linking import link_manifest
 from obygaze_features.manifest import (
     assign_folds,
@@ -37,20 +37,6 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "a.mp4").touch()
     return tmp_path
-
-
-def test_a_list_of_clips_may_be_longer_than_an_expression(workspace: Path) -> None:
-    rows = "".join(f"clip-{number:04d},m,,,,,S,\n" for number in range(1000))
-    header, _, _ = ROWS.partition("\n")
-    table = workspace / "manifests" / "tiny.csv"
-    table.write_text(f"{header}\n{rows}x,m,,,,,EN,\n", encoding="utf-8")
-    ids = [f"clip-{number:04d}" for number in range(0, 1000, 2)]
-    page = show_manifest("tiny", clips=reversed(ids), workspace=workspace)
-    assert list(page.selection.clip_ids) == ids
-    with pytest.raises(NotFound, match="no clip with level == EN and"):
-        show_manifest("tiny", clips=ids, where="level == EN", workspace=workspace)
-    with pytest.raises(NotFound, match="1 clip not in the manifest, the first is 'y'"):
-        show_manifest("tiny", clips=["x", "y"], workspace=workspace)
 
 
 def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
