@@ -89,7 +89,6 @@ def write_windows(
     stride: int | None = None,
     seconds: float | None = None,
     every: float | None = None,
-    workers: int | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> WrittenWindows:
@@ -106,7 +105,6 @@ def write_windows(
         stride: Pictures from window to window. [default: those of a window]
         seconds: Seconds of a window.
         every: Seconds from window to window. [default: those of a window]
-        workers: Processes that read films.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -123,15 +121,13 @@ def write_windows(
         seconds=seconds or 0,
         every=every or seconds or 0,
     ).check()
-    manifest = make_windows(
-        films, grid, workspace=here, name=path.stem, workers=workers or usable_cores()
-    )
+    manifest = make_windows(films, grid, workspace=here, name=path.stem)
     write_manifest(manifest, path, force=force)
     return WrittenWindows(manifest, grid, path)
 
 
 def make_windows(
-    films: PathLike, grid: Grid, *, workspace: Workspace, name: str, workers: int = 1
+    films: PathLike, grid: Grid, *, workspace: Workspace, name: str
 ) -> Manifest:
     """Return the manifest of the windows of whole films.
 
@@ -143,7 +139,6 @@ def make_windows(
         grid: How each film is cut.
         workspace: The workspace of the manifests and of the indexes.
         name: The name of the manifest.
-        workers: Processes that read films.
     """
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
@@ -157,7 +152,7 @@ def make_windows(
     jobs = [
         DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
     ]
-    with DecodePool(workers, timeout_s=_TIMEOUT_S) as pool:
+    with DecodePool(usable_cores(), timeout_s=_TIMEOUT_S) as pool:
         results = [result for _, result in in_order(pool.submit, jobs, pool.ahead)]
     errors = [result.error for result in results if result.error is not None]
     if errors:

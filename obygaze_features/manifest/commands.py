@@ -3,7 +3,6 @@
 import click
 
 from obygaze_features.core.groups import LazyGroup
-from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.core.options import Command, Option
 
 COMMANDS = {
@@ -35,7 +34,6 @@ COMMANDS = {
             "stride": Option(least=1, group="Grid"),
             "seconds": Option(above=0, group="Grid"),
             "every": Option(above=0, group="Grid"),
-            "workers": Option(least=1, most=MAX_WORKERS, shown_default="(cores)"),
         },
     ),
     "show": Command(

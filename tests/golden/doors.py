@@ -130,7 +130,7 @@ def import_features(
 
 def cut_windows(place: Place, films: str, manifest: str, *, pictures: int) -> None:
     """Make a manifest of windows of films, one after another."""
-    place(f"manifest windows {films} -o {manifest} --window {pictures} --workers 1")
+    place(f"manifest windows {films} -o {manifest} --window {pictures}")
 
 
 def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> None:

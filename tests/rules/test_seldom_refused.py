@@ -170,7 +170,7 @@ def two_videos(folder: Path) -> object:
         text(folder / "films" / f"lake.{ending}", "")
     grid = Grid(window=16, stride=16)
     here = Workspace(folder)
-    return make_windows(folder / "films", grid, workspace=here, name="w", workers=1)
+    return make_windows(folder / "films", grid, workspace=here, name="w")
 
 
 def no_films_to_show(folder: Path) -> object:
