@@ -256,10 +256,11 @@ def _not_saved(
 ) -> FixUsage:
     """Return the error that a model of one's own is not saved; its hint is the line of `run`."""
     words = ["obygaze", "run", "honest"]
-    # The command line gives a sequence.
+    stores: Sequence[object] = [store]
     if isinstance(store, Sequence) and not isinstance(store, str):
-        (store,) = store[:1]
-    words += ["--store", _typed_name(store, "STORE")]
+        stores = store
+    for one in stores:
+        words += ["--store", _typed_name(one, "STORE")]
     if manifest is not None:
         words += ["--manifest", _typed_name(manifest, "CLIPS")]
     words += ["--task", task, "--set", f"models.{OWN}.kind={model}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from support.tables import models, rows_of
 
 import obygaze as og
 from obygaze_features.core import parts
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.runner.files import Run
 
 FILE = """
@@ -118,6 +119,25 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 ) -> None:
     with pytest.raises(FixInput, match="must have each class once in classes_"):
         own_run("Doubled")
+
+
+@pytest.mark.parametrize(
+    ("store", "typed"),
+    [
+        ("sig", "--store sig"),
+        (["a=sig", "b=sig"], "--store a=sig --store b=sig"),
+        ({"a": "sig"}, "--store STORE"),
+    ],
+)
+def test_the_line_that_tests_a_model_that_is_not_saved_has_all_stores(
+    store: Any, typed: str
+) -> None:
+    with pytest.raises(FixUsage) as raised:
+        og.train("own.py:NearestMean", store, changes=["model.shrink=0.1"])
+    assert str(raised.value.hint) == (
+        f"obygaze run honest {typed} --task EN_S --set models.mine.kind=own.py:NearestMean"
+        " --set 'grid.models=[\"mine\"]' --set models.mine.shrink=0.1"
+    )
 
 
 def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
