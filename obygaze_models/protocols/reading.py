@@ -523,7 +523,7 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
     if splits.choose and splits.validation == "none":
         document.add("splits.choose", "has no meaning with validation = 'none'")
     if splits.folds == 1:
-        or_none = ", or 0 for one of each film" if kind.leaves_one_out else ""
+        or_none = ", or 0 for one of each film" if kind.by_film else ""
         document.add("splits.folds", f"must be at least 2{or_none}, got 1")
     for key in fields(Splits):
         is_read = key.name in (*KEYS_OF_ALL, *kind.keys)

@@ -240,8 +240,8 @@ class SplitKind:
         needs: The keys that must have a value.
         by_clip: Whether it divides films, so that only clips are held out.
         by_task: Whether each task has folds of its own, a column of the manifest.
-        leaves_one_out: Whether each film is a fold where `folds` is 0.
-        of_groups: Whether `column` makes groups of films, which are then held out as films are.
+        by_film: Whether films are held out whole: each is a fold where `folds` is 0, and `column`
+            makes groups of films, which are then held out as films are.
     """
 
     split: Callable[[_Clips, str], Sequence[Split]]
@@ -250,19 +250,15 @@ class SplitKind:
     needs: tuple[str, ...] = ()
     by_clip: bool = False
     by_task: bool = False
-    leaves_one_out: bool = False
-    of_groups: bool = False
+    by_film: bool = False
 
 
 _OF_COLUMN = ("column", "test", "choose")
 _OF_FOLDS = ("folds", "never")
-_OF_GROUPS = (*_OF_FOLDS, "column")
 SPLIT_KINDS = {
     "published": SplitKind(_published, ("scheme",), pairs=False, by_task=True),
     "kfold": SplitKind(_drawn, _OF_FOLDS, pairs=True, needs=("folds",), by_clip=True),
-    "nested": SplitKind(
-        _drawn, _OF_GROUPS, pairs=True, leaves_one_out=True, of_groups=True
-    ),
+    "nested": SplitKind(_drawn, (*_OF_FOLDS, "column"), pairs=True, by_film=True),
     "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
 }
 # What every kind reads of `[splits]`, beside its own keys.
@@ -271,7 +267,7 @@ KEYS_OF_ALL = ("kind", "validation", "seed")
 
 def group_column(kind: str, column: str) -> str:
     """Return the column of what splits hold out as a whole: the film, or a group of films."""
-    return column if column and SPLIT_KINDS[kind].of_groups else FILM_COLUMN
+    return column if column and SPLIT_KINDS[kind].by_film else FILM_COLUMN
 
 
 def unit_of(kind: str, column: str) -> str:
@@ -288,7 +284,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     """
     column = group_column(splits.kind, splits.column)
     if column == FILM_COLUMN:
-        if SPLIT_KINDS[splits.kind].of_groups and not table.has_films:
+        if SPLIT_KINDS[splits.kind].by_film and not table.has_films:
             raise FixInput(
                 f"{splits.kind} splits hold out whole films, and this manifest has no films",
                 where=table.name,

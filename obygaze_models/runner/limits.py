@@ -323,7 +323,7 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> Limit | None:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    is_each_film = SPLIT_KINDS[splits["kind"]].leaves_one_out and not splits["folds"]
+    is_each_film = SPLIT_KINDS[splits["kind"]].by_film and not splits["folds"]
     if n_folds <= MANY_FOLDS or not is_each_film:
         return None
     unit = unit_of(splits["kind"], splits["column"])
