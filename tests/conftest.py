@@ -37,12 +37,14 @@ _SETTINGS = {
     # Tests share the cores. To fork a process that holds all that they import takes longer than
     # most of their runs; those that are about several processes ask for them.
     "SLURM_CPUS_PER_TASK": "1",
+    # They compute on the CPU, also where a GPU is idle.
+    "CUDA_VISIBLE_DEVICES": "",
 }
 # The first process makes it; those that it starts for tests have it from there (support/once.py).
 _SHARED = os.environ.get("OBYGAZE_TESTS_SHARED", f"{_HOME.name}/shared")
 _FROM_OUTSIDE = (
     *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
-    *("CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
+    "AWS_PROFILE",
     # Without bytecode, every process that a test starts would compile the program anew.
     "PYTHONDONTWRITEBYTECODE",
 )

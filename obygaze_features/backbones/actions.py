@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.card import Card, reads_words
 from obygaze_features.backbones.cards import find_card, find_cards
+from obygaze_features.backbones.devices import check_device
 from obygaze_features.backbones.weight_files import TOKENIZERS
 from obygaze_features.backbones.weights import (
     cached_snapshot,
@@ -222,10 +223,7 @@ def load_backbone(
         >>> sorted(og.load_backbone("descriptors").arrays)
         ['clip', 'frames', 'pooled']
     """
-    from obygaze_features.backbones.backbone import (
-        check_device,
-        load_from,
-    )
+    from obygaze_features.backbones.backbone import load_from
     from obygaze_features.backbones.placement import (
         Placement,
     )

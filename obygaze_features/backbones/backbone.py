@@ -6,8 +6,6 @@ looked up, since floating point differs by device.
 
 from __future__ import annotations
 
-import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -32,9 +30,8 @@ from obygaze_features.backbones.weight_files import (
 from obygaze_features.backbones.weights import (
     is_verified,
 )
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.resize import Resize, known_picture
@@ -413,28 +410,6 @@ def move_module(
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(dtype)
     return module.to(device=device)
-
-
-def check_device_name(device: str) -> None:
-    """Raise an error unless a text names one device."""
-    if not re.fullmatch("cpu|cuda(:[0-9]+)?", device):
-        raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
-
-
-def check_device(card: Card, device: str) -> None:
-    """Raise an error unless this machine has torch and the device, where a card needs them."""
-    check_device_name(device)
-    if device == "cpu" and not card.family.needs_torch:
-        return
-    # CUDA counts the fastest GPU first, unless it is told before its first use to count as
-    # nvidia-smi does.
-    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    torch = need("torch", "extract", f"running a backbone on {device}")
-    known = torch.device(device)
-    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
-        raise FixUsage(
-            f"this machine has no CUDA device {device!r}", hint="--device cpu"
-        )
 
 
 def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:

@@ -10,11 +10,11 @@ from obygaze_features.backbones.backbone import (
     Backbone,
     TorchModel,
     as_arrays,
-    check_device,
     load_from,
     of_pictures,
 )
 from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.devices import check_device
 from obygaze_features.backbones.placement import (
     Placement,
 )

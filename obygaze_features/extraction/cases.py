@@ -101,6 +101,19 @@ ANOTHER_MAKER = Case(
     "this store is made by another version, device or precision than the one that computes now",
     _ANOTHER_STORE,
 )
+# A store of the same version and precision, by the device of its rows.
+ANOTHER_DEVICE = {
+    "cpu": Case(
+        REFUSE,
+        "this store is made on the CPU, and a GPU would compute now",
+        f"add --device cpu, or {_ANOTHER_STORE}",
+    ),
+    "cuda": Case(
+        REFUSE,
+        "this store is made on a GPU, and the CPU would compute now",
+        f"add --device cuda, or {_ANOTHER_STORE}",
+    ),
+}
 LATER_VERSION = Case(
     KEEP,
     "another version of the program made this store; each row has its maker",
@@ -299,11 +312,13 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
         if here is None or kind == here:
             continue
         line = f"{kind} there, {here} here"
-        is_version_alone = kind == Kind(kind.program, here.device, here.precision)
-        if is_version_alone and not stored.is_filling:
-            yield LATER_VERSION, line
-        else:
+        is_same_program = kind.program == here.program or not stored.is_filling
+        if kind.precision != here.precision or not is_same_program:
             yield ANOTHER_MAKER, line
+        elif kind.device != here.device:
+            yield ANOTHER_DEVICE.get(kind.device, ANOTHER_MAKER), line
+        else:
+            yield LATER_VERSION, line
 
 
 def other_times(row: Row, clip: PlannedClip) -> str:

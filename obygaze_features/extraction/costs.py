@@ -40,6 +40,7 @@ from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
     chosen_backbones,
+    device_of,
     plan_stores,
 )
 from obygaze_features.manifest.io import read_manifest
@@ -218,7 +219,7 @@ def plan_extraction(
     weights: Sequence[str] | Mapping[str, PathLike] = (),
     stores: Mapping[str, PathLike] | None = None,
     dtype: Literal["float32", "bfloat16", "float16"] = "float32",
-    device: str = "cpu",
+    device: str = "auto",
     workers: int | None = None,
     workspace: PathLike | None = None,
 ) -> Cost:
@@ -238,7 +239,8 @@ def plan_extraction(
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
-        device: The device that computes: cpu, cuda, cuda:1, or h100, a100 elsewhere.
+        device: The device of the run: auto (an idle GPU, else the CPU), cpu, cuda, cuda:1, or h100,
+            a100 elsewhere.
         workers: Processes that decode, on the machine of the run.
         workspace: The workspace, if it is not the current one.
 
@@ -253,6 +255,8 @@ def plan_extraction(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
     known = KNOWN_DEVICES.get(device)
+    if known is None:
+        device = device_of(device, chosen, here)
     plan = plan_stores(
         clips,
         chosen,

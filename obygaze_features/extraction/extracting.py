@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from obygaze_features.backbones.cards import FRAMES_OF
 from obygaze_features.core.console import (
     ProgressBars,
     progress_bars,
@@ -41,6 +42,7 @@ from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
     chosen_backbones,
+    device_of,
     open_filling,
     plan_stores,
 )
@@ -88,7 +90,7 @@ def extract(
     stores: Mapping[str, PathLike] | None = None,
     dtype: Literal["float32", "bfloat16", "float16"] = "float32",
     licence: str = "",
-    device: str = "cpu",
+    device: str = "auto",
     workers: int | None = None,
     batch: int | None = None,
     seal_now: bool = False,
@@ -116,7 +118,7 @@ def extract(
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
         licence: The licence of the features. [default: the manifest's]
-        device: The device that computes: cpu, cuda or cuda:1.
+        device: What computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
         seal_now: Seal what is there; the other clips are 'not-extracted'.
@@ -131,7 +133,7 @@ def extract(
         (2, 1)
 
     Commands:
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base --device cuda
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
     """
@@ -141,6 +143,8 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
+        # To seal what is there, nothing is computed.
+        device = device_of(device, [] if seal_now else targets, here)
         run = ExtractionRun(
             manifest=clips,
             targets=targets,
@@ -231,6 +235,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             run.workspace,
             device=run.resources.device,
             retry_failed=run.retry_failed,
+            is_elsewhere=run.seal_now,
             download=True,
         )
         plan.refuse()
@@ -255,7 +260,9 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
 
 
 def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
-    """Yield what a person should know of stores that are there."""
+    """Yield what computes, and what a person should know of stores that are there."""
+    if not run.seal_now:
+        yield from _what_computes(plan, run.resources.device)
     yield from plan.notes
     for store in plan.stores:
         if store.filling is not None or store.seal:
@@ -264,6 +271,21 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
     for view in {store.view for store in plan.stores if store.n_computed}:
         if view in plan.kept:
             yield f"kept frames are read from {plan.kept[view].store.location}"
+
+
+def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
+    """Yield the device that computes features; nothing where none are missing."""
+    makers = []
+    for store in plan.stores:
+        keeps_frames = store.target.backbone.startswith(FRAMES_OF)
+        if store.work.is_needed and not keeps_frames:
+            makers.append(store.maker)
+    for maker in makers:
+        if maker.device != "cpu":
+            yield f"computes on {device} ({maker.device_name})"
+            return
+    if makers:
+        yield "computes on the CPU"
 
 
 def _nothing_was_added(one: Begun) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.devices import chosen_device
 from obygaze_features.core import system
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.commands import named_values
@@ -96,6 +97,14 @@ def _weights_by_name(
         if is_path and not words[0].startswith(f"{names[0]}="):
             return {names[0]: words[0]}
     return named_values(words, "--weights")
+
+
+def device_of(
+    device: str, targets: Sequence[ChosenBackbone], workspace: Workspace
+) -> str:
+    """Return the device that computes targets; `auto` chooses one that they can use."""
+    cards = (find_card(target.backbone, workspace) for target in targets)
+    return chosen_device(device, cards)
 
 
 def store_path(

@@ -6,6 +6,7 @@ from typing import Any
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import PARTS
+from obygaze_features.backbones.devices import may_use_gpu
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.core.shell import shell_word
@@ -106,9 +107,7 @@ def decoder_recipe(view: ClipView) -> dict[str, Any]:
 def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     """Return what computes the clips of a backbone: this program, its device, its precision."""
     placement = backbone.placement
-    # What does not need torch, and is not the user's own, computes on the CPU in any case.
-    may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
-    is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
+    is_on_gpu = may_use_gpu(backbone.card) and placement.device.startswith("cuda")
     device = "cpu"
     device_name = cpu_name()
     if is_on_gpu:

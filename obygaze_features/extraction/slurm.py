@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from obygaze_features.backbones.backbone import check_device_name
+from obygaze_features.backbones.devices import AUTO_DEVICE, check_device_name
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
@@ -121,7 +121,8 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
             hint="the same words without it; when the tasks have ended: obygaze extract run ..."
             " --seal-now",
         )
-    check_device_name(values["device"])
+    if values["device"] != AUTO_DEVICE:
+        check_device_name(values["device"])
     targets = chosen_backbones(
         values.get("backbones", ()),
         arrays=values.get("arrays", ()),

@@ -77,6 +77,7 @@ class SimulatedGpu(TorchFunctionMode):
             current_stream=lambda device=None: self.current,
             stream=self._use,
             is_available=lambda: True,
+            device_count=lambda: 1,
             empty_cache=lambda: self.reserved.clear(),
             mem_get_info=lambda device=None: (self.free_bytes, memory_bytes),
             memory_allocated=lambda device=None: 0,

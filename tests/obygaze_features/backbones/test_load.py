@@ -18,8 +18,8 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
-from obygaze_features.backbones.backbone import check_device  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
+from obygaze_features.backbones.devices import check_device  # noqa: E402
 from obygaze_features.backbones.weights import find_weights  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,

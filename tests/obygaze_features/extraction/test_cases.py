@@ -116,16 +116,21 @@ def test_another_array_is_another_store() -> None:
     assert being_filled.found[cases.ANOTHER_PLAN] == ["without the array tokens"]
 
 
+ON_CPU = cases.ANOTHER_DEVICE["cpu"]
+
+
 @pytest.mark.parametrize(
     ("kind", "sealed", "filling"),
     [
         (Kind("obygaze 2", "cpu", "float32"), cases.LATER_VERSION, None),
-        (Kind("obygaze 1", "cuda", "float32"), None, None),
+        (Kind("obygaze 1", "cuda", "float32"), ON_CPU, ON_CPU),
+        (Kind("obygaze 2", "cuda", "float32"), ON_CPU, None),
+        (Kind("obygaze 1", "cuda", "bfloat16"), None, None),
         (Kind("obygaze 1", "cpu", "bfloat16"), None, None),
     ],
 )
 def test_another_version_or_device(
-    kind: Kind, sealed: str | None, filling: str | None
+    kind: Kind, sealed: Case | None, filling: Case | None
 ) -> None:
     for is_filling, expected in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
@@ -133,11 +138,14 @@ def test_another_version_or_device(
         clips = [CLIP_A, CLIP_B]
         rows = [ROW_A, NOT_THERE]
         done = work(clips, rows, kind=kind, filling=is_filling)
-        assert found(done)[expected or cases.ANOTHER_MAKER] == 1
-        if expected is None:
+        case = expected or cases.ANOTHER_MAKER
+        assert found(done)[case] == 1
+        if case is not cases.LATER_VERSION:
             with pytest.raises(Mismatch) as error:
-                done.refuse("films.clip")
-            assert "another store name" in error.value.hint
+                done.refuse("films.clip", "clip-b16")
+            another_store = "choose another store name: --store clip-b16=NAME"
+            begin = "add --device cpu, or " if case is ON_CPU else ""
+            assert error.value.hint == begin + another_store
         # Where another machine computes, what computes here is not compared.
         elsewhere = work(clips, rows, kind=None, filling=is_filling)
         assert found(elsewhere) == {cases.SAME: 1, cases.MISSING: 1}

@@ -1,0 +1,126 @@
+"""What computes a run: the first line says it, and `auto` chooses it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.checkpoints import save_tiny, write_tiny_card
+from support.cli import Result, call_obygaze
+from support.extracted_stores import bytes_of, run
+from support.extraction import film_folder, keep_manifest
+from support.simulated_gpu import SimulatedGpu
+
+from obygaze_features.backbones import devices
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.extraction.results import Watch
+from obygaze_features.manifest.model import Manifest
+
+# A block of 16 and one of four.
+N_CLIPS = 20
+CARD = "tiny-dinov2"
+STORE = Path("stores", f"films.{CARD}")
+ON_CPU = "computes on the CPU"
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Manifest:
+    manifest = film_folder(tmp_path, N_CLIPS)
+    keep_manifest(manifest, tmp_path)
+    write_tiny_card("dinov2", tmp_path / "backbones")
+    save_tiny("dinov2", tmp_path / "weights")
+    return manifest
+
+
+def extract(folder: Path, verb: str, *words: str) -> Result:
+    return call_obygaze("-C", folder, "extract", verb, "films", *words)
+
+
+def stop_at_row(number: int) -> Watch:
+    seen: list[int] = []
+
+    def watch(row: int, failed: bool) -> None:
+        seen.append(row)
+        if len(seen) == number:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return watch
+
+
+def use_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs, and other programs use both."""
+    used_mb = {"0": 60_000, "1": 2001}
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(devices, "_used_mb", lambda: used_mb)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+
+
+def test_the_first_line_says_what_computes(films: Manifest, tmp_path: Path) -> None:
+    kept = extract(tmp_path, "run", "-b", "frames:descriptors").ok()
+    assert "computes on" not in kept.stderr
+    done = extract(tmp_path, "run", "-b", "descriptors").ok()
+    assert done.stderr.splitlines()[0] == ON_CPU
+    assert "kept frames are read" in done.stderr.splitlines()[1]
+    again = extract(tmp_path, "run", "-b", "descriptors").ok()
+    assert "computes on" not in again.stderr
+
+
+def test_no_idle_gpu_stops_what_would_use_one(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_no_gpu(monkeypatch)
+    network = ("-b", CARD, "--weights", str(tmp_path / "weights"))
+    for verb in ("run", "plan"):
+        done = extract(tmp_path, verb, *network)
+        assert done.code == 2
+        sentence, hint = done.stderr.splitlines()
+        assert sentence.endswith(
+            "no GPU is idle: each has more than 2,000 MB of memory in use"
+        )
+        assert hint.endswith("--device cuda:0, or --device cpu")
+    assert not (tmp_path / "stores").exists()
+    # Each task decides on its own node, and these name what computes.
+    script = ("--tasks", "2", "-o", str(tmp_path / "night.sh"))
+    extract(tmp_path, "slurm", *network, *script).ok()
+    assert "--device" not in (tmp_path / "night.sh").read_text("utf-8")
+    extract(tmp_path, "plan", *network, "--device", "h100").ok()
+    done = extract(tmp_path, "run", *network, "--device", "cpu").ok()
+    assert done.stderr.splitlines()[0] == ON_CPU
+    extract(tmp_path, "run", "-b", "descriptors").ok()
+
+
+def test_a_store_that_the_cpu_fills_names_the_way_on(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"weights": {CARD: str(tmp_path / "weights")}}
+    on_gpu: list[str] = []
+    run(films, tmp_path, CARD, stores={CARD: "undisturbed"}, **options)
+    run(films, tmp_path, CARD, watch=stop_at_row(18), **options)
+    with SimulatedGpu():
+        with pytest.raises(Mismatch, match="made on the CPU, and a GPU would") as error:
+            run(films, tmp_path, CARD, **options)
+        another_store = f"choose another store name: --store {CARD}=NAME"
+        assert error.value.hint == f"add --device cpu, or {another_store}"
+        run(films, tmp_path, CARD, device="cpu", **options)
+        store = {CARD: "of-a-gpu"}
+        run(films, tmp_path, CARD, stores=store, note=on_gpu.append, **options)
+    assert on_gpu[0] == "computes on cuda:0 (Simulated GPU)"
+    assert bytes_of(tmp_path / STORE) == bytes_of(tmp_path / "stores" / "undisturbed")
+
+
+def test_what_is_there_is_sealed_wherever_the_command_runs(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"weights": {CARD: str(tmp_path / "weights")}}
+    notes: list[str] = []
+    with SimulatedGpu():
+        run(films, tmp_path, CARD, watch=stop_at_row(18), **options)
+    # The CPU would not continue this store.
+    use_no_gpu(monkeypatch)
+    (state,) = run(films, tmp_path, CARD, seal_now=True, note=notes.append, **options)
+    assert state.seal
+    assert 0 < state.ok < N_CLIPS
+    assert not any("computes on" in note for note in notes)
