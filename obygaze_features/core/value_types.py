@@ -123,6 +123,8 @@ class ClipWords(Items):
 class NameOrPath(click.types.StringParamType):
     """A name in the workspace, a path or a URL, with `/` between folders on every system."""
 
+    name = "path"
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
@@ -132,6 +134,10 @@ class NameOrPath(click.types.StringParamType):
 
 class TypedPath(click.Path):
     """A path that a person typed, with `/` between folders on every system."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.name = "path"  # the help shows PATH for files and folders alike
 
     def convert(
         self,

@@ -63,7 +63,7 @@ COMMANDS = {
         "obygaze_features.extraction.linking:link_manifest",
         {
             "folder": Option(exists="folder"),
-            "table": Option(metavar="FILE"),
+            "table": Option(metavar="PATH"),
         },
     ),
     "folds": Command(
