@@ -19,7 +19,6 @@ from obygaze_features.manifest.expression import (
     BadExpression,
     compared_names,
     parse,
-    plain_value,
 )
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
@@ -515,13 +514,6 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)
         document.add("splits", f"{splits.kind} splits need {needed}")
-    test = {plain_value(value, splits.column) for value in splits.test}
-    choose = {plain_value(value, splits.column) for value in splits.choose}
-    both = sorted(test & choose)
-    if both:
-        document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
-    if splits.choose and splits.validation == "none":
-        document.add("splits.choose", "has no meaning with validation = 'none'")
     if splits.folds == 1:
         or_none = ", or 0 for one of each film" if kind.by_film else ""
         document.add("splits.folds", f"must be at least 2{or_none}, got 1")

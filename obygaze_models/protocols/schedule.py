@@ -181,14 +181,6 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
     splits = clips.protocol.splits
     folds = _parts_of_column(splits, clips.table)
     rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
-    if splits.choose and not np.any(clips.labels[train][rows[1]] >= 0):
-        raise FixInput(
-            f"no clip of splits.choose has features and a class of {train}: nothing would"
-            " validate",
-            where=clips.table.name,
-            hint=f"other values of {splits.column}, or none: --set 'splits.choose=[]' with --set"
-            " splits.validation=none",
-        )
     outside = np.flatnonzero(folds == OUTSIDE)
     return [Split("fixed", rows[0], rows[1], rows[2], outside=outside)]
 
@@ -196,14 +188,12 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
-    Without values for validation, every fifth film validates, and of fewer films every fifth clip;
-    none with validation = "none".
+    Every fifth film validates, and of fewer films every fifth clip; none with validation = "none".
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
     test = [plain_value(value, splits.column) for value in splits.test]
-    choose = [plain_value(value, splits.column) for value in splits.choose]
-    unknown = sorted({*test, *choose} - set(column_values))
+    unknown = sorted(set(test) - set(column_values))
     if unknown:
         values = [value for value in column_values if value]
         raise FixInput(
@@ -213,9 +203,6 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
         )
     folds = np.where(cells == "", OUTSIDE, 0)
     folds[np.isin(cells, test)] = 2
-    if choose:
-        folds[np.isin(cells, choose)] = 1
-        return folds
     if splits.validation == "none":
         return folds
     rows = np.flatnonzero(folds == 0)
@@ -253,7 +240,7 @@ class SplitKind:
     by_film: bool = False
 
 
-_OF_COLUMN = ("column", "test", "choose")
+_OF_COLUMN = ("column", "test")
 _OF_FOLDS = ("folds", "never")
 SPLIT_KINDS = {
     "published": SplitKind(_published, ("scheme",), pairs=False, by_task=True),

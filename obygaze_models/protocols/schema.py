@@ -97,8 +97,8 @@ class Splits:
     "published" has a fold column for each task, "fixed" one split.
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     films that train and are never tested. `column` has groups of films, such as directors, that are
-    held out in place of films; in fixed splits it says with `test` and `choose` which clips test
-    and validate, and the rest trains. `scheme` names how the training sets of the paper are
+    held out in place of films; in fixed splits it says with `test` which clips test, and a fifth of
+    the rest validates. `scheme` names how the training sets of the paper are
     made from published folds: `obygaze_models.protocols.paper_splits:code_splits`, `:text_splits`.
     """
 
@@ -110,7 +110,6 @@ class Splits:
     seed: _Whole = 0
     column: str = ""
     test: tuple[str, ...] = ()
-    choose: tuple[str, ...] = ()
 
     @property
     def follow_scheme(self) -> bool:

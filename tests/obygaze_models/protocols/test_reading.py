@@ -130,13 +130,6 @@ class TestSettings:
         assert tolerances == [0.05, 2.0]
 
 
-def test_clips_that_are_tested_do_not_choose() -> None:
-    """They chose, and were not tested."""
-    splits = ["splits.kind=fixed", "splits.column=part", 'splits.test=["a","b"]']
-    (problem,) = violations(MINIMAL, *splits, 'splits.choose=["b"]')
-    assert "splits.choose: 'b' is in splits.test, too" in problem
-
-
 def test_two_tasks_with_one_bar_are_a_violation() -> None:
     """The report drew the last of them, and lost the others."""
     task = '[tasks.{}]\npositive = "level == S"\nrow = "Look"\nseries = "all"\n'
@@ -159,15 +152,6 @@ def test_two_tasks_with_one_bar_are_a_violation() -> None:
         (
             ("splits.kind=fixed", *PART, 'splits.never=["x"]'),
             "splits.never: has no meaning in fixed splits",
-        ),
-        (
-            (
-                "splits.kind=fixed",
-                *PART,
-                'splits.choose=["x"]',
-                "splits.validation=none",
-            ),
-            "splits.choose: has no meaning with validation = 'none'",
         ),
         (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),

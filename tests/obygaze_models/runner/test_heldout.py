@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from support.experiments import planted, quick, store_of
 
-from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.leakage import numbers_of
@@ -135,12 +133,6 @@ def test_a_film_without_clips_that_can_validate_makes_no_fit(tmp_path: Path) -> 
         assert tested == dict.fromkeys(films, len(films) - 1)
         remark = inputs.table.remarks["without validation"]
         assert f"has features and a class: {missing}." in remark
-    chosen = ("splits.kind=fixed", "splits.column=part")
-    values = ('splits.test=["a"]', 'splits.choose=["b"]', "splits.validation=next")
-    protocol = quick("honest", *ONE_PAIR, "data.view=raw", *chosen, *values)
-    parts = clips({film: film for film in "abcd"})
-    with pytest.raises(FixInput, match="nothing would validate"):
-        _ = store_runs(gather(protocol, parts, "", {"x": store}))[0].folds
 
 
 def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:

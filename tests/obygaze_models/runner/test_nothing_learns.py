@@ -35,7 +35,7 @@ from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner.heldout import HeldOut
 
-FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
+FIXED = ("splits.kind=fixed", 'splits.test=["test"]')
 PUBLISHED = (
     "splits.kind=published",
     "tasks.EN_S.folds=02_EN_HN_S",
