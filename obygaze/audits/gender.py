@@ -99,7 +99,7 @@ def _audit_of_both(estimates: Sequence[GenderEstimate], source: str) -> Audit:
     genders = [row.gender for row in estimates]
     counts = {name: genders.count(name) for name in ("man", "woman")}
     man, woman = cut_shares(**counts)
-    paper = printed_shares("score")
+    paper = printed_shares()
     of_paper = " and ".join(map(as_range, zip(*paper.values(), strict=True)))
     n_ties = sum(row.score_man == row.score_woman for row in estimates)
     answers = [

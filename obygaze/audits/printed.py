@@ -68,19 +68,15 @@ def model_of_checkpoint(checkpoint: str) -> str:
     return str(_document()["checkpoints"].get(checkpoint, ""))
 
 
-def printed_shares(counted: str) -> dict[str, Shares]:
-    """Return the shares of captions of man and of woman that are printed for each caption model.
-
-    Args:
-        counted: How the captions were counted: "cooc" or "score".
-    """
-    of_models = _document()["ratios"][counted]
+def printed_shares() -> dict[str, Shares]:
+    """Return the shares of captions of man and of woman that are printed for each caption model."""
+    of_models = _document()["ratios"]
     return {model: (row[2], row[3]) for model, row in of_models.items()}
 
 
-def printed_shares_beside(thing: str, counted: str = "cooc") -> dict[str, Shares]:
+def printed_shares_beside(thing: str) -> dict[str, Shares]:
     """Return the shares of man and of woman that are printed for a thing, by caption model."""
-    of_models = _document()["things"][counted].get(thing, {})
+    of_models = _document()["things"].get(thing, {})
     return {model: (man, woman) for model, (man, woman) in of_models.items()}
 
 

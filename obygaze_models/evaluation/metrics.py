@@ -253,18 +253,14 @@ def goodness(name: str, value: float) -> float:
 
 
 def evaluate(
-    predictions: Predictions,
-    names: Iterable[str] = METRICS,
-    weights: ArrayLike | None = None,
+    predictions: Predictions, names: Iterable[str] = METRICS
 ) -> dict[str, float]:
-    """Return each metric of the predictions.
+    """Return each metric of the predictions, by default all.
 
-    Args:
-        predictions: Labels, scores and decisions.
-        names: Names of metrics; the default is all.
-        weights: A weight for each clip; the default is 1.
+    Each clip counts once.
     """
-    return {k: float(v[0]) for k, v in replicate(predictions, weights, names).items()}
+    once = np.ones(len(predictions))
+    return {k: float(v[0]) for k, v in replicate(predictions, once, names).items()}
 
 
 def average_precision(predictions: Predictions) -> float:
@@ -273,15 +269,11 @@ def average_precision(predictions: Predictions) -> float:
 
 
 def replicate(
-    predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
+    predictions: Predictions, weights: ArrayLike, names: Iterable[str]
 ) -> MetricValues:
-    """Return each metric under each row of weights of clips; None weights each clip once."""
+    """Return each metric under each row of weights of clips."""
     n = len(predictions)
-    matrix = (
-        np.ones((1, n))
-        if weights is None
-        else np.atleast_2d(np.asarray(weights, float))
-    )
+    matrix = np.atleast_2d(np.asarray(weights, float))
     if matrix.shape[1:] != (n,) or not np.isfinite(matrix).all() or (matrix < 0).any():
         raise FixInput(
             f"weights must be finite and at least 0, one for each of {n} clips, "

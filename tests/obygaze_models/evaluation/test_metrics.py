@@ -13,7 +13,7 @@ from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.grouped_stats import GroupedStats
-from obygaze_models.evaluation.metrics import METRICS, evaluate
+from obygaze_models.evaluation.metrics import METRICS, evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.
@@ -61,8 +61,9 @@ def test_a_weight_is_a_repetition(
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
     # A clip that is drawn twice has one place in an order, two clips have two.
     names = [name for name in METRICS if name != "ap"]
-    weighted = evaluate(Predictions.of(y, score / 4), names, weights=times)
-    assert weighted == pytest.approx(evaluate(thick, names), nan_ok=True)
+    weighted = replicate(Predictions.of(y, score / 4), times, names)
+    found = {name: values[0] for name, values in weighted.items()}
+    assert found == pytest.approx(evaluate(thick, names), nan_ok=True)
 
 
 @settings(max_examples=40, deadline=None)
@@ -81,7 +82,7 @@ def test_ties_are_broken_in_every_order(
     assert expected == pytest.approx(ap_of_drawn_clips(y, score, np.ones(8)))
     predictions = Predictions.of(y, score / 4)
     weights = np.full(8, float(weight))
-    assert evaluate(predictions, ["ap"], weights)["ap"] == pytest.approx(expected)
+    assert replicate(predictions, weights, ["ap"])["ap"] == pytest.approx(expected)
     by_film = GroupedStats(predictions, np.zeros(8, dtype=np.intp))
     one_film = np.array([[float(weight)]])
     drawn_film = by_film.under(one_film)
@@ -109,7 +110,7 @@ class TestEdges:
 
     def test_replicates_without_a_class_are_nan_alone(self) -> None:
         weights = [[1, 1, 1], [0, 1, 1], [1, 0, 0]]
-        found = metrics.replicate(
+        found = replicate(
             Predictions.of([1, 0, 0], [0.9, 0.1, 0.2]), weights, ["auc", "ap"]
         )
         np.testing.assert_array_equal(found["auc"], [1, np.nan, np.nan])
@@ -148,4 +149,4 @@ class TestRefusals:
     @pytest.mark.parametrize("weights", [[1, 1], [[-1, 1, 1]], [[np.nan, 1, 1]]])
     def test_weights(self, weights: list) -> None:
         with pytest.raises(FixInput, match="weights"):
-            evaluate(Predictions.of([1, 0, 1], [0.1, 0.2, 0.3]), ["ap"], weights)
+            replicate(Predictions.of([1, 0, 1], [0.1, 0.2, 0.3]), weights, ["ap"])
