@@ -28,7 +28,7 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
-from obygaze_models.evaluation.bootstrap import made_over, ratio_interval
+from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS, ratio_interval
 from obygaze_models.evaluation.permutation import (
     holm,
     p_equals,
@@ -176,7 +176,7 @@ def _limits(
     rare_words: Mapping[str, Mapping[str, int]], frequent: WordLists, least: int
 ) -> Iterator[str]:
     """Yield what intervals are of, and which words were left out."""
-    yield f"Intervals (95 %) are over clusters, not captions: {made_over('clusters')}."
+    yield f"Intervals (95 %) are over clusters, not captions: {MADE_OVER_CLUSTERS}."
     for title, counts in rare_words.items():
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
         yield (

@@ -27,7 +27,7 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_models.evaluation.bootstrap import made_over, ratio_interval
+from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS, ratio_interval
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
@@ -110,7 +110,7 @@ def _limits(counted: Sequence[Record]) -> Iterator[str]:
     yield CUT
     if any(thing["ci"] for thing in counted):
         yield (
-            f"Intervals (95 %) are {made_over('clusters')}; a text with several genders counts for"
+            f"Intervals (95 %) are {MADE_OVER_CLUSTERS}; a text with several genders counts for"
             " each."
         )
     if any(thing["paper"] for thing in counted):

@@ -28,8 +28,9 @@ def usable_cores() -> int:
     return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
 
 
-def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_name() -> str:
     """Return the model name of the processor, or its architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

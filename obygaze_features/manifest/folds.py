@@ -41,17 +41,11 @@ N_RESTARTS = 8
 MAX_SWAP_GROUPS = 400
 
 
-def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
-    """Return folds of whole films, as even in every annotation level as whole films allow.
-
-    Args:
-        manifest: The clips.
-        k: How many folds.
-        seed: The seed of the random assignment.
-    """
+def grouped(manifest: Manifest, k: int) -> Folds:
+    """Return k folds of whole films, as even in every annotation level as whole films allow."""
     films = _films_of(manifest, k)
     levels = [clip.level for clip in manifest]
-    return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
+    return _by_id(manifest, grouped_folds(films, levels, k, seed=0))
 
 
 def leave_one_film_out(manifest: Manifest) -> Folds:

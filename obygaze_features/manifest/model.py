@@ -232,9 +232,10 @@ class Header(Record, frozen=True):
         facts = f"{self.view} view", count(len(self.concepts), "concept")
         return short_repr("Header", repr(self.dataset), *facts)
 
-    def of_modality(self, modality: str) -> tuple[str, ...]:
-        """Return the concepts of one modality, in the order of the vocabulary."""
-        return tuple(name for name, kind in self.concepts.items() if kind == modality)
+    @property
+    def visual(self) -> tuple[str, ...]:
+        """The concepts that are seen, in the order of the vocabulary."""
+        return tuple(name for name, kind in self.concepts.items() if kind == "visual")
 
 
 class Windows(FilmRows[Clip]):
@@ -462,7 +463,7 @@ class Manifest:
         It is "" where there are none: a clip whose concepts can only be heard is EN rightly. A
         clip without any was probably labelled by its level alone.
         """
-        visual = self.header.of_modality("visual")
+        visual = self.header.visual
         lost = []
         for clip in self.clips:
             is_open = not disputed(clip).isdisjoint(visual)
@@ -567,7 +568,7 @@ class Manifest:
             hint=f'under [concepts] in {self.name}.toml write CONCEPT = "visual", or in place of'
             f" visual one of {', '.join(MODALITIES[1:])}; the view raw needs none",
         )
-        return self._concepts_of_clips.intersection(self.header.of_modality("visual"))
+        return self._concepts_of_clips.intersection(self.header.visual)
 
     @property
     def usual_view(self) -> str:

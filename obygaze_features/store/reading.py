@@ -679,7 +679,6 @@ class Store:
         *,
         clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
-        mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Matrix:
         """Return rows of one array, in the requested order.
@@ -688,12 +687,11 @@ class Store:
             array: the name of the array; it may be left out where there is only one of features.
             clips: ids of clips, or clips of a manifest, in the order of the result; by default all.
             films: only the clips of these films.
-            mask: one boolean for each row of the store.
             missing: for rows that are missing or failed, an error that lists them with their
                 reasons, rows of NaN, or no rows.
         """
         known = self._askable(array, missing)
-        return self._matrix(known, self.select(clips, films, mask), missing)
+        return self._matrix(known, self.select(clips, films), missing)
 
     def frame(self, array: str) -> Any:
         """Return the rows of an array that are there as a pandas DataFrame."""
@@ -753,16 +751,16 @@ class Store:
         array: str | None = None,
         *,
         clips: Iterable[str | Clip] | None = None,
-        films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Iterator[Matrix]:
         """Yield the rows of `matrix` in the order of the store, some MB at a time.
 
-        For arrays larger than memory; the parameters are those of `matrix`.
+        For arrays larger than memory; the parameters are those of `matrix`, and `mask` has one
+        boolean for each row of the store.
         """
         known = self._askable(array, missing)
-        selection = self.select(clips, films, mask)
+        selection = self.select(clips, mask=mask)
         if missing == "error":
             _, reasons = self._presence(selection)
             self._raise_absent(reasons)

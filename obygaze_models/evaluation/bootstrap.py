@@ -55,6 +55,11 @@ LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 MANY_GROUPS = 10
 FEW_GROUPS = 6
 LEAST_GROUPS = 3
+# How intervals over clusters are made, for the page that shows them.
+MADE_OVER_CLUSTERS = (
+    f"bootstrapped over clusters, of fewer than {FEW_GROUPS} clusters by Student's t, of fewer"
+    f" than {LEAST_GROUPS} none"
+)
 # Draws of films that are all ranked almost without error end at 1 (docs/design/0018).
 NEARLY_PERFECT = 0.9
 
@@ -222,18 +227,6 @@ def groups_behind(
     if count.number < FEW_GROUPS:
         return GroupCount(count.number, count.number)
     return count
-
-
-def made_over(units: str) -> str:
-    """Return how intervals over groups are made, for the page that shows them.
-
-    >>> made_over("films")
-    "bootstrapped over films, of fewer than 6 films by Student's t, of fewer than 3 none"
-    """
-    return (
-        f"bootstrapped over {units}, of fewer than {FEW_GROUPS} {units} by Student's t, of fewer"
-        f" than {LEAST_GROUPS} none"
-    )
 
 
 def resample(

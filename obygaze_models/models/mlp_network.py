@@ -126,8 +126,10 @@ class Network:
                 if dropout:
                     slope *= np.float32(1 / (1 - dropout))
 
-    def adam(self, rate: float, beta: float = 0.9, beta2: float = 0.999) -> None:
+    def adam(self, rate: float) -> None:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
+        beta = 0.9
+        beta2 = 0.999
         # Who only predicts needs no SciPy, which takes as long to import as all else.
         from scipy.linalg.blas import saxpy
 

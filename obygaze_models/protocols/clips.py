@@ -250,7 +250,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     table = ClipTable(
         manifest.name,
         selected.clips,
-        viewed.header.of_modality("visual"),
+        viewed.header.visual,
         of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, selected, data),
         view=data.view,

@@ -215,11 +215,11 @@ def string_list(text: str) -> tuple[str, ...] | None:
             return None
 
 
-def level_of(row: TableRow, column: str) -> str:
-    """Return the canonical level in a cell; an unknown level is a violation and returned empty."""
-    level = canonical_level(row[column])
+def level_of(row: TableRow) -> str:
+    """Return the canonical level of a row; an unknown level is a violation and returned empty."""
+    level = canonical_level(row["label"])
     if level is None:
-        row.add(column, unknown_level(row[column]))
+        row.add("label", unknown_level(row["label"]))
     return level or ""
 
 
@@ -236,16 +236,16 @@ def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
     return strings or ()
 
 
-def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
-    """Return the canonical names of the concepts in such a list; `['']` is an empty list."""
-    words = strings_of(row, column)
+def concepts_of(row: TableRow) -> tuple[str, ...]:
+    """Return the canonical names of the concepts of a row; `['']` is an empty list."""
+    words = strings_of(row, "concepts")
     if words == ("",):
         return ()
     names = []
     for word in dict.fromkeys(words):
         name = canonical_concept(word)
         if name is None:
-            row.add(column, f"unknown concept {word!r}")
+            row.add("concepts", f"unknown concept {word!r}")
         else:
             names.append(name)
     return tuple(names)

@@ -82,8 +82,8 @@ def _cells(row: TableRow) -> dict[str, str]:
         "movie_id": row["imdb_key"],
         "start_s": start_s,
         "end_s": end_s,
-        "level": level_of(row, "label"),
-        "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
+        "level": level_of(row),
+        "concepts": "|".join(dict.fromkeys(concepts_of(row))),
         "comment": " | ".join(strings_of(row, "comment")),
     }
 

@@ -120,8 +120,8 @@ def _cells(row: TableRow) -> dict[str, str]:
         "movie_id": row["movie"],
         "scene": scene,
         "video": f"{row['movie']}/{row['video_name']}" if row["video_name"] else "",
-        "level": level_of(row, "label"),
-        "concepts": "|".join(concepts_of(row, "concepts")),
+        "level": level_of(row),
+        "concepts": "|".join(concepts_of(row)),
         "first_shot": first,
         "last_shot": last,
     }

@@ -106,9 +106,9 @@ def test_films_and_masks_come_in_the_order_of_the_store(either: Path, values) ->
     assert matrix.clip_ids.tolist() == [CLIPS[row] for row in matrix.rows]
     np.testing.assert_array_equal(matrix.values, values["clip"][matrix.rows])
     mask = np.arange(23) % 7 == 0
-    assert store.matrix("clip", mask=mask).rows.tolist() == [0, 7, 14, 21]
-    both = store.matrix("clip", films="tt2", mask=mask)
-    assert both.rows.tolist() == [14]
+    parts = [part.rows for part in store.stream("clip", mask=mask)]
+    assert np.concatenate(parts).tolist() == [0, 7, 14, 21]
+    assert store.select(films="tt2", mask=mask).rows.tolist() == [14]
     all_three = store.matrix("clip", clips=["clip-21", "clip-14"], films="tt2")
     assert all_three.rows.tolist() == [14]
 
@@ -152,7 +152,6 @@ def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:
     ("arguments", "words"),
     [
         ({"clips": "clip-01"}, "list of ids"),
-        ({"mask": [1, 0]}, "23 booleans"),
         ({"missing": "skip"}, "missing must be"),
         ({"films": ["tt9"]}, "no film 'tt9'"),
     ],
@@ -160,6 +159,11 @@ def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:
 def test_odd_questions_are_refused(path: Path, arguments, words) -> None:
     with pytest.raises((FixInput, NotFound), match=words):
         open_store(path).matrix("clip", **arguments)
+
+
+def test_a_mask_has_a_boolean_for_each_row(path: Path) -> None:
+    with pytest.raises(FixInput, match="23 booleans"):
+        next(open_store(path).stream("clip", mask=[1, 0]))
 
 
 def test_rows_that_are_not_there_are_refused(path: Path) -> None:

@@ -271,7 +271,7 @@ def test_concept_totals(released: ImportedManifest) -> None:
         **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
         **{"Speech": 966, "Voice": 166, "Soundtrack": 24, "Narratology": 5},
     }
-    visible = set(released.manifest.header.of_modality("visual"))
+    visible = set(released.manifest.header.visual)
     unseen = [
         c.level
         for c in released.manifest
