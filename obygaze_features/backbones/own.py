@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import gc
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -49,7 +47,7 @@ from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import (
     Part,
     find_part,
-    imports_of,
+    imported_roots,
     packages_of_modules,
     trust,
 )
@@ -455,41 +453,23 @@ def card_of_code(name: str) -> Card:
     require_pictures(card, "own code is")
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, part=part))
-    origin = str(part.files[0]) if part.files else part.package
+    origin = str(part.file or part.package)
     code = {"function": part.attribute, **recorded_code(part)}
     return replace(card, origin=origin, code=code)
 
 
 def recorded_code(part: Part) -> dict[str, dict[str, str]]:
-    """Return what recipes record of own code: its files, and the packages that they import.
+    """Return what recipes record of own code: the sha256 of its file, and the packages it imports.
 
-    Files have their sha256 by their place relative to the main file; packages have their versions.
+    Packages have their versions.
     """
     packages = {"torch": metadata.version("torch")}
-    if part.folder is None:
+    if part.file is None:
         name, _, version = part.package.rpartition(" ")
         return {"files": {}, "packages": {**packages, name: version}}
-    own_roots = {
-        file.relative_to(part.folder).parts[0].removesuffix(".py")
-        for file in part.files
-    }
-    files = {}
-    for file in part.files:
-        label = Path(os.path.relpath(file, part.files[0].parent)).as_posix()
-        files[label] = sha256_file(file)
-        for root in _imported_roots(file):
-            if root in own_roots or root.startswith("obygaze"):
-                continue
-            for package in packages_of_modules().get(root, ()):
-                packages[package] = metadata.version(package)
-    return {"files": dict(sorted(files.items())), "packages": packages}
-
-
-def _imported_roots(file: Path) -> Iterator[str]:
-    """Yield the top-level name of each import of a file, without relative ones."""
-    for node in imports_of(file):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name.partition(".")[0]
-        elif node.level == 0:
-            yield (node.module or "").partition(".")[0]
+    for root in imported_roots(part.file):
+        if root.startswith("obygaze"):
+            continue
+        for package in packages_of_modules().get(root, ()):
+            packages[package] = metadata.version(package)
+    return {"files": {part.file.name: sha256_file(part.file)}, "packages": packages}

@@ -6,11 +6,10 @@ imported or called, and the module has its own name.
 
 Commands call `trust` with what a person types, which may run. A name that only stands in a protocol
 is refused until a person trusts it. Classes of scikit-learn, by names such as `sklearn.svm.SVC`,
-need no trust. The files that code imports are found without running any of them.
+need no trust. Own code is one file, of which records have the hash: what it imports is installed.
 """
 
 import ast
-import hashlib
 import importlib
 import importlib.util
 import re
@@ -52,12 +51,12 @@ class Part:
 
     Args:
         name: The name as records have it, without the folder of a file.
-        package: The file with the start of the hash of all its code, or the name and version of an
-            installed package.
+        package: The file with the start of its hash, or the name and version of an installed
+            package.
         module: The name of the module.
         attribute: The name of the function or class in it.
         folder: The folder that `sys.path` needs; None for a module of an installed package.
-        files: The file of the module, and the files of the folder that it imports.
+        file: The file of the module; None for a module of an installed package.
     """
 
     name: str
@@ -65,12 +64,12 @@ class Part:
     module: str
     attribute: str
     folder: Path | None = None
-    files: tuple[Path, ...] = ()
+    file: Path | None = None
 
     @property
     def where(self) -> str:
         """The place of the code, for an error."""
-        return f"{self.files[0] if self.files else self.module} ({self.package})"
+        return f"{self.file or self.module} ({self.package})"
 
     def load(self) -> Any:
         """Return the function or class."""
@@ -98,9 +97,8 @@ class Part:
         return FixInput(f"{self.name} {reason}", where=self.where)
 
     def _import(self) -> ModuleType:
-        if self.folder is not None:
-            for file in self.files:
-                _require_free(file, self.folder)
+        if self.folder is not None and self.file is not None:
+            _require_free(self.file, self.module)
             importlib.invalidate_caches()
         return importlib.import_module(self.module)
 
@@ -117,7 +115,7 @@ class Part:
             # Python compares bytecode by second and size: a quick change would go unseen.
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(self.folder))
-            call = _begin_call(self.files)
+            call = _begin_call(self.file)
         imported: dict[str, Path] = {}
         try:
             yield
@@ -135,14 +133,11 @@ class Part:
 
     def _require_recorded(self, imported: Iterable[Path]) -> None:
         """Raise an error if code that was imported is in no hash, as that of a pickled model."""
-        for file in sorted(set(imported) - {*self.files}):
+        for file in sorted(set(imported) - {self.file}):
             if file.suffix == ".py" and {*INSTALLED}.isdisjoint(file.parts):
                 # What was imported with it is imported again, and refused again.
                 _forget_all()
-                raise self.refuse(
-                    f"needs {file.name}, which no import statement names: records would not have"
-                    " its hash; import it at the top of the file"
-                )
+                raise self.refuse(f"needs {file.name}, and own code is one file")
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,21 +145,21 @@ class _Call:
     """A call of own code: its thread, and the files of parts that others called meanwhile."""
 
     thread: int
-    files: tuple[Path, ...]
-    files_of_others: set[Path]
+    file: Path | None
+    files_of_others: set[Path | None]
 
 
 # The calls that have not ended.
 _CALLS: list[_Call] = []
 
 
-def _begin_call(files: tuple[Path, ...]) -> _Call:
-    """Return a call of own code with these files; calls in other threads know of each other."""
-    call = _Call(get_ident(), files, set())
+def _begin_call(file: Path | None) -> _Call:
+    """Return a call of own code of a file; calls in other threads know of each other."""
+    call = _Call(get_ident(), file, set())
     for other in _CALLS:
         if other.thread != call.thread:
-            other.files_of_others.update(files)
-            call.files_of_others.update(other.files)
+            other.files_of_others.add(file)
+            call.files_of_others.add(other.file)
     _CALLS.append(call)
     return call
 
@@ -238,8 +233,8 @@ def find_part(name: str) -> Part:
             where=str(path),
             hint="name the file with its path from this folder",
         )
-    package, files = _hashed(path, path.parent)
-    return Part(name_in_records, package, path.stem, attribute, path.parent, files)
+    package = _name_with_hash(path, path.parent)
+    return Part(name_in_records, package, path.stem, attribute, path.parent, path)
 
 
 def _name_in_records(name: str) -> str:
@@ -268,8 +263,14 @@ def _part_of_module(name: str, module: str, attribute: str) -> Part:
     path = folder.joinpath(*module.split("."))
     for main in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
         if main.is_file():
-            package, files = _hashed(main, folder)
-            return Part(name, package, module, attribute, folder, files)
+            if "." in module:
+                raise FixInput(
+                    "own code is one file, and this one is of a package",
+                    where=str(main),
+                    hint=f"{main}:{attribute}",
+                )
+            package = _name_with_hash(main, folder)
+            return Part(name, package, module, attribute, folder, main)
     raise NotFound(f"no module called {module!r}", where=str(folder))
 
 
@@ -279,18 +280,16 @@ def packages_of_modules() -> Mapping[str, Sequence[str]]:
     return metadata.packages_distributions()
 
 
-def _hashed(main: Path, folder: Path) -> tuple[str, tuple[Path, ...]]:
-    """Return the name of a file with a hash of all code that it imports, and these files."""
-    files: dict[Path, None] = {}
-    parents = main.relative_to(folder).parents[:-1]
-    for file in (main, *(folder / parent / "__init__.py" for parent in parents)):
-        if file.is_file():
-            imported = files_of_code(file, folder, lambda root: _has(folder, root))
-            files |= dict.fromkeys(imported)
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(f"{file.relative_to(folder)} {sha256_file(file)}\n".encode())
-    return f"{main.name} {digest.hexdigest()[:16]}", tuple(files)
+def _name_with_hash(main: Path, folder: Path) -> str:
+    """Return the name of a file with the start of its hash; an error if it imports own files."""
+    for root in imported_roots(main):
+        if not root or _has(folder, root):
+            raise FixInput(
+                f"own code is one file, and this one imports {root or 'from its package'}",
+                where=str(main),
+                hint="put both into one file, or install what is imported as a package",
+            )
+    return f"{main.name} {sha256_file(main)[:16]}"
 
 
 def _has(folder: Path, root: str) -> bool:
@@ -327,10 +326,8 @@ def _forget_all() -> None:
     _IMPORTED.clear()
 
 
-def _require_free(file: Path, folder: Path) -> None:
+def _require_free(file: Path, name: str) -> None:
     """Raise an error where another file has the name of a module; forget an unrecorded import."""
-    parts = file.relative_to(folder).with_suffix("").parts
-    name = ".".join(part for part in parts if part != "__init__")
     module = sys.modules.get(name)
     if module is None or name in _IMPORTED:
         return
@@ -341,50 +338,14 @@ def _require_free(file: Path, folder: Path) -> None:
     del sys.modules[name]
 
 
-def files_of_code(main: Path, folder: Path, has: Callable[[str], bool]) -> list[Path]:
-    """Return a file and all files of a folder that it imports anywhere, directly or not."""
-    files = [main]
-    to_read = [main]
-    while to_read:
-        path = to_read.pop()
-        for name in _imported_names(path, folder, has):
-            parts = name.split(".")
-            for n_parts in range(1, len(parts) + 1):
-                module_path = folder.joinpath(*parts[:n_parts])
-                for file in (
-                    module_path.with_name(f"{module_path.name}.py"),
-                    module_path / "__init__.py",
-                ):
-                    if file not in files and file.is_file():
-                        files.append(file)
-                        to_read.append(file)
-    return files
-
-
-def _imported_names(
-    path: Path, folder: Path, has: Callable[[str], bool]
-) -> Iterator[str]:
-    """Yield the names of modules of the folder that a file may import, with their dots."""
-    package = path.relative_to(folder).parts[:-1]
-    for node in imports_of(path):
+def imported_roots(file: Path) -> Iterator[str]:
+    """Yield the top-level name of each import of a file; "" for an import of its own package."""
+    for node in _imports_in(file.read_bytes()):
         if isinstance(node, ast.Import):
-            yield from (
-                alias.name for alias in node.names if has(alias.name.partition(".")[0])
-            )
-            continue
-        module = node.module or ""
-        if node.level == 0:
-            if has(module.partition(".")[0]):
-                yield from (f"{module}.{alias.name}" for alias in node.names)
-            continue
-        above = package[: len(package) - node.level + 1]
-        start = ".".join((*above, *filter(None, [module])))
-        yield from (f"{start}.{alias.name}".lstrip(".") for alias in node.names)
-
-
-def imports_of(path: Path) -> Sequence[ast.Import | ast.ImportFrom]:
-    """Return the import statements of a file; none if it is not valid Python."""
-    return _imports_in(path.read_bytes())
+            for alias in node.names:
+                yield alias.name.partition(".")[0]
+        else:
+            yield "" if node.level else (node.module or "").partition(".")[0]
 
 
 # A run asks for its own code at each fit.

@@ -85,7 +85,7 @@ def test_a_model_in_a_file_becomes_a_backbone(ws: Workspace) -> None:
     )
 
 
-@pytest.mark.parametrize("changed", ["code", "imported file", "weights"])
+@pytest.mark.parametrize("changed", ["code", "weights"])
 def test_what_was_changed_is_another_recipe(ws: Workspace, changed: str) -> None:
     begin(ws)
     ws(RUN)
@@ -93,12 +93,10 @@ def test_what_was_changed_is_another_recipe(ws: Workspace, changed: str) -> None
     if changed == "code":
         code = ws.read("blocks.py").replace("frames.mean(1)", "frames.amax(1)")
         ws.write("blocks.py", code)
-    elif changed == "imported file":
-        ws.write("grid.py", "ROWS, COLUMNS = 2, 10\n")
     else:
         write_gain(ws, 0.25)
     refused = ws(RUN, code=5).text
-    named = {"code": "blocks.py", "imported file": "grid.py", "weights": "weights"}
+    named = {"code": "blocks.py", "weights": "weights"}
     assert named[changed] in refused
     assert ws.bytes_of("stores/films.blocks") == before
     ws(f"{RUN} --store blocks.py:blocks=changed")
@@ -108,6 +106,16 @@ def test_what_was_changed_is_another_recipe(ws: Workspace, changed: str) -> None
         np.testing.assert_allclose(two, one / 2, rtol=1e-6)
     else:
         assert not np.allclose(two, one)
+
+
+def test_a_file_that_imports_another_own_file_is_refused(ws: Workspace) -> None:
+    begin(ws)
+    ws.write("grid.py", "ROWS, COLUMNS = 4, 5\n")
+    for line in ("from grid import ROWS", "def late():\n    import grid"):
+        ws.write("several.py", f"{line}\n{ws.read('blocks.py')}")
+        refused = ws("extract run films -b several.py:blocks", code=1).text
+        assert "own code is one file, and this one imports grid" in refused
+    assert not ws.path("stores").exists()
 
 
 def test_a_model_without_tensors_is_known_by_its_files(ws: Workspace) -> None:

@@ -22,8 +22,9 @@ import signal
 import time
 
 import torch
-from grid import COLUMNS, ROWS
 from obygaze_features.backbones import Preset, module_card
+
+ROWS, COLUMNS = 4, 5
 
 
 class Blocks(torch.nn.Module):
@@ -73,9 +74,8 @@ def small_blocks():
 
 
 def write_model(ws: Workspace, gain: float = 0.5) -> None:
-    """Write the code of the model, a file that it imports, and its weights."""
+    """Write the code of the model, and its weights."""
     ws.write("blocks.py", BLOCKS)
-    ws.write("grid.py", "ROWS, COLUMNS = 4, 5\n")
     write_gain(ws, gain)
 
 

@@ -17,13 +17,12 @@ from obygaze_features.core.errors import (  # noqa: E402
 
 NET = """\
 import torch
-import widths
 from obygaze_features.backbones import module_card
 
 
 def load():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, widths.WIDTH))
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 5))
 
 
 def run(module, pixels):
@@ -40,7 +39,6 @@ def net():
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(NET, "utf-8")
-    (tmp_path / "widths.py").write_text("WIDTH = 5\n", "utf-8")
     return tmp_path
 
 

@@ -1,8 +1,7 @@
-"""What own code imports: from its folder, and hashed."""
+"""Own code is one file, of which recipes have the hash, and that of its weights."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,34 +51,21 @@ def code_of(path: Path | str) -> dict[str, Any]:
     return code
 
 
-def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
-    files = {
-        "mine": "import kit.parts.deep as deep\nfrom kit import side, VALUE\n"
-        + "def run(module, pixels):\n    from kit.parts import late\n"
-        + "    value = deep.V + side.V + VALUE + late.V\n"
-        + "    return {'clip': pixels.new_full((len(pixels), 1), value)}\n"
-        + CARD,
-        "kit___" + "__init__": "from .parts import deep\nfrom kit.hidden import *\n",
-        "kit___hidden": "__all__ = ['VALUE']\nVALUE = 10.0\n",
-        "kit___side": "from .near import V as W\nV = 100.0 * W\n",
-        "kit___near": "V = 1.0\n",
-        "kit___parts___" + "__init__": "",
-        "kit___parts___deep": "from .. import hidden\nV = 1000.0 + 0 * hidden.VALUE\n",
-        "kit___parts___late": "V = 10000.0\n",
-        "unused": "V = 0\n",
-    }
-    path = write(tmp_path, **files)
-    assert value_of(path) == 11110.0
-    assert sorted(code_of(path)["files"]) == [
-        "kit/__init__.py",
-        "kit/hidden.py",
-        "kit/near.py",
-        "kit/parts/__init__.py",
-        "kit/parts/deep.py",
-        "kit/parts/late.py",
-        "kit/side.py",
-        "mine.py",
-    ]
+@pytest.mark.parametrize(
+    "statement",
+    ["import kit", "import kit.near", "from kit import V", "from . import kit"],
+)
+def test_each_form_of_an_import_of_another_own_file_is_refused(
+    statement: str, tmp_path: Path
+) -> None:
+    late = RUN.replace("    return", f"    {statement}\n    return") % "1.0"
+    for text in (f"{statement}\n{RUN % '1.0'}", late):
+        path = write(tmp_path, mine=text + CARD, kit="V = 1.0\n")
+        with pytest.raises(FixInput, match="own code is one file, and this one imp"):
+            value_of(path)
+    write(tmp_path, mine=RUN % "1.0" + CARD)
+    assert value_of(path) == 1.0
+    assert code_of(path)["files"] == {"mine.py": sha256_file(path)}
 
 
 @pytest.mark.parametrize(
@@ -93,27 +79,8 @@ def test_a_helper_that_no_statement_imports_is_refused(
     text = (RUN % "1.0" + CARD).replace(place, f"{place}\n{indent}{statement}")
     path = write(tmp_path, mine=text, helper="K = 2\n")
     for _ in range(2):
-        with pytest.raises(FixInput, match=r"needs helper\.py, which no import statem"):
+        with pytest.raises(FixInput, match=r"needs helper\.py, and own code is one f"):
             value_of(path)
-    write(tmp_path, mine=f"import helper\n{text}")
-    assert value_of(path) == 1.0
-    assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
-
-
-def test_code_of_an_installed_package_is_hashed_with_the_files_of_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(
-        tmp_path,
-        gazing_plugin___backbone="from gazing_plugin.deep.net import run\n" + CARD,
-        gazing_plugin___deep___net=RUN % "4.0",
-        other_plugin="",
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = code_of("gazing_plugin.backbone")
-    assert before["files"].keys() == {"backbone.py", "deep/net.py"}
-    for name in [name for name in sys.modules if name.startswith("gazing_plugin")]:
-        monkeypatch.delitem(sys.modules, name)
 
 
 MODEL_FILE = """\

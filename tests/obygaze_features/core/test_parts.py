@@ -51,25 +51,20 @@ def test_what_is_a_name_of_own_code(name: str, is_part: bool) -> None:
 
 
 def test_a_file_is_imported_under_its_own_name_with_its_folder(here: Path) -> None:
-    write(here / "code" / "mine.py", "from beside import VALUE\nNAME = __name__\n")
-    write(here / "code" / "beside.py", "VALUE = 5\n")
+    write(here / "code" / "mine.py", "VALUE = 5\nNAME = __name__\n")
     assert load("code/mine.py:VALUE") == 5
     assert load("code/mine.py:NAME") == "mine"
     assert sys.modules["mine"].__file__ == str(here / "code" / "mine.py")
     assert str(here / "code") not in sys.path
 
 
-@pytest.mark.parametrize("init", ["", None], ids=["package", "folder"])
-def test_a_module_of_the_working_folder(here: Path, init: str | None) -> None:
-    if init is not None:
-        write(here / "gazing" / "__init__.py", init)
-    write(here / "gazing" / "data.py", "from gazing.words import WORD\n")
-    write(here / "gazing" / "words.py", "WORD = 'look'\n")
-    assert load("gazing.data:WORD") == "look"
-    part = find_part("gazing.data:WORD")
-    names = {file.relative_to(here).as_posix() for file in part.files}
-    expected = {"gazing/data.py", "gazing/words.py"}
-    assert names == (expected if init is None else {*expected, "gazing/__init__.py"})
+def test_a_module_of_the_working_folder_is_one_file(here: Path) -> None:
+    write(here / "gazing" / "__init__.py", "WORD = 'look'\n")
+    write(here / "gazing" / "data.py", "WORD = 'look'\n")
+    assert load("gazing:WORD") == "look"
+    assert find_part("gazing:WORD").file == here / "gazing" / "__init__.py"
+    with pytest.raises(FixInput, match="own code is one file, and this one is of a"):
+        load("gazing.data:WORD")
 
 
 def test_a_class_of_an_installed_package_has_its_version(here: Path) -> None:
@@ -85,60 +80,39 @@ def test_a_class_of_an_installed_package_has_its_version(here: Path) -> None:
     assert part.package == f"scikit-learn {sklearn.__version__}"
 
 
-def test_the_version_of_a_file_is_the_hash_of_all_that_it_imports(here: Path) -> None:
-    main = write(here / "mine.py", "def read():\n    import beside\n")
-    beside = write(here / "beside.py", "VALUE = 1\n")
+def test_the_version_of_a_file_is_its_hash(here: Path) -> None:
+    main = write(here / "mine.py", "def read():\n    import json\n")
     write(here / "other.py", "VALUE = 1\n")
     trust(["mine.py:read"])
-    listed = ""
-    for path in (beside, main):
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        listed += f"{path.name} {sha256}\n"
-    digest = hashlib.sha256(listed.encode()).hexdigest()
-    assert find_part("mine.py:read").package == f"mine.py {digest[:16]}"
+    sha256 = hashlib.sha256(main.read_bytes()).hexdigest()
     before = find_part("mine.py:read")
+    assert before.package == f"mine.py {sha256[:16]}"
     write(here / "other.py", "VALUE = 2\n")
     assert find_part("mine.py:read") == before
-    write(here / "beside.py", "VALUE = 2\n")
-    assert find_part("mine.py:read") != before
+    write(here / "mine.py", "def read():\n    import other\n")
+    with pytest.raises(FixInput, match="own code is one file, and this one imports o"):
+        find_part("mine.py:read")
 
 
 def test_changed_code_is_imported_anew(here: Path) -> None:
-    write(here / "mine.py", "from beside import VALUE\n")
-    write(here / "beside.py", "VALUE = 1\n")
+    write(here / "mine.py", "VALUE = 1\n")
     assert load("mine.py:VALUE") == 1
     before = sys.modules["mine"]
     assert load("mine.py:VALUE") == 1
     assert sys.modules["mine"] is before
-    write(here / "beside.py", "VALUE = 2\n")
+    write(here / "mine.py", "VALUE = 2\n")
     assert load("mine.py:VALUE") == 2
     assert not list(here.glob("__pycache__"))
 
 
-def test_an_import_in_a_function_finds_the_folder(here: Path) -> None:
-    text = "def value():\n    from beside import VALUE\n    return VALUE\n"
-    for number in (1, 2):
-        write(here / str(number) / "mine.py", text)
-        write(here / str(number) / "beside.py", f"VALUE = {number}\n")
-    first, second = [], []
-    for number, loaded in ((1, first), (2, second)):
-        trust([f"{number}/mine.py:value"])
-        part = find_part("mine.py:value")
-        loaded += [part, part.load()]
-    assert second[0].call(second[1], "failed") == 2
-    assert first[0].call(first[1], "failed") == 1
-
-
 def test_two_folders_may_have_files_of_the_same_names(here: Path) -> None:
     for number in (1, 2):
-        folder = here / str(number)
-        write(folder / "mine.py", "from beside import VALUE\n")
-        write(folder / "beside.py", f"VALUE = {number}\n")
+        write(here / str(number) / "mine.py", f"VALUE = {number}\n")
     assert load("1/mine.py:VALUE") == 1
     assert load("2/mine.py:VALUE") == 2
     assert load("1/mine.py:VALUE") == 1
     with pytest.raises(FixUsage, match=r"two files are called mine\.py"):
-        trust(['grid.baselines=["1/mine.py:VALUE", "2/mine.py:VALUE"]'])
+        trust(['grid.models=["1/mine.py:VALUE", "2/mine.py:VALUE"]'])
 
 
 def test_a_file_with_the_name_of_an_imported_module_is_refused(here: Path) -> None:
