@@ -156,7 +156,8 @@ class Cell:
 
     @cached_property
     def _clip(self) -> IntArray:
-        return self.rows["clip"].to_numpy(dtype=np.intp)
+        clip: IntArray = self.rows["clip"].to_numpy(dtype=np.intp)
+        return clip
 
     @cached_property
     def clips(self) -> IntArray:

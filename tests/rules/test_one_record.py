@@ -25,7 +25,6 @@ def test_a_kind_of_split_refuses_each_key_that_it_does_not_list(
         "never": ["a"],
         "column": "part",
         "test": ["a"],
-        "choose": ["b"],
     }
     own = {field.name for field in fields(Splits)} - {"kind", "validation", "seed"}
     assert values.keys() == own

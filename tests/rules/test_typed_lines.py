@@ -105,7 +105,6 @@ def tried(folder: Path, *words: str) -> str:
     "words",
     [
         ("manifest", "show", NAME, "--where", "mood == none"),
-        ("manifest", "show", NAME, "--clips", "nobody"),
     ],
 )
 def test_a_line_to_try_names_a_manifest_as_a_shell_reads_it(
