@@ -83,14 +83,14 @@ def audit_eat(
     sentence that explains the difference.
 
     Args:
-        store: The store that has the vectors of the clips, or its name, path or URL.
-        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
+        store: The vectors of the clips.
+        manifest: The clips that the expressions `x` and `y` select from.
         vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
         attributes: Pairs of attributes of the texts; by default the only two.
         text: The npz file of text vectors that `extract text` wrote.
-        tail: The p-value to report and correct: "two_sided", "greater" or "less".
+        tail: The p-value to report and correct.
         permutations: How many permutations are drawn if they are too many to count.
         workspace: The workspace, if it is not the current one.
 

@@ -117,7 +117,7 @@ def extract(
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
-        licence: The licence of the features. [default: the manifest's]
+        licence: The licence of the features.
         device: What computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read.
         batch: Clips computed at once. [default: as many as fit]
