@@ -19,7 +19,8 @@ from obygaze_models.runner.run import run_protocol
 MODEL = """
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from {helper} import SIGN
+
+SIGN = {sign}
 
 class Sided(ClassifierMixin, BaseEstimator):
     def __init__(self, column=0):
@@ -32,21 +33,19 @@ class Sided(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 """
-FILES = {
-    "one": ("sided.py", "sided_sign.py", "sided_sign", "sided.py:Sided"),
-    "package": ("sided/__init__.py", "sided/sign.py", "sided.sign", "sided:Sided"),
+# A module of the working folder is one file, or a package of one file.
+FORMS = {
+    "file": ("sided.py", "sided.py:Sided"),
+    "module": ("sided.py", "sided:Sided"),
+    "package": ("sided/__init__.py", "sided:Sided"),
 }
 
 
 def write_code(folder: Path, sign: int, form: str) -> None:
-    """Write the own class `Sided`, of which a second file has the sign of its scores."""
-    model, helper, name, _ = FILES[form]
-    for path, text in (
-        (model, MODEL.format(helper=name)),
-        (helper, f"SIGN = {sign}\n"),
-    ):
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+    """Write the own class `Sided`, with the sign of its scores."""
+    path = folder / FORMS[form][0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(MODEL.format(sign=sign))
 
 
 @pytest.fixture
@@ -55,13 +54,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def inputs_of(tmp_path: Path, form: str = "one") -> Inputs:
+def inputs_of(tmp_path: Path, form: str) -> Inputs:
     manifest = films(3, 16)
     folder = tmp_path / "store"
     if folder.exists():
         shutil.rmtree(folder)
     store = store_of(folder, manifest, planted(manifest))
-    kind = FILES[form][-1]
+    kind = FORMS[form][1]
     trust([kind])
     changes = (
         f"models.sided.kind={kind}",
@@ -75,7 +74,7 @@ def inputs_of(tmp_path: Path, form: str = "one") -> Inputs:
     return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
 
 
-@pytest.mark.parametrize("form", FILES)
+@pytest.mark.parametrize("form", FORMS)
 def test_repaired_own_code_is_another_run(form: str, here: Path) -> None:
     write_code(here, -1, form)
     broken = inputs_of(here, form)
