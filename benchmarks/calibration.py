@@ -164,6 +164,11 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
     return Inputs(protocol, clips, "", rows, labels, stores)
 
 
+def _is_random(model: str) -> bool:
+    """Return whether a name is that of a baseline of random order."""
+    return model in BASELINES and BASELINES[model].is_drawn
+
+
 def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
     p_of_all = []
@@ -171,7 +176,7 @@ def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
         # Two models can differ; one model on two stores does not, and on noise no order of clips
         # is better than a random one.
         is_same = row["against_store"] and row["against_model"] == row["model"]
-        is_random = BASELINES[row["against_model"]].is_drawn
+        is_random = _is_random(row["against_model"])
         if not is_same and not (is_null and is_random):
             continue
         if not math.isnan(row["p"]):
@@ -196,7 +201,7 @@ def _estimates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return
     for row in rows_as_dicts(run.results):
         is_value = not row["film"] and not row["against_model"]
-        is_value = is_value and not BASELINES[row["model"]].is_drawn
+        is_value = is_value and not _is_random(row["model"])
         if is_value and row["metric"] in RANKING_METRICS:
             yield f"{row['metric']}, {row['model']}", row
 
