@@ -310,15 +310,19 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
         if row < 0:
             # To compare the name with a million ids would take half a minute.
             made = ascii_id(clip)
-            names = [*known_films, *([made] if made in store else [])]
-            raise unknown_name("film or clip", clip, names, where=store.location)
+            known = [*known_films]
+            if made in store:
+                known.append(made)
+            raise unknown_name("film or clip", clip, known, where=store.location)
     return np.union1d(rows, store.table.films.rows_of(films))
 
 
 def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]:
     """Return a sentence on the manifests that have a film or a clip which a subset leaves out."""
+    if not names:
+        return []
     found = []
-    for name in workspace.names("manifests") if names else ():
+    for name in workspace.names("manifests"):
         with suppress(ObygazeError, OSError):
             manifest = read_manifest(workspace.manifest(name))
             films = {*manifest.films}

@@ -32,7 +32,8 @@ def test_a_file_that_is_not_there_and_an_unknown_id_are_errors(inside):
     assert missing.stderr.splitlines()[:2] == ["Error: no such file", "  in: no.txt"]
     unknown = call_obygaze("store", "subset", "mine", "--clips", "a-1,a-9", "-o", "p")
     assert unknown.code == 1
-    assert "a-9" in unknown.stderr
+    assert "1 of the clips are not in the store" in unknown.stderr
+    assert "the first is 'a-9'" in unknown.stderr
 
 
 def test_in_python_a_list_holds_ids_and_a_path_is_a_file(inside):
