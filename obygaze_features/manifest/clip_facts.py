@@ -1,8 +1,9 @@
 """Whether rows of one id are about one clip: what two sources state of it must be equal.
 
 A clip is its id. Where rows of two sources meet by id, the film and the span that both state are
-equal to the millisecond, or they are refused; what one of them does not state is not asked. Nothing
-else compares films or spans.
+equal, or they are refused; what one of them does not state is not asked. A span that both count in
+frames is equal if its frames are: its times depend on the file of the film. Other spans are equal
+to the millisecond. Nothing else compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +16,9 @@ import numpy.typing as npt
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import MILLISECOND_S
+from obygaze_features.manifest.spans import MILLISECOND_S, FrameSpan, frames_of
 
 SHOWN = 3
 
@@ -34,12 +36,15 @@ class ClipFacts:
         movie_ids: The films; "" where none is stated.
         start_s: The starts in their videos, in seconds; NaN where none is stated.
         end_s: The ends in their videos.
+        frames: The first and the last frame in their films, and the frame rate [clips, 3]; NaN
+            where they are not stated.
     """
 
     clip_ids: Texts
     movie_ids: Texts
     start_s: Floats
     end_s: Floats
+    frames: Floats
 
     @classmethod
     def of(
@@ -48,6 +53,7 @@ class ClipFacts:
         movie_ids: Iterable[str | None] | None = None,
         start_s: Iterable[float | None] | None = None,
         end_s: Iterable[float | None] | None = None,
+        frames: Iterable[FrameSpan | None] | None = None,
     ) -> Self:
         """Return columns; None, also for a whole column, where nothing is stated."""
         ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
@@ -57,6 +63,7 @@ class ClipFacts:
             np.array(films, dtype=np.str_),
             _seconds(start_s, len(ids)),
             _seconds(end_s, len(ids)),
+            _frames(frames, len(ids)),
         )
 
     @classmethod
@@ -67,6 +74,7 @@ class ClipFacts:
             [clip.movie_id for clip in clips],
             [clip.start_s for clip in clips],
             [clip.end_s for clip in clips],
+            [frames_of(clip.extra) for clip in clips],
         )
 
     @classmethod
@@ -77,6 +85,7 @@ class ClipFacts:
             [row.get("movie_id") for row in rows],
             [_seconds_of(row, "start_s") for row in rows],
             [_seconds_of(row, "end_s") for row in rows],
+            [frames_of(row) for row in rows],
         )
 
     def __len__(self) -> int:
@@ -89,7 +98,14 @@ class ClipFacts:
             self.movie_ids[places],
             self.start_s[places],
             self.end_s[places],
+            self.frames[places],
         )
+
+    @property
+    def have_frames(self) -> npt.NDArray[np.bool_]:
+        """For each clip whether its first and last frame are stated."""
+        is_missing = np.isnan(self.frames[:, :2])
+        return np.asarray(~is_missing.any(axis=1), dtype=np.bool_)
 
 
 def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
@@ -110,6 +126,15 @@ def _seconds(times: Iterable[float | None] | None, n: int) -> Floats:
     return np.array([np.nan if t is None else t for t in times], dtype=np.float64)
 
 
+def _frames(spans: Iterable[FrameSpan | None] | None, n: int) -> Floats:
+    frames = np.full((n, 3), np.nan)
+    for place, span in enumerate(spans or ()):
+        if span is not None:
+            rate = np.nan if span.rate is None else float(span.rate)
+            frames[place] = span.first, span.last, rate
+    return frames
+
+
 def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
     """Return where each id stands among others; -1 where it does not."""
     place_of = {
@@ -121,13 +146,16 @@ def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Plac
 
 
 def differing(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
-    """Return for each pair of rows whether a film or a time that both state differs."""
+    """Return for each pair of rows whether a film or a span that both state differs."""
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
-    differ = have_films & (ours.movie_ids != theirs.movie_ids)
-    for mine, other in ((ours.start_s, theirs.start_s), (ours.end_s, theirs.end_s)):
-        # A time that is not stated is NaN, which is not more than anything.
-        differ = differ | (np.abs(mine - other) > MILLISECOND_S)
-    return np.asarray(differ, dtype=np.bool_)
+    other_films = have_films & (ours.movie_ids != theirs.movie_ids)
+    # What is not stated is NaN, which is not more than anything.
+    other_frames = (np.abs(ours.frames - theirs.frames) > 0).any(axis=1)
+    other_starts = np.abs(ours.start_s - theirs.start_s) > MILLISECOND_S
+    other_ends = np.abs(ours.end_s - theirs.end_s) > MILLISECOND_S
+    have_frames = ours.have_frames & theirs.have_frames
+    other_spans = np.where(have_frames, other_frames, other_starts | other_ends)
+    return np.asarray(other_films | other_spans, dtype=np.bool_)
 
 
 def n_by_ids(ours: ClipFacts, theirs: ClipFacts) -> int:
@@ -135,7 +163,8 @@ def n_by_ids(ours: ClipFacts, theirs: ClipFacts) -> int:
     have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
     have_starts = ~np.isnan(ours.start_s - theirs.start_s)
     have_ends = ~np.isnan(ours.end_s - theirs.end_s)
-    return int((~(have_films | have_starts | have_ends)).sum())
+    have_frames = ours.have_frames & theirs.have_frames
+    return int((~(have_films | have_starts | have_ends | have_frames)).sum())
 
 
 def require_same(
@@ -193,18 +222,25 @@ def require_same_shared(
 
 
 def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
-    """Return rows with the times that only another source states of the same clips.
+    """Return rows with the times and frames that only another source states of the same clips.
 
-    Where both state a film or a time that differs, nothing is taken.
+    Where both state a film or a span that differs, nothing is taken.
     """
     places = places_of(ours.clip_ids, theirs.clip_ids)
     shared = np.flatnonzero(places >= 0)
     there = theirs.some(places[shared])
     is_same = ~differing(ours.some(shared), there)
-    made = replace(ours, start_s=ours.start_s.copy(), end_s=ours.end_s.copy())
+    made = replace(
+        ours,
+        start_s=ours.start_s.copy(),
+        end_s=ours.end_s.copy(),
+        frames=ours.frames.copy(),
+    )
     for mine, other in ((made.start_s, there.start_s), (made.end_s, there.end_s)):
         is_new = is_same & np.isnan(mine[shared])
         mine[shared[is_new]] = other[is_new]
+    is_new = is_same & ~made.have_frames[shared]
+    made.frames[shared[is_new]] = there.frames[is_new]
     return made
 
 
@@ -214,7 +250,17 @@ def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
     films = str(ours.movie_ids[place]), str(theirs.movie_ids[place])
     if all(films) and films[0] != films[1]:
         return f"{name!r} is of the film {films[0]!r} and of {films[1]!r}"
-    return f"{name!r} is {_span(ours, place)} and {_span(theirs, place)}"
+    span_of = _span
+    if ours.have_frames[place] and theirs.have_frames[place]:
+        span_of = _counted
+    return f"{name!r} is {span_of(ours, place)} and {span_of(theirs, place)}"
+
+
+def _counted(facts: ClipFacts, place: int) -> str:
+    first, last, frames_per_s = facts.frames[place].tolist()
+    rate = known_frame_rate(frames_per_s)
+    at_rate = f" at {frame_rate_text(rate)} per second" if rate else ""
+    return f"the frames {first:.0f} to {last:.0f}{at_rate}"
 
 
 def _span(facts: ClipFacts, place: int) -> str:

@@ -1,7 +1,12 @@
 """What the row of a clip alone says of its file and its place: in its film, and in its file."""
 
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
@@ -15,6 +20,30 @@ MILLISECOND_S = 0.001 + 1e-9
 
 # Start and end in seconds.
 Span = tuple[float, float]
+
+
+class FrameSpan(NamedTuple):
+    """The first and the last frame of a span of a film, and the frame rate, if it is stated."""
+
+    first: int
+    last: int
+    rate: Fraction | None = None
+
+
+def frames_of(cells: Mapping[str, str]) -> FrameSpan | None:
+    """Return the frames that a row of a table states, or None without two such numbers.
+
+    >>> frames_of({"start_frame": "25", "end_frame": "49.0", "framerate": "25"})
+    FrameSpan(first=25, last=49, rate=Fraction(25, 1))
+    """
+    # pandas writes 91.0 where a column has empty cells.
+    first, last = (number_of_cell(cells.get(column)) for column in FRAMES)
+    if first is None or last is None or not 0 <= first <= last:
+        return None
+    if not (first.is_integer() and last.is_integer()):
+        return None
+    rate = known_frame_rate(cells.get(RATE_COLUMN, ""))
+    return FrameSpan(int(first), int(last), rate)
 
 
 def named_file(clip: Clip) -> str:

@@ -1,9 +1,10 @@
 """A clip is its id: where two sources meet, what both state of a clip is equal, or it is refused.
 
 Drawn are two sources with some ids in common. Each states the films of all its clips or of none,
-and the span of any of them; some of the second's are other films, or begin a little elsewhere. An
-oracle of plain loops says what must come: a refusal that names both values, or the clips joined by
-their ids and the number of those that only the ids hold together.
+and the span of any of them; some of the second's are other films, or begin a little elsewhere.
+Where both count a clip in frames, these are compared, and its times may be those of two copies of a
+film. An oracle of plain loops says what must come: a refusal that names both values, or the clips
+joined by their ids and the number of those that only the ids hold together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.spans import frames_of
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import join, merge
 from obygaze_features.store.importing.features import import_features
@@ -40,6 +42,10 @@ FILMS = ("alba", "brug")
 IDS = ("1", "2", "3", "4")
 # How much later the span of the second source is; what is less than a millisecond is no difference.
 LATER_S = (0.0, 0.0, 0.0, 0.0004, 0.002, 0.02, 5.0)
+# The same of frames.
+LATER_FRAMES = (0, 0, 0, 1)
+COUNTED = ("start_frame", "end_frame", "framerate")
+FRAMERATES = ("25", "25.0", "23.976", "")
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,17 @@ class Stated:
     film: str
     start_s: float | None
     end_s: float | None
+    frames: tuple[int, int] | None = None
+    framerate: str = ""
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The cells of a table that state the frames."""
+        if self.frames is None:
+            return {}
+        first, last = map(str, self.frames)
+        rate = {"framerate": self.framerate} if self.framerate else {}
+        return {"start_frame": first, "end_frame": last, **rate}
 
 
 Source = dict[str, Stated]
@@ -56,8 +73,10 @@ Door = Callable[[Source, Source, Path], str]
 
 
 @st.composite
-def sources(draw: Callable[..., Any]) -> tuple[Source, Source]:
-    """Two sources with clips of some ids."""
+def sources(
+    draw: Callable[..., Any], *, count_frames: bool = False
+) -> tuple[Source, Source]:
+    """Two sources with clips of some ids; some of them may count frames."""
     have_films = draw(st.tuples(st.booleans(), st.booleans()))
     made: tuple[Source, Source] = ({}, {})
     for clip_id in draw(st.lists(st.sampled_from(IDS), unique=True, min_size=1)):
@@ -69,11 +88,17 @@ def sources(draw: Callable[..., Any]) -> tuple[Source, Source]:
             own_film = draw(st.sampled_from((film, film, film, *FILMS)))
             later_s = draw(st.sampled_from(LATER_S)) if number else 0.0
             has_span = draw(st.booleans())
-            source[clip_id] = Stated(
+            one = Stated(
                 own_film if have_films[number] else "",
                 start_s + later_s if has_span else None,
                 start_s + later_s + 2.0 if has_span else None,
             )
+            if count_frames and draw(st.booleans()):
+                first = int(25 * start_s)
+                first += draw(st.sampled_from(LATER_FRAMES)) if number else 0
+                rate = draw(st.sampled_from(FRAMERATES))
+                one = replace(one, frames=(first, first + 49), framerate=rate)
+            source[clip_id] = one
     return made
 
 
@@ -81,16 +106,28 @@ def contradiction(one: Stated, other: Stated) -> tuple[str, str] | None:
     """Return the two values that differ, as a refusal must name them."""
     if one.film and other.film and one.film != other.film:
         return one.film, other.film
+    if one.frames and other.frames:
+        rates = {float(one.framerate or 0), float(other.framerate or 0)} - {0.0}
+        if one.frames != other.frames or len(rates) > 1:
+            return counted(one), counted(other)
+        return None
     for ours, theirs in ((one.start_s, other.start_s), (one.end_s, other.end_s)):
         if ours is not None and theirs is not None and abs(ours - theirs) > 0.00101:
             return f"{one.start_s:.10g} s", f"{other.start_s:.10g} s"
     return None
 
 
+def counted(one: Stated) -> str:
+    assert one.frames
+    rate = {"": "", "25.0": " at 25"}.get(one.framerate, f" at {one.framerate}")
+    return f"the frames {one.frames[0]} to {one.frames[1]}{rate}"
+
+
 def is_by_id(one: Stated, other: Stated) -> bool:
     """Return whether no fact is stated by both."""
-    has_films = bool(one.film and other.film)
-    return not has_films and (one.start_s is None or other.start_s is None)
+    if (one.film and other.film) or (one.frames and other.frames):
+        return False
+    return one.start_s is None or other.start_s is None
 
 
 @dataclass(frozen=True)
@@ -135,6 +172,7 @@ def facts_of(source: Source) -> ClipFacts:
         [one.film for one in stated],
         [one.start_s for one in stated],
         [one.end_s for one in stated],
+        [frames_of(one.cells) for one in stated],
     )
 
 
@@ -143,8 +181,10 @@ def manifest_of(source: Source, name: str) -> Manifest:
     header = Header("films", films="" if has_films else "none")
     clips = []
     for clip_id, one in source.items():
-        clips.append(Clip(clip_id, one.film, start_s=one.start_s, end_s=one.end_s))
-    return Manifest(name, header, tuple(clips))
+        span = {"start_s": one.start_s, "end_s": one.end_s}
+        cells = dict.fromkeys(COUNTED, "") | one.cells
+        clips.append(Clip(clip_id, one.film, extra=cells, **span))
+    return Manifest(name, header, tuple(clips), COUNTED)
 
 
 def vector_of(clip_id: str) -> np.ndarray:
@@ -283,6 +323,8 @@ DOORS = (
     at_a_join,
     at_a_merger_of_manifests,
 )
+# Where both sources may count frames.
+WITH_FRAMES = (at_the_function, at_a_merger_of_manifests)
 # Each makes one store of two, in which all clips have a film or none.
 MAKE_ONE = (at_a_merger, at_a_join)
 # One header has films and the other none, whatever the clips are.
@@ -310,7 +352,7 @@ def test_no_pair_whose_facts_differ_meets(
     door: Door,
 ) -> None:
     @settings(max_examples=amount(15, 600))
-    @given(sources())
+    @given(sources(count_frames=door in WITH_FRAMES))
     def each(made: tuple[Source, Source]) -> None:
         ours, theirs = made
         expected = Expected.of(ours, theirs)
