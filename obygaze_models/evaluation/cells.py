@@ -191,6 +191,20 @@ class Cell:
         """What each of `clips` is drawn with: its film, or its group of films; "" without."""
         return self.of_clips("group").astype(np.str_)
 
+    @cached_property
+    def _films(self) -> tuple[NDArray[np.str_], IntArray]:
+        return np.unique(self.groups, return_inverse=True)
+
+    @cached_property
+    def film_names(self) -> list[str]:
+        """The distinct `groups`, in order."""
+        return [str(name) for name in self._films[0]]
+
+    @property
+    def _film_codes(self) -> IntArray:
+        """The place in `film_names` of each of `clips`."""
+        return self._films[1]
+
     @property
     def n_clips(self) -> int:
         """The tested clips."""
@@ -343,34 +357,31 @@ class Cell:
         """The metrics that are defined for the scores of all folds."""
         return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
-    def statistics(self, units: NDArray[Any], metrics: Sequence[str]) -> Statistics:
-        """Return the value of metrics as a function of the weights of units, in bounded memory.
+    def statistics(self, metrics: Sequence[str]) -> Statistics:
+        """Return the value of metrics as a function of the weights of films, in bounded memory.
 
-        Args:
-            units: The unit, such as the film, of each of `clips`; weights have a column for each
-                distinct name, in order.
-            metrics: The metrics.
+        Weights have a column for each of `film_names`.
         """
-        codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
-        folds = self._grouped(codes)
         if self.is_averaged:
-            whole = partial(_means, folds, metrics)
+            whole = partial(_means, self._folds, metrics)
         else:
-            whole = partial(_pooled, self._by_seed(folds), metrics)
+            whole = partial(_pooled, self._by_seed, metrics)
         return _in_blocks(whole, len(self.clips))
 
-    def _grouped(self, codes: IntArray) -> list[GroupedStats]:
+    @cached_property
+    def _folds(self) -> list[GroupedStats]:
+        """The sums of each fit by film; every value of the cell is a function of them."""
+        codes = self._film_codes.astype(np.intp)
         return [
             GroupedStats(of_fit, codes[self._at[rows]])
             for of_fit, (_, _, rows) in zip(self.predictions, self.fits, strict=True)
         ]
 
-    def _by_seed(
-        self, folds: Sequence[GroupedStats]
-    ) -> list[tuple[GroupedStats, list[GroupedStats]]]:
-        """Return the folds of each seed: joined, and one by one."""
+    @cached_property
+    def _by_seed(self) -> list[tuple[GroupedStats, list[GroupedStats]]]:
+        """The folds of each seed: joined, and one by one."""
         of_seeds: dict[int, list[GroupedStats]] = {}
-        for (_, seed, _), fold in zip(self.fits, folds, strict=True):
+        for (_, seed, _), fold in zip(self.fits, self._folds, strict=True):
             of_seeds.setdefault(seed, []).append(fold)
         runs = []
         for of_seed in of_seeds.values():
@@ -382,9 +393,9 @@ class Cell:
     @cached_property
     def values(self) -> dict[str, float]:
         """The value of every metric on all test clips."""
-        one_unit = np.zeros(len(self.clips))
-        of_one = self.statistics(one_unit, self.metrics)(np.ones((1, 1)))
-        return {name: float(drawn[0]) for name, drawn in of_one.items()}
+        once = np.ones((1, len(self.film_names)))
+        values = self.statistics(self.metrics)(once)
+        return {name: float(drawn[0]) for name, drawn in values.items()}
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
@@ -442,17 +453,17 @@ class Cell:
 
     def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
-        names, codes = np.unique(self.groups, return_inverse=True)
+        names = self.film_names
         # Each film is drawn alone.
-        values = self.statistics(self.groups, metrics)(np.eye(len(names)))
-        n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
+        values = self.statistics(metrics)(np.eye(len(names)))
+        n_positive = np.bincount(self._film_codes, weights=self.y, minlength=len(names))
         for name in metrics:
             if METRICS[name].needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
             if name == PREVALENCE.name:
                 # A count of clips, and no mean over the folds that test parts of a film.
-                values[name] = n_positive / np.bincount(codes)
-        return [str(name) for name in names], values
+                values[name] = n_positive / np.bincount(self._film_codes)
+        return names, values
 
     def value_of_films(self, metric: str) -> dict[str, float]:
         """Return a metric within each film that has a value; nothing without films."""
@@ -470,22 +481,20 @@ class Cell:
         return {}
 
 
-def cells_of(tests: pd.DataFrame, averaged: Iterable[Pair] = ()) -> list[Cell]:
+def cells_of(tests: pd.DataFrame) -> list[Cell]:
     """Return the cells of a table of tests, in its order.
 
-    Args:
-        tests: The table.
-        averaged: The pairs of tasks whose folds test clips several times.
+    Where some cell of two tasks tests a clip in several folds, values of all of their cells are
+    means over fits: only such values can stand side by side.
     """
     ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
-    pairs = set(averaged)
-    cells = []
-    for _, rows in numbered.groupby([*CELL], sort=False):
-        first = rows.iloc[0]
-        is_averaged = (first["train"], first["test"]) in pairs
-        cells.append(Cell(rows, ids, is_averaged))
-    return cells
+    cells = [Cell(rows, ids) for _, rows in numbered.groupby([*CELL], sort=False)]
+    averaged = set()
+    for cell in cells:
+        if cell.rows.duplicated(["clip", "seed"]).any():
+            averaged.add(cell.pair)
+    return [replace(cell, is_averaged=cell.pair in averaged) for cell in cells]
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,6 @@ from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.evaluation.tables import (
     RESULTS,
     ColumnArrays,
-    Pair,
     RunRow,
     columns_of_rows,
     table_of_columns,
@@ -83,7 +82,6 @@ class RunSettings:
         questions: The differences that the protocol asks for (`asks_for`).
         contrast: Two training tasks of which the same models are compared.
         starting_at_random: Models of which another start changes the scores.
-        averaged: The pairs of tasks whose folds test clips several times.
         sizes: Of each task whose folds a published file draws, the clips and the positive clips of
             each film, tested or not.
         paper: The values that a paper prints.
@@ -97,7 +95,6 @@ class RunSettings:
     questions: Sequence[AskedQuestion] = ()
     contrast: Sequence[str] = ()
     starting_at_random: Sequence[str] = ()
-    averaged: Sequence[Pair] = ()
     sizes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     paper: Sequence[Mapping[str, Any]] = ()
     backbones: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +115,7 @@ def results(
         settings: What values depend on beside it.
         each: Returns what jobs return, in their order.
     """
-    cells = cells_of(tests, settings.averaged)
+    cells = cells_of(tests)
     # Families of p join differences of several tasks: all are of the films of the whole table.
     draws = Draws(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
@@ -237,8 +234,8 @@ def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
     if cell.is_trained:
         given = (*RANKING_METRICS, PREVALENCE.name)
     drawn = resample(
-        cell.statistics(cell.groups, given),
-        np.unique(cell.groups),
+        cell.statistics(given),
+        np.array(cell.film_names),
         n_replicates=settings.replicates,
         seed=(settings.seed, 0),
         within_unit=True,
@@ -310,8 +307,8 @@ class Draws:
         """Return the compared metric of a cell: draws, values of all films, films behind it."""
         metric = self.metric
         if id(cell) not in self.known:
-            statistics = cell.statistics(cell.groups, [metric])
-            codes = np.arange(len(np.unique(cell.groups)))
+            statistics = cell.statistics([metric])
+            codes = np.arange(len(cell.film_names))
             seed = (self.settings.seed, 2)
             drawn = draw(statistics, codes, self.settings.replicates, seed)[metric]
             names, values = cell.by_film([metric])

@@ -11,13 +11,11 @@ from obygaze_features import __version__
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_models.evaluation.cells import number_of_groups
-from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schedule import SPLIT_KINDS
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.files import RUN_FORMAT, stated_place
-from obygaze_models.runner.heldout import repeats_clips
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.store_run import StoreRun
 
@@ -74,7 +72,6 @@ def about_run(
             }
             for store in inputs.stores
         },
-        "averaged": [list(pair) for pair in _averaged(stores)],
         "sizes": _sizes_of_films(inputs),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
@@ -88,16 +85,6 @@ def about_run(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
-
-
-def _averaged(stores: Sequence[StoreRun]) -> list[Pair]:
-    """Return the pairs of tasks whose folds test clips several times."""
-    pairs: dict[Pair, None] = {}
-    for store in stores:
-        for pair, folds in store.folds.items():
-            if repeats_clips(folds):
-                pairs[pair] = None
-    return list(pairs)
 
 
 def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:

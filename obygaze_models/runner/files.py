@@ -69,7 +69,7 @@ RUN_FILE = "run.json"
 RUN_KEYS = (
     *("format", "name", "identity", "sha256", "created", "created_by", "seconds"),
     *("protocol", "protocol_sha256", "manifest", "stores", "texts", "sizes"),
-    *("files", "fits", "averaged", "rare_concepts", "remarks", "solver"),
+    *("files", "fits", "rare_concepts", "remarks", "solver"),
     *("versions", "machine"),
 )
 RUN_AGAIN = "the same obygaze run again, with --force"
@@ -95,7 +95,6 @@ def settings_of(about: Mapping[str, Any]) -> RunSettings:
         questions=report["questions"],
         contrast=report["contrast"],
         starting_at_random=starting_at_random,
-        averaged=[(train, test) for train, test in about["averaged"]],
         sizes=about["sizes"],
         paper=protocol["paper"],
         backbones=backbones,
@@ -213,7 +212,7 @@ class Run:
                 interval = Interval(row["low"], row["high"])
                 intervals.setdefault(name, {})[row["metric"]] = interval
         cells = []
-        for cell in cells_of(self.predictions, self.settings.averaged):
+        for cell in cells_of(self.predictions):
             cells.append(replace(cell, intervals=intervals.get(cell.name, {})))
         return cells
 

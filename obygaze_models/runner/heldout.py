@@ -228,12 +228,6 @@ def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | N
     return folds
 
 
-def repeats_clips(folds: Sequence[HeldOut]) -> bool:
-    """Return whether some clip is tested by more than one fold."""
-    tests = [held.test for held in folds]
-    return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
-
-
 def seen_of(held: HeldOut, groups: IntArray) -> NDArray[np.str_]:
     """Return what may have been learned of the film of each tested clip, but from the clip itself.
 

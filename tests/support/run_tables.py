@@ -246,7 +246,6 @@ def made_run(
         "manifest": MANIFEST,
         "stores": {"x": STORE},
         "texts": {},
-        "averaged": [],
         "sizes": {},
         "remarks": {},
         "rare_concepts": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -40,9 +41,9 @@ def a_table(rows: Iterable[RunRow]) -> pd.DataFrame:
 
 
 def cell_of(rows: Iterable[RunRow], *, is_averaged: bool = False) -> Cell:
-    """The only cell of these rows (`a_table`), whose tasks are T."""
-    (cell,) = cells_of(a_table(rows), [("T", "T")] if is_averaged else [])
-    return cell
+    """The only cell of these rows (`a_table`), whose tasks are T; or as if folds shared clips."""
+    (cell,) = cells_of(a_table(rows))
+    return replace(cell, is_averaged=True) if is_averaged else cell
 
 
 def models(run: Run, **wanted: Any) -> list[Cell]:

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import recompute
 from support.recompute import value_of
 from support.run_tables import table_of
 from support.seeds import amount
@@ -37,10 +38,9 @@ METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
 
 @dataclass(frozen=True)
 class World:
-    """The rows of a table of tests, and whether folds test clips several times."""
+    """The rows of a table of tests."""
 
     rows: list[RunRow]
-    is_averaged: bool
 
     @property
     def tests(self) -> pd.DataFrame:
@@ -48,8 +48,13 @@ class World:
 
     @property
     def settings(self) -> RunSettings:
-        averaged = [("T", "T"), ("U", "T")] if self.is_averaged else []
-        return RunSettings(replicates=3, averaged=averaged)
+        return RunSettings(replicates=3)
+
+    @property
+    def averaged(self) -> set[tuple[str, str]]:
+        """The training and test tasks of which some cell tests a clip in several folds."""
+        pairs: set[tuple[str, str]] = set(recompute.Tests(rows_of(self.tests)).averaged)
+        return pairs
 
 
 def drawn(seed: int) -> World:
@@ -74,7 +79,7 @@ def drawn(seed: int) -> World:
     ):
         names = {"train": train, "store": store, "model": model}
         rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
-    return World(rows, is_averaged)
+    return World(rows)
 
 
 def cell_rows(
@@ -150,7 +155,8 @@ def test_values_of_all_clips_and_of_films(seed: int) -> None:
                 assert (name, metric, "") not in row_of
                 continue
             row = row_of[name, metric, ""]
-            expected = value_of(metric, rows, world.is_averaged)
+            is_averaged = name[:2] in world.averaged
+            expected = value_of(metric, rows, is_averaged)
             assert row["value"] == pytest.approx(expected, nan_ok=True), metric
             assert row["clips"] == len({test["clip_id"] for test in rows})
             assert row["films"] == len(groups)
@@ -158,7 +164,7 @@ def test_values_of_all_clips_and_of_films(seed: int) -> None:
             assert row["fits"] == len(fits)
             for film in groups:
                 of_film = row_of[name, metric, film]
-                expected = value_of(metric, rows, world.is_averaged, film)
+                expected = value_of(metric, rows, is_averaged, film)
                 assert of_film["value"] == pytest.approx(expected, nan_ok=True)
                 inside = {test["clip_id"] for test in rows if test["group"] == film}
                 assert of_film["clips"] == len(inside)
@@ -170,7 +176,7 @@ def test_values_of_all_clips_and_of_films(seed: int) -> None:
 def test_what_models_had_seen(seed: int) -> None:
     world = drawn(seed)
     rows_of_cells = rows_by_cell(world)
-    for cell in cells_of(world.tests, world.settings.averaged):
+    for cell in cells_of(world.tests):
         rows = rows_of_cells[cell.name]
         seen = {row["clip_id"] for row in rows if row["seen"] == "clip"}
         by_name = {row["clip_id"] for row in rows if row["leaked"]}

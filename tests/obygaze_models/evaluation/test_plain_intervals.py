@@ -217,8 +217,7 @@ def test_an_interval_is_that_of_plain_code(seed: int, n_valued: int | None) -> N
 
 
 def settings_of(drawn: Made, primary: str = "ap") -> RunSettings:
-    averaged = [("T", "T")] if drawn.is_averaged else []
-    return RunSettings(primary=primary, replicates=N_REPLICATES, averaged=averaged)
+    return RunSettings(primary=primary, replicates=N_REPLICATES)
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
@@ -227,7 +226,7 @@ def test_a_difference_is_that_of_plain_code(seed: int, n_valued: int | None) -> 
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
     settings = settings_of(first, "auc")
-    cells = cells_of(a_table([*first.rows, *second.rows]), settings.averaged)
+    cells = cells_of(a_table([*first.rows, *second.rows]))
     row = difference(*cells, draws_of(cells, settings)).row
     differences = []
     for weights in plain_draws(first, (0, 2)):

@@ -104,7 +104,6 @@ def run_of(
         "identity": "x",
         "protocol": load_protocol("honest", asked).to_json(),
         "stores": {"s": STORE},
-        "averaged": [],
         "sizes": {},
         "remarks": {},
         "rare_concepts": {},

@@ -249,7 +249,7 @@ def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> Non
     report = {"primary": "ap", "metrics": [], "replicates": 9, "compare": False}
     report |= {"questions": [], "contrast": []}
     protocol = {"report": report, "models": {}, "fit": {"seed": 0}, "paper": []}
-    about = {"identity": "x", "protocol": protocol, "stores": {}, "averaged": []}
+    about = {"identity": "x", "protocol": protocol, "stores": {}}
     about |= {"sizes": {}, "fits": []}
     written = {"predictions.csv": rows, "results.csv": []}
     tables = {name: table_of(name, of) for name, of in written.items()}
