@@ -1,7 +1,8 @@
-"""Count what the test clips of a cell share with its training; a leak is an error unless allowed.
+"""What the tested clips of a fit have in common with the clips that taught it.
 
-A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
-a bottleneck. A test clip whose features are those of a training clip is counted beside them.
+A tested clip leaked if it is also in train or validation, or was used to find the concept vectors
+of a bottleneck. A leak is an error unless the protocol allows it. A tested clip whose features are
+those of a training clip is counted next to them, and so is a clip whose film has training clips.
 """
 
 from __future__ import annotations
@@ -10,16 +11,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.predictions import BoolArray, IntArray
+from obygaze_models.evaluation.tables import (
+    CLIP_WAS_SEEN,
+    FILM_WAS_SEEN,
+    NOT_KNOWN,
+    NOTHING_SEEN,
+)
+
+UNKNOWN = (
+    -1
+)  # the number of a clip that is in no group, such as a clip of an unknown film
 
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    """Which test clips of a fit also trained, validated or found concept vectors.
+    """Which tested clips of a fit also trained, validated or found concept vectors.
 
-    `is_copy` are those of the others that have exactly the features of such a clip.
+    `is_copy` are those of the others that have exactly the features of such a clip. `seen` is the
+    word of the table of tests for each clip.
     """
 
     cell: str
@@ -27,6 +40,7 @@ class Leak:
     in_validation: BoolArray
     in_concepts: BoolArray
     is_copy: BoolArray
+    seen: NDArray[np.str_]
 
     @property
     def is_leaked(self) -> BoolArray:
@@ -58,10 +72,11 @@ def leak_of(
     test: IntArray,
     concepts: IntArray,
     copies: IntArray,
+    films: IntArray,
     *,
     cell: str = "",
 ) -> Leak:
-    """Return what leaked of one fit.
+    """Return what a fit had seen of the clips that it is tested on.
 
     Args:
         train: The numbers of the clips that trained.
@@ -69,18 +84,32 @@ def leak_of(
         test: Those that are tested.
         concepts: Those that concept vectors were found on.
         copies: Of each clip the number of its group of copies, -1 for none.
+        films: Of each clip the number of its film, -1 where films are not known.
         cell: The name of the cell, for a text.
     """
     in_train = np.isin(test, train)
     in_validation = np.isin(test, validation)
     in_concepts = np.isin(test, concepts)
     is_leaked = in_train | in_validation | in_concepts
-    seen = np.concatenate([train, validation, concepts])
-    is_seen = np.zeros(int(copies.max(initial=-1)) + 2, dtype=np.bool_)
-    is_seen[copies[seen]] = True
-    is_seen[-1] = False  # the last entry is that of -1
-    is_copy = is_seen[copies[test]] & ~is_leaked
-    return Leak(cell, in_train, in_validation, in_concepts, is_copy)
+    taught = np.concatenate([train, validation, concepts])
+    is_copy = is_in_groups_of(copies, taught)[test] & ~is_leaked
+    seen = np.where(is_in_groups_of(films, taught)[test], FILM_WAS_SEEN, NOTHING_SEEN)
+    seen = np.where(films[test] == UNKNOWN, NOT_KNOWN, seen)
+    seen = np.where(is_leaked | is_copy, CLIP_WAS_SEEN, seen)
+    return Leak(cell, in_train, in_validation, in_concepts, is_copy, seen)
+
+
+def is_in_groups_of(groups: IntArray, clips: IntArray) -> BoolArray:
+    """Return whether each clip is in the group of one of some clips.
+
+    Args:
+        groups: The number of the group of each clip, -1 for none.
+        clips: The numbers of the clips whose groups count.
+    """
+    counts = np.zeros(int(groups.max(initial=UNKNOWN)) + 2, dtype=np.bool_)
+    counts[groups[clips]] = True
+    counts[UNKNOWN] = False
+    return counts[groups]
 
 
 def numbers_of(names: Sequence[str | bytes]) -> IntArray:

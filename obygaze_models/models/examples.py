@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
-from obygaze_models.models.lessons import Concepts
+from obygaze_models.models.lessons import Concepts, Lessons
 from obygaze_models.models.registry import MIN_CLIPS
 
 Against = Literal["EN", "absent"]
@@ -96,6 +96,15 @@ def fewest_examples(targets: Ints) -> Ints:
     n_negative = np.count_nonzero(targets == 0, axis=0)
     fewer: Ints = np.minimum(n_positive, n_negative)
     return fewer
+
+
+def rows_of_vectors(lessons: Lessons, against: Against) -> Ints:
+    """Return the rows that are a positive or a negative example of some concept with a vector."""
+    rows = lessons.of_concepts
+    targets = lessons.concepts.targets[against][rows]
+    is_example = (targets[:, findable(targets)] >= 0).any(axis=1)
+    examples: Ints = rows[is_example]
+    return examples
 
 
 def findable(targets: Ints) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_models.evaluation.predictions import NO_ROWS, FloatArray, IntArray
+from obygaze_models.models.examples import rows_of_vectors
 from obygaze_models.models.fitting import (
     fit_best,
     gives_probabilities,
@@ -61,7 +62,9 @@ class Fitted:
         """The clips that concept vectors were found on."""
         if not self.estimator.reads_concepts:
             return NO_ROWS
-        found: IntArray = self.clips[self.lessons.of_concepts]
+        core = self.estimator.core
+        rows = rows_of_vectors(self.lessons, getattr(core, "bank_", core).against)
+        found: IntArray = self.clips[rows]
         return found
 
     @cached_property

@@ -19,12 +19,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray
-from obygaze_models.evaluation.tables import (
-    FILM_WAS_SEEN,
-    NOT_KNOWN,
-    NOTHING_SEEN,
-    Pair,
-)
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels, splits_of_task
 from obygaze_models.protocols.schema import Protocol
@@ -86,6 +81,10 @@ class HeldOut:
         """Return the fold in which the validation clips train, too."""
         train = np.union1d(self.train, self.validation)
         return replace(self, train=train, validation=NO_ROWS)
+
+    def untrained(self) -> "HeldOut":
+        """Return the fold as of what learns from no clip."""
+        return replace(self, train=NO_ROWS, validation=NO_ROWS)
 
     def apart(self) -> "HeldOut":
         """Return the fold in which validation clips choose, and nothing else learns from them."""
@@ -226,21 +225,3 @@ def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | N
     if table.has_video.any():
         return np.where(table.has_video, folds, OUTSIDE)
     return folds
-
-
-def seen_of(held: HeldOut, groups: IntArray) -> NDArray[np.str_]:
-    """Return what may have been learned of the film of each tested clip, but from the clip itself.
-
-    Nobody knows where the manifest has no films.
-
-    Args:
-        held: The fold.
-        groups: The number of the film of each clip.
-    """
-    learn = held.may_learn
-    learn[held.train] = True
-    learn[held.validation] = True
-    is_learned = np.zeros(int(groups.max(initial=0)) + 1, dtype=np.bool_)
-    is_learned[groups[learn]] = True
-    seen = np.where(is_learned[groups[held.test]], FILM_WAS_SEEN, NOTHING_SEEN)
-    return np.where(held.films[held.test] == "", NOT_KNOWN, seen)

@@ -32,7 +32,6 @@ from obygaze_models.evaluation.predictions import (
 )
 from obygaze_models.evaluation.results import Jobs, chosen, chosen_stores, results
 from obygaze_models.evaluation.tables import (
-    CLIP_WAS_SEEN,
     CONCEPT_COLUMNS,
     SUCCESS,
     TREES,
@@ -528,9 +527,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     held = run.folds[pair][number]
     kind = find_kind(run.models[name].kind)
     scores = fitted.scores(run.of_store.row_of[held.test])
-    learned_from = held
-    if not kind.is_trained:
-        learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
+    learned_from = held if kind.is_trained else held.untrained()
     starts_at_random = has_epochs(run.models[name].kind)
     facts: RunRow = {
         "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
@@ -585,7 +582,6 @@ def _tested(
         "n_seen": len(held.train) + len(held.validation),
         **facts,
     }
-    is_seen = leak.is_leaked | leak.is_copy
     test = Test(
         of_all,
         clip_id=table.id_array[held.test],
@@ -594,7 +590,7 @@ def _tested(
         y=run.labels[pair[1]][held.test] == 1,
         score=as_scores(scores, len(held.test)),
         decision=decision,
-        seen=np.where(is_seen, CLIP_WAS_SEEN, run.seen(pair, number)),
+        seen=leak.seen,
         leaked=leak.is_leaked,
     )
     of_fit = {
@@ -672,7 +668,8 @@ def _test_baseline(
         "is_trained": kind.is_trained,
         "is_probability": not kind.is_drawn,
     }
-    leak = run.leak(pair, held, NO_ROWS, with_copies=False)
+    learned_from = held if kind.is_trained else held.untrained()
+    leak = run.leak(pair, learned_from, NO_ROWS, with_copies=False)
     place = (name, pair, number)
     return _tested(run, place, facts, scores, decision, leak, chosen={})
 

@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
+from obygaze_models.evaluation.leakage import UNKNOWN, Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.changed import reading_changed
@@ -21,7 +20,7 @@ from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.runner.features import Features
-from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
+from obygaze_models.runner.heldout import HeldOut, folds_of
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.text_vectors import (
     Sentences,
@@ -131,27 +130,39 @@ class StoreRun:
     def leak(
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
-        """Return which test clips trained, or found concept vectors."""
-        copies = None
-        if with_copies and self.features is not None:
+        """Return what a fit of a fold had seen of the clips that are tested.
+
+        Args:
+            pair: The training and the test task.
+            held: The fold; of what learns nothing, without clips that train.
+            found_on: The clips that concept vectors were found on.
+            with_copies: Whether the fit read features, which copies have in common.
+        """
+        copies = self._no_copies
+        if (
+            with_copies
+            and self.features is not None
+            and self.features.copies is not None
+        ):
             copies = self.features.copies
-        if copies is None:
-            copies = np.full(len(self.table), -1, dtype=np.intp)
-        cell = f"{pair[0]} -> {pair[1]}, {held.name}"
         return leak_of(
-            held.train, held.validation, held.test, found_on, copies, cell=cell
+            held.train,
+            held.validation,
+            held.test,
+            found_on,
+            copies,
+            self._films,
+            cell=f"{pair[0]} -> {pair[1]}, {held.name}",
         )
 
     @cached_property
-    def _seen(self) -> dict[tuple[Pair, int], NDArray[np.str_]]:
-        return {}
+    def _no_copies(self) -> IntArray:
+        return np.full(len(self.table), UNKNOWN, dtype=np.intp)
 
-    def seen(self, pair: Pair, number: int) -> NDArray[np.str_]:
-        """Return what may have been learned of the films of the clips that a fold tests."""
-        if (pair, number) not in self._seen:
-            held = self.folds[pair][number]
-            self._seen[pair, number] = seen_of(held, self.table.group_numbers)
-        return self._seen[pair, number]
+    @cached_property
+    def _films(self) -> IntArray:
+        """The number of the film, or group, of each clip; -1 where films are not known."""
+        return np.where(self.table.groups == "", UNKNOWN, self.table.group_numbers)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""

@@ -30,7 +30,7 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
-from obygaze_models.models.examples import RATED, findable
+from obygaze_models.models.examples import RATED, rows_of_vectors
 from obygaze_models.models.fitting import gives_probabilities
 from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import (
@@ -256,11 +256,7 @@ def fit_final(
     facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
     taught = np.union1d(lessons.train, lessons.validation)
     if estimator.reads_concepts:
-        # The clips that are a positive or a negative example of some concept.
-        found_on = lessons.of_concepts
-        targets = lessons.concepts.targets[vectors.against][found_on]
-        used = (targets[:, findable(targets)] >= 0).any(axis=1)
-        taught = np.union1d(taught, found_on[used])
+        taught = np.union1d(taught, rows_of_vectors(lessons, vectors.against))
     rows = np.flatnonzero(store_run.of_store.present)[taught]
     stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
     info = _model_info(inputs, run, rows, name=folder.name, **facts)

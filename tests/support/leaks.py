@@ -25,4 +25,4 @@ def count_leak(
         for subset in subsets
     ]
     no_copies = np.full(len(ids), -1, dtype=np.intp)
-    return leak_of(*rows, no_copies, cell=cell)
+    return leak_of(*rows, no_copies, no_copies, cell=cell)

@@ -13,24 +13,31 @@ ROWS = st.lists(st.integers(0, 25), unique=True)
 
 
 @settings(max_examples=60, deadline=None)
-@given(*[ROWS] * 4, st.lists(st.integers(-1, 4), min_size=26, max_size=26))
+@given(*[ROWS] * 4, *[st.lists(st.integers(-1, 4), min_size=26, max_size=26)] * 2)
 def test_against_a_loop(
     train: list[int],
     validation: list[int],
     test: list[int],
     concepts: list[int],
     copies: list[int],
+    films: list[int],
 ) -> None:
-    """Clips of one number have the same features; -1 is of those that are like no other."""
+    """Clips of one number have the same features, or film; -1 is of no other, or not known."""
     rows = [
         np.array(part, dtype=np.intp) for part in (train, validation, test, concepts)
     ]
-    leak = leak_of(*rows, np.array(copies, dtype=np.intp))
+    leak = leak_of(*rows, np.array(copies), np.array(films))
     seen = {*train, *validation, *concepts}
     assert leak.is_leaked.tolist() == [clip in seen for clip in test]
     copied = {copies[clip] for clip in seen} - {-1}
     expected = [clip not in seen and copies[clip] in copied for clip in test]
     assert leak.is_copy.tolist() == expected
+    words = []
+    for clip, is_copy in zip(test, expected, strict=True):
+        word = "film" if films[clip] in {films[other] for other in seen} else "unseen"
+        word = "unknown" if films[clip] == -1 else word
+        words.append("clip" if clip in seen or is_copy else word)
+    assert leak.seen.tolist() == words
 
 
 class TestCheck:

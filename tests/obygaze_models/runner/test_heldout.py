@@ -11,14 +11,14 @@ from support.experiments import planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.leakage import leak_of, numbers_of
+from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.heldout import (
     HeldOut,
     folds_of,
-    seen_of,
 )
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
@@ -61,9 +61,15 @@ def names(manifest: Manifest, rows: np.ndarray) -> str:
 
 
 def seen(of_pair: Sequence[HeldOut]) -> set[str]:
-    """What folds may have learned of the films of their tested clips."""
+    """What folds have seen of the films of their tested clips."""
     return {
-        str(word) for held in of_pair for word in seen_of(held, numbers_of(held.films))
+        str(word)
+        for held in of_pair
+        for word in leak_of(
+            *(held.train, held.validation, held.test, NO_ROWS),
+            np.full(len(held.films), -1),
+            numbers_of(held.films.tolist()),
+        ).seen
     }
 
 
@@ -91,8 +97,10 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     # One clip of a tested film in another fold: models know the film.
     divided = manifest.with_column("fold:grouped", {**cells, "a0": "1"})
     first, second, *others = folds(divided, *published)
-    # Where a fold divides a film, clips of other tasks may find concept vectors.
-    assert seen([first, second]) == {"film"} and seen(others) == {"unseen"}
+    assert seen([first]) == {"film"} and seen(others) == {"unseen"}
+    # No clip of the film b trains where b0 and b1 are tested, though b2 and b3 may find vectors.
+    assert names(manifest, second.test) == "a0 b0 b1"
+    assert seen([second]) == {"film", "unseen"}
 
 
 def test_a_fold_names_its_own_films() -> None:
