@@ -22,7 +22,7 @@ from obygaze_models.evaluation.tables import (
     NOTHING_SEEN,
 )
 
-UNKNOWN = (
+NO_GROUP = (
     -1
 )  # the number of a clip that is in no group, such as a clip of an unknown film
 
@@ -94,7 +94,7 @@ def leak_of(
     taught = np.concatenate([train, validation, concepts])
     is_copy = is_in_groups_of(copies, taught)[test] & ~is_leaked
     seen = np.where(is_in_groups_of(films, taught)[test], FILM_WAS_SEEN, NOTHING_SEEN)
-    seen = np.where(films[test] == UNKNOWN, NOT_KNOWN, seen)
+    seen = np.where(films[test] == NO_GROUP, NOT_KNOWN, seen)
     seen = np.where(is_leaked | is_copy, CLIP_WAS_SEEN, seen)
     return Leak(cell, in_train, in_validation, in_concepts, is_copy, seen)
 
@@ -106,9 +106,9 @@ def is_in_groups_of(groups: IntArray, clips: IntArray) -> BoolArray:
         groups: The number of the group of each clip, -1 for none.
         clips: The numbers of the clips whose groups count.
     """
-    counts = np.zeros(int(groups.max(initial=UNKNOWN)) + 2, dtype=np.bool_)
+    counts = np.zeros(int(groups.max(initial=NO_GROUP)) + 2, dtype=np.bool_)
     counts[groups[clips]] = True
-    counts[UNKNOWN] = False
+    counts[NO_GROUP] = False
     return counts[groups]
 
 

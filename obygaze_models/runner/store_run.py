@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import UNKNOWN, Leak, check_leaks, leak_of
+from obygaze_models.evaluation.leakage import NO_GROUP, Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.changed import reading_changed
@@ -157,12 +157,12 @@ class StoreRun:
 
     @cached_property
     def _no_copies(self) -> IntArray:
-        return np.full(len(self.table), UNKNOWN, dtype=np.intp)
+        return np.full(len(self.table), NO_GROUP, dtype=np.intp)
 
     @cached_property
     def _films(self) -> IntArray:
         """The number of the film, or group, of each clip; -1 where films are not known."""
-        return np.where(self.table.groups == "", UNKNOWN, self.table.group_numbers)
+        return np.where(self.table.groups == "", NO_GROUP, self.table.group_numbers)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""
