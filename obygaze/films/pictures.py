@@ -67,8 +67,7 @@ class LinkedFilms:
             from obygaze_features.video.film import film_index
 
             index = film_index(path, self.workspace.folder("indexes"))[0]
-            times_s = [float(time_s) for time_s in index.times_s]
-            self._boundaries[film] = [*times_s, times_s[-1] + index.last_s]
+            self._boundaries[film] = index.boundaries_s.tolist()
         return self._boundaries[film]
 
     def at_pictures(self, marks: Iterable[Mark]) -> list[Mark]:

@@ -1,4 +1,4 @@
-"""Link clips to their videos, and compare their times with how long the videos are."""
+"""Link clips to their videos, find the times of their frames, and compare times with videos."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import InstallExtra, NotFound
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.frame_rate import seconds_of_frames
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
-from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, link
+from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, link
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.spans import Span, frames_of, named_file, span_in_film
 
 # Times are rounded, and headers too: two or three pictures.
 PAST_END_S = 0.1
@@ -32,6 +34,9 @@ def link_manifest(
     are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
     film Les_Yeux. The headers of videos are read where clips have times: clips that end after their
     video are named. Clips without a video are counted, and files without a clip; -v lists them all.
+
+    A clip that its table counts in frames gets the times of these frames in the file of its film.
+    It is an error if the film has another frame rate, or not these frames.
 
     Args:
         manifest: The manifest, which is written anew with the videos.
@@ -60,8 +65,65 @@ def link_manifest(
                 f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
             ],
         )
-    update_manifest(before, report.manifest, path)
-    return replace(report, past_end=clips_past_end(report.manifest))
+    linked = with_times_of_frames(
+        report, before, Workspace.of(workspace).folder("indexes")
+    )
+    update_manifest(before, linked, path)
+    return replace(report, manifest=linked, past_end=clips_past_end(linked))
+
+
+def with_times_of_frames(
+    report: LinkReport, before: Manifest, indexes: Path
+) -> Manifest:
+    """Return linked clips, of which those that count frames have the times of these in the film.
+
+    Args:
+        report: What was linked.
+        before: The manifest before.
+        indexes: The folder that keeps the indexes of films.
+    """
+    # PyAV is loaded only where videos are read, and not by the help of the command.
+    from obygaze_features.extraction.film_frames import FilmFrames
+
+    parts_of_films = frozenset(report.by_time)
+    films: dict[str, FilmFrames] = {}
+    clips = []
+    problems = []
+    for clip in report.manifest:
+        is_part = clip.clip_id in parts_of_films and not named_file(clip)
+        frames = frames_of(clip.extra) if is_part else None
+        if frames is not None:
+            if clip.video not in films:
+                path = Path(report.manifest.header.video_root, clip.video)
+                films[clip.video] = FilmFrames(path, indexes)
+            film = films[clip.video]
+            problem = film.problem_with(frames, _stated(before[clip.clip_id]))
+            if problem:
+                problems.append(f"{clip.clip_id} in {clip.video}: {problem}")
+            else:
+                start_s, end_s = film.times_of(frames)
+                clip = replace(clip, start_s=start_s, end_s=end_s)
+        clips.append(clip)
+    if problems:
+        raise FixInput(
+            f"{count(len(problems), 'clip')} counted in frames that the film contradicts:"
+            f" {problems[0]}",
+            where=before.name,
+            hint="the file that the frames were counted in, or other values in the table, imported"
+            " again with --force",
+            details=problems[1:],
+        )
+    return replace(report.manifest, clips=tuple(clips))
+
+
+def _stated(clip: Clip) -> Span | None:
+    """Return the times of a clip in its film, if a person stated them, and not only frames."""
+    frames = frames_of(clip.extra)
+    span = span_in_film(clip)
+    if is_linked(clip) or frames is None or frames.rate is None:
+        return None if is_linked(clip) else span
+    is_of_rate = span == seconds_of_frames(frames.first, frames.last, frames.rate)
+    return None if is_of_rate else span
 
 
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:

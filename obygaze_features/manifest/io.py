@@ -41,7 +41,7 @@ from obygaze_features.core.schema_check import (
     refuse_newer,
 )
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import TableRow, number_of_cell, read_table
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.annotators import said_columns, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS
@@ -62,10 +62,11 @@ from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
     RATE_COLUMN,
+    frames_of,
     named_file,
 )
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_features.manifest.times import frames_elsewhere
+from obygaze_features.manifest.times import FrameClocks
 from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
 SCHEMA = "obygaze-manifest/1"
@@ -569,6 +570,7 @@ def clips_of_table(
     known_concepts = frozenset(concepts)
     words = spelling or Spelling()
     line_of = dict[str, int]()
+    clocks = FrameClocks()
     is_after_film = False
     clips = []
     for given, cells in rows:
@@ -590,8 +592,6 @@ def clips_of_table(
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known_concepts)
         times_in_film = _span(row, *FILM_TIMES)
-        if row[RATE_COLUMN] and known_frame_rate(row[RATE_COLUMN]) is None:
-            row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
         for column in columns:
             if column.startswith(FOLD_PREFIX) and row[column]:
                 row.whole(column)
@@ -605,25 +605,31 @@ def clips_of_table(
         is_elsewhere = has_both and times_in_film != (start_s, end_s)
         if is_elsewhere and not named_file(clip):
             row.add("start_s", OF_NO_FILE)
-        _check_frames(row, clip, times_in_film)
+        _check_frames(row, clip, times_in_film, clocks)
     return tuple(clips)
 
 
 def _check_frames(
-    row: TableRow, clip: Clip, times_in_film: tuple[float | None, float | None]
+    row: TableRow,
+    clip: Clip,
+    times_in_film: tuple[float | None, float | None],
+    clocks: FrameClocks,
 ) -> None:
-    """Add that the frames of a clip in its film are not at its times there."""
-    times_s = times_in_film
-    if None in times_s and not named_file(clip):
-        times_s = (clip.start_s, clip.end_s)
-    start_s, end_s = times_s
-    first, last = (number_of_cell(clip.extra.get(name)) for name in FRAMES)
-    rate = known_frame_rate(clip.extra.get(RATE_COLUMN, ""))
-    if rate is None or first is None or last is None:
+    """Add that a film has several frame rates, or that frames are not at the times of their row."""
+    film = clip.movie_id or clip.clip_id
+    rate = known_frame_rate(row[RATE_COLUMN])
+    if row[RATE_COLUMN] and rate is None:
+        row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
+    other_rate = clocks.rate_problem(film, rate) if rate is not None else ""
+    if other_rate:
+        row.add(RATE_COLUMN, other_rate)
+    start_s, end_s = times_in_film
+    if start_s is None and not named_file(clip):
+        start_s, end_s = clip.start_s, clip.end_s
+    frames = frames_of(clip.extra)
+    if frames is None or other_rate or start_s is None or end_s is None:
         return
-    if start_s is None or end_s is None:
-        return
-    problem = frames_elsewhere((int(first), int(last)), rate, (start_s, end_s))
+    problem = clocks.span_problem(film, frames, (start_s, end_s))
     if problem:
         row.add(FRAMES[0], problem)
 

@@ -39,6 +39,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.frame_rate import seconds_of_frames
 from obygaze_features.manifest.io import (
     as_id,
     read_manifest,
@@ -47,6 +48,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,
+    frames_of,
     named_file,
     span_in_film,
 )
@@ -377,11 +379,16 @@ def _read_films(
 def original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked; without a named file, its times in the film.
 
-    Wherever it was linked to, these are in `start_s` and `end_s`, and in no other columns.
+    Wherever it was linked to, these are in `start_s` and `end_s`, and in no other columns. The
+    times of frames that `link` found in the file are those of their rate again.
     """
     name = named_file(clip)
     extra = {**clip.extra, NAME_COLUMN: name}
     span = span_in_film(clip)
+    frames = frames_of(clip.extra)
+    is_part = is_linked(clip) and clip.start_s is not None
+    if is_part and frames is not None and frames.rate is not None:
+        span = seconds_of_frames(frames.first, frames.last, frames.rate)
     if span and not name:
         extra |= {column: "" for column in FILM_TIMES if column in extra}
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)

@@ -26,8 +26,13 @@ from obygaze_features.manifest.frame_rate import (
     seconds_of_frames,
 )
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
+from obygaze_features.manifest.spans import (
+    FrameSpan,
+    file_of,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.spans import Span as Span
-from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
 # What the positions of clips count.
 IN_FILM = "time in the film"
@@ -38,9 +43,6 @@ NOMINAL_S = 10.0
 ROUNDED_S = 0.02
 # A model sees a few pictures of a clip, such as 16, however long the clip is.
 LONG_S = 600.0
-
-# First and last picture.
-Frames = tuple[int, int]
 
 
 class Piece(NamedTuple):
@@ -145,25 +147,63 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
     return spans
 
 
-def frames_elsewhere(frames: Frames, rate: Fraction, times_s: Span) -> str:
-    """Return that frames of a film are not at its times, with both; "" if they are.
+class FrameClocks:
+    """How the rows of a table count the frames of films: at one rate, from one beginning.
 
-    The frames may be those of another copy, or one of the two was corrected and the other was not.
-
-    >>> frames_elsewhere((25, 49), Fraction(25), (1.0, 2.0))
-    ''
+    The times of a row that counts frames are those of its frames in a file of the film. A file may
+    begin before its first frame, so that all its rows are later than their frames by one time.
     """
-    of_frames = seconds_of_frames(*frames, rate)
-    # Either may be rounded to the other.
-    most_apart_s = float(1 / rate) + ROUNDED_S
-    if all(abs(a - b) <= most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
-        return ""
-    first, last = frames
-    shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
-    return (
-        f"the frames {first} to {last} are {shown[0]} at {frame_rate_text(rate)} frames per second,"
-        f" and the times are {shown[1]}: empty those that are wrong"
-    )
+
+    def __init__(self) -> None:
+        self._rate_of: dict[str, Fraction] = {}
+        self._late_of: dict[str, float] = {}
+
+    def rate_problem(self, film: str, rate: Fraction) -> str:
+        """Return that other rows of a film state another frame rate, with both; "" if not."""
+        of_others = self._rate_of.setdefault(film, rate)
+        if of_others == rate:
+            return ""
+        return (
+            f"{frame_rate_text(rate)}, and other rows of this film state"
+            f" {frame_rate_text(of_others)}"
+        )
+
+    def span_problem(self, film: str, frames: FrameSpan, times_s: Span) -> str:
+        """Return that the frames of a row are not at its times, with both; "" if they may be.
+
+        The frames may be those of another copy, or one of the two was corrected and the other not.
+
+        Args:
+            film: The film.
+            frames: The frames of the row.
+            times_s: Its times.
+        """
+        if frames.rate is None:
+            return ""
+        of_frames = seconds_of_frames(frames.first, frames.last, frames.rate)
+        begins_s, ends_s = (
+            time_s - frame_s for time_s, frame_s in zip(times_s, of_frames, strict=True)
+        )
+        # Times and frames may be rounded to each other.
+        most_apart_s = float(1 / frames.rate) + ROUNDED_S
+        if max(abs(begins_s), abs(ends_s)) <= most_apart_s:
+            return ""
+        rate = frame_rate_text(frames.rate)
+        problem = (
+            f"the frames {frames.first} to {frames.last} are {shown_span(of_frames)} at {rate}"
+            f" frames per second, and the times are {shown_span(times_s)}"
+        )
+        if begins_s > 0 and abs(ends_s - begins_s) <= most_apart_s:
+            late_s = self._late_of.setdefault(film, begins_s)
+            if abs(begins_s - late_s) <= 2 * most_apart_s:
+                return ""
+            problem += f", while other times of this film are {late_s:.6g} s later"
+        return f"{problem}: empty those that are wrong"
+
+
+def shown_span(span_s: Span) -> str:
+    """Return a span as text: `1.5 s to 3 s`."""
+    return " to ".join(f"{time_s:.6g} s" for time_s in span_s)
 
 
 def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:

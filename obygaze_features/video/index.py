@@ -106,6 +106,13 @@ class FrameIndex:
             return self.clock_s
         return np.arange(self.frames, dtype=np.float64) / self.rate
 
+    @cached_property
+    def boundaries_s(self) -> Floats:
+        """Return when each picture begins, and when the last one ends."""
+        # The last packet of some files does not state how long its picture lasts.
+        last_s = self.last_s or 1 / self.rate
+        return np.append(self.times_s, self.times_s[-1] + last_s)
+
     @property
     def duration_s(self) -> float:
         """Return the time from the first picture to the end of the last one."""

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -67,11 +66,7 @@ from obygaze_features.manifest.annotators import (
     sorted_annotations,
 )
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
-from obygaze_features.manifest.frame_rate import (
-    frame_rate_text,
-    known_frame_rate,
-    seconds_of_frames,
-)
+from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
 from obygaze_features.manifest.io import (
     annotators_of,
     as_id,
@@ -529,7 +524,6 @@ def _add_times_of_frames(
     # Annotators may have several rows of a clip.
     files = {(video, c["clip_id"]) for video, c in zip(named, cells, strict=True)}
     n_clips_of_file = Counter(video for video, _ in files)
-    rate_of_film: dict[str, Fraction] = {}
     for row, values, video in zip(rows, cells, named, strict=True):
         frames = {}
         for column in FRAMES:
@@ -550,11 +544,6 @@ def _add_times_of_frames(
                 " of rates), or start_s and end_s",
             )
         elif not video and rate is not None:
-            film = values["movie_id"] or values["clip_id"]
-            of_others = rate_of_film.setdefault(film, rate)
-            if of_others != rate:
-                shown = frame_rate_text(of_others)
-                row.add(RATE_COLUMN, f"is not that of the film's other rows, {shown}")
             values.update(frames)
             numbers = replace(row, cells=frames).frames()
             if numbers is not None:

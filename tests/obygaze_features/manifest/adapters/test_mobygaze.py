@@ -56,7 +56,15 @@ ROWS = (
         comment='["it\'s", \'"a"\']',
     ),
     row(2, (71, 95), "Hard Negative", annotator="annotator1"),
-    row(0, (0, 49), "Not Sure", "['Look']", annotator="annotator2", fps="23.976"),
+    row(
+        0,
+        (0, 49),
+        "Not Sure",
+        "['Look']",
+        annotator="annotator2",
+        fps="23.976",
+        film="tt02",
+    ),
     row(
         1,
         (60, 95),
@@ -64,6 +72,7 @@ ROWS = (
         "['Clothing']",
         annotator="annotator2",
         fps="23.976",
+        film="tt02",
     ),
 )
 
@@ -73,7 +82,7 @@ def test_segments_of_two_annotators(tmp_path: Path) -> None:
     assert manifest.header.unit == "segment"
     assert manifest.clip_ids == (
         *("tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator1-0002"),
-        *("tt01-annotator2-0000", "tt01-annotator2-0001"),
+        *("tt02-annotator2-0000", "tt02-annotator2-0001"),
     )
     assert [clip.level for clip in manifest] == ["EN", "S", "HN", "NS", "EN"]
     assert manifest.clips[1].concepts == ("Voice", "Expression of emotion")
@@ -91,6 +100,15 @@ def test_segments_of_two_annotators(tmp_path: Path) -> None:
         },
         **{"movie_title": "A Film", "clip_index": "id_0", "comment": "credits"},
     }
+
+
+def test_a_film_has_one_frame_rate(tmp_path: Path) -> None:
+    path = write(tmp_path, row(0, (0, 9)), row(1, (10, 19), fps="25"))
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.details == (
+        f"{path}:3: column 'framerate': 25, and other rows of this film state 24",
+    )
 
 
 def test_everything_wrong_at_once(tmp_path: Path) -> None:

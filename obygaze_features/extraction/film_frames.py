@@ -1,0 +1,83 @@
+"""When the frames that a table counts are shown, by the index of their film's file.
+
+Containers round times, films begin late, and rates are rounded, so that no rate gives these times.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.spans import FrameSpan, Span
+from obygaze_features.manifest.times import ROUNDED_S, shown_span
+from obygaze_features.video.film import film_index
+
+# Rates that differ by a smaller share are one: a header may have it in whole microseconds.
+SAME_RATE = 1e-4
+# Containers round the times of the first and of the last frame to whole milliseconds.
+TIMES_ROUNDED_S = 0.002
+
+
+class FilmFrames:
+    """The frames of a film as its file shows them.
+
+    Args:
+        path: The file.
+        indexes: The folder that keeps the indexes of films.
+    """
+
+    def __init__(self, path: Path, indexes: Path) -> None:
+        index, _ = film_index(path, indexes)
+        self.boundaries_s = index.boundaries_s
+        self.n_frames = index.frames
+        rate = Fraction(index.rate).limit_denominator(1001)
+        self.rate = known_frame_rate(rate) or rate
+
+    def times_of(self, frames: FrameSpan) -> Span:
+        """Return when the first of some frames begins and the last one ends."""
+        start_s = float(self.boundaries_s[frames.first])
+        end_s = float(self.boundaries_s[frames.last + 1])
+        # The first picture may be some nanoseconds before the rounded beginning of the file.
+        return max(start_s, 0.0), end_s
+
+    def problem_with(self, frames: FrameSpan, stated_s: Span | None = None) -> str:
+        """Return how the film contradicts a row that counts frames, with both values; "" if not.
+
+        Args:
+            frames: The frames of the row.
+            stated_s: The times of the row, if they are not only those of its frames and rate.
+        """
+        if frames.last >= self.n_frames:
+            return f"frame {frames.last}, and the film has the frames 0 to {self.n_frames - 1}"
+        rate = frames.rate or self.rate
+        if not self._has_rate(rate):
+            return (
+                f"{frame_rate_text(rate)} frames per second, and the film has"
+                f" {frame_rate_text(self.rate)}"
+            )
+        for frame in (frames.first, frames.last):
+            shown_s = self.boundaries_s[frame]
+            expected_s = self.boundaries_s[0] + float(frame / rate)
+            if abs(shown_s - expected_s) > float(1 / rate) / 2:
+                return (
+                    f"frame {frame} is at {shown_s:.6g} s in the film, and at {expected_s:.6g} s"
+                    f" by {frame_rate_text(rate)} frames per second"
+                )
+        times_s = self.times_of(frames)
+        most_apart_s = float(1 / rate) + ROUNDED_S
+        if stated_s and any(
+            abs(shown_s - one_s) > most_apart_s
+            for shown_s, one_s in zip(times_s, stated_s, strict=True)
+        ):
+            return (
+                f"the frames {frames.first} to {frames.last} are {shown_span(times_s)} in the"
+                f" film, and the times are {shown_span(stated_s)}"
+            )
+        return ""
+
+    def _has_rate(self, rate: Fraction) -> bool:
+        """Return whether the film has a frame rate, by its header or by the times of its frames."""
+        if abs(self.rate - rate) <= SAME_RATE * rate:
+            return True
+        length_s = self.boundaries_s[-2] - self.boundaries_s[0]
+        expected_s = float((self.n_frames - 1) / rate)
+        return self.n_frames > 1 and abs(length_s - expected_s) <= TIMES_ROUNDED_S

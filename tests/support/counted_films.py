@@ -1,0 +1,140 @@
+"""Films of many rates in many containers, and clips of them that a table counts in pictures.
+
+Each picture has its number in its pixels, and the sound of late films begins with the file.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from support.once import made_once
+from support.videos import numbered
+
+RATES = {
+    "23.976": Fraction(24000, 1001),
+    "24": Fraction(24),
+    "25": Fraction(25),
+    "29.97": Fraction(30000, 1001),
+    "30": Fraction(30),
+    "48": Fraction(48),
+    "50": Fraction(50),
+    "60": Fraction(60),
+}
+# The encoders of each container.
+CONTAINERS = {
+    "mp4": ("libx264", "aac"),
+    "mkv": ("libx264", "aac"),
+    "webm": ("libvpx", "libopus"),
+    "ts": ("libx264", "mp2"),
+    "flv": ("libx264", "aac"),
+    "avi": ("mpeg4", "mp3"),
+}
+OPTIONS = {
+    "libx264": {"preset": "ultrafast", "g": "24", "bf": "2"},
+    "libvpx": {"deadline": "realtime", "cpu-used": "8", "b": "600k", "g": "24"},
+    "mpeg4": {"g": "24", "b": "800k"},
+}
+LATE_S = Fraction(152, 100)
+N_PICTURES = 150
+# First and last picture of the clips: both ends of the film, single pictures, neighbours.
+CLIPS = (
+    *((0, 0), (0, 11), (1, 1), (7, 31), (12, 23), (24, 36)),
+    *((37, 37), (50, 74), (75, 98), (99, 123), (124, 148), (149, 149)),
+)
+SIZE = (80, 60)
+
+
+@dataclass(frozen=True)
+class CountedFilm:
+    """A film: its rate as people write it, its container, and whether its pictures begin late."""
+
+    rate: str
+    container: str
+    is_late: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the film."""
+        when = "late" if self.is_late else "early"
+        return f"{self.container}_{self.rate.replace('.', '_')}_{when}"
+
+
+def all_films() -> Iterator[CountedFilm]:
+    """Every rate in every container, late where the container has times of pictures."""
+    for container, rate, is_late in product(CONTAINERS, RATES, (False, True)):
+        if not (is_late and container == "avi"):
+            yield CountedFilm(rate, container, is_late)
+
+
+def make_film(film: CountedFilm, folder: Path) -> Path:
+    """Write a film into a folder; one that was encoded before is copied."""
+    suffix = f".{film.container}"
+
+    def make(made: Path) -> None:
+        _encode(made / f"film{suffix}", film)
+
+    made = made_once("counted", make, film, CONTAINERS, OPTIONS, N_PICTURES, SIZE)
+    target = folder / f"{film.name}{suffix}"
+    target.write_bytes((made / f"film{suffix}").read_bytes())
+    return target
+
+
+def _encode(path: Path, film: CountedFilm) -> None:
+    import av
+
+    codec, sound = CONTAINERS[film.container]
+    rate = RATES[film.rate]
+    steps = 100 if film.is_late else 1
+    tick = 1 / (rate * steps)
+    late = round(LATE_S / tick) if film.is_late else 0
+    with av.open(str(path), "w") as out:
+        video: Any = out.add_stream(codec, rate=rate, options=OPTIONS[codec])
+        video.width, video.height, video.pix_fmt = *SIZE, "yuv420p"
+        video.codec_context.thread_count = 1
+        video.time_base = video.codec_context.time_base = tick
+        packets = list(_sound(out, sound)) if film.is_late else []
+        for number in range(N_PICTURES):
+            grey = av.VideoFrame.from_ndarray(numbered(number, *SIZE), format="gray")
+            frame = grey.reformat(format="yuv420p")
+            frame.pts = late + number * steps
+            frame.time_base = tick
+            packets += video.encode(frame)
+        packets += video.encode()
+        for packet in sorted(packets, key=lambda one: one.dts * one.time_base):
+            out.mux(packet)
+
+
+def _sound(out: Any, codec: str) -> list[Any]:
+    """Packets of two seconds of silence, from the beginning of the file."""
+    import av
+    import numpy as np
+
+    stream: Any = out.add_stream(codec, rate=48000, layout="mono")
+    packets = []
+    n_samples = stream.codec_context.frame_size or 960
+    for start in range(0, 96000, n_samples):
+        silence = np.zeros((1, n_samples), np.int16)
+        frame = av.AudioFrame.from_ndarray(silence, format="s16", layout="mono")
+        frame.rate, frame.pts = 48000, start
+        packets += stream.encode(frame)
+    return packets + stream.encode()
+
+
+def write_clips(path: Path, films: Sequence[CountedFilm]) -> None:
+    """Write the table of the clips of films, in pictures."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(
+            ["clip_id", "movie_id", "start_frame", "end_frame", "framerate", "mood"]
+        )
+        for film in films:
+            for number, (first, last) in enumerate(CLIPS):
+                ids = f"{film.name}-{number}", film.name
+                mood = "calm" if number % 2 else "tense"
+                writer.writerow([*ids, first, last, film.rate, mood])
