@@ -151,6 +151,7 @@ COMMANDS: dict[str, Command | str] = {
             "format": Option("--as", metavar="FORMAT"),
             "predictions": Option(metavar="PATH"),
             "into": Option(metavar="PATH"),
+            "people": Option("--person", metavar="NAME"),
         },
     ),
     "extract text": Command(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.marks import COMMENT, SCORE, Mark
+from obygaze.films.marks import COMMENT, UNKNOWN, Mark
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.lazy import need
@@ -30,9 +30,21 @@ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
 xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">
     <HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">{media}</HEADER>
     <TIME_ORDER/>
-    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="marks" TIME_ALIGNABLE="true" GRAPHIC_REFERENCES="false"/>
+    {types}
 </ANNOTATION_DOCUMENT>
 """
+_ANY_WORDS = """<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="marks" TIME_ALIGNABLE="true" \
+GRAPHIC_REFERENCES="false"/>"""
+# The type of a tier with an empty annotation for each clip that was drawn.
+DRAWN = "drawn clips"
+# What a person may choose for it, with what it says.
+CHOICES = {
+    "EN": "looked: nothing (easy negative)",
+    "HN": "looked: nothing, though it seems so (hard negative)",
+    "NS": "not sure",
+    "S": "sure",
+    UNKNOWN: "cannot be told",
+}
 
 
 class TierAnnotation(NamedTuple):
@@ -51,6 +63,7 @@ class Tier(NamedTuple):
         column: The name without the person behind @.
         annotator: Who annotated.
         names_annotator: Whether the tier, or one above it, says who.
+        is_drawn: Whether its annotations are clips that were drawn, each of which is to be judged.
         annotations: The annotations that have times.
         n_without_times: The number of the others.
     """
@@ -59,6 +72,7 @@ class Tier(NamedTuple):
     column: str
     annotator: str
     names_annotator: bool
+    is_drawn: bool
     annotations: tuple[TierAnnotation, ...]
     n_without_times: int
 
@@ -76,6 +90,8 @@ class ElanFile:
         first: Mapping[str, str] = next(iter([*videos, *media]), {})
         url = first.get("RELATIVE_MEDIA_URL") or first.get("MEDIA_URL") or ""
         self.video = PureWindowsPath(unquote(url)).name
+        # Some programs do not quote the names of files.
+        self.video_as_written = PureWindowsPath(url).name
         self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
 
     @property
@@ -103,6 +119,7 @@ class ElanFile:
                 column,
                 stated or self._annotator(),
                 bool(stated),
+                self._document.tiers[name][2].get("LINGUISTIC_TYPE_REF") == DRAWN,
                 tuple(annotations),
                 n_without,
             )
@@ -120,15 +137,7 @@ class ElanFile:
         return ""
 
     def _annotator(self) -> str:
-        """Return who annotated a tier that names nobody: the only one of others, or the author."""
-        people = {
-            _stated_annotator(name, facts)
-            for name, (_, _, facts, _) in self._document.tiers.items()
-            if _column_and_person(printable_line(name), set())[0] != SCORE
-        }
-        people.discard("")
-        if len(people) == 1:
-            return people.pop()
+        """Return who annotated a tier that names nobody: the author, else the file."""
         author = printable_line(self._document.adocument.get("AUTHOR", ""))
         return printable_line(self.path.stem) if author.casefold() in NOBODY else author
 
@@ -159,38 +168,63 @@ class ElanFile:
 
 
 def write_elan(
-    marks: Iterable[Mark], video: Path | None = None, relative_video: str = ""
+    marks: Iterable[Mark],
+    media: Mapping[str, str] | None = None,
+    *,
+    are_drawn: bool = False,
 ) -> bytes:
     """Return the marks of a film as a file: a tier for each column and annotator.
 
     Args:
         marks: The marks.
-        video: The file of the film.
-        relative_video: Its path from the folder of the ELAN file.
+        media: The URLs of the video, as attributes of a MEDIA_DESCRIPTOR.
+        are_drawn: Whether the marks are clips that are to be judged, with a list of levels to
+            choose from.
     """
-    media = ""
-    if video is not None:
-        url = _quoted(video.absolute().as_uri())
-        relative = _quoted(relative_video)
-        media = (
-            f'<MEDIA_DESCRIPTOR MEDIA_URL={url} MIME_TYPE="video/*"'
-            f" RELATIVE_MEDIA_URL={relative}/>"
+    descriptor = ""
+    if media:
+        shown = " ".join(f"{name}={_quoted(value)}" for name, value in media.items())
+        descriptor = f"<MEDIA_DESCRIPTOR {shown}/>"
+    types = _types_of_drawn() if are_drawn else _ANY_WORDS
+    data = _NEW.format(media=descriptor, types=types).encode()
+    return with_tiers(data, marks, type_name=DRAWN if are_drawn else "")
+
+
+def _types_of_drawn() -> str:
+    """Return the type of a tier of drawn clips, and the words to choose from."""
+    entries = ""
+    for number, (word, meaning) in enumerate(CHOICES.items()):
+        entries += (
+            f'\n        <CV_ENTRY_ML CVE_ID="cve{number}">'
+            f'<CVE_VALUE DESCRIPTION="{meaning}" LANG_REF="und">{word}</CVE_VALUE>'
+            "</CV_ENTRY_ML>"
         )
-    return with_tiers(_NEW.format(media=media).encode(), marks)
+    return (
+        f'<LINGUISTIC_TYPE CONTROLLED_VOCABULARY_REF="levels" LINGUISTIC_TYPE_ID="{DRAWN}"'
+        ' TIME_ALIGNABLE="true" GRAPHIC_REFERENCES="false"/>'
+        '\n    <LANGUAGE LANG_ID="und" LANG_LABEL="undetermined (und)"'
+        ' LANG_DEF="http://cdb.iso.org/lg/CDB-00130975-001"/>'
+        '\n    <CONTROLLED_VOCABULARY CV_ID="levels">\n        <DESCRIPTION LANG_REF="und"/>'
+        f"{entries}\n    </CONTROLLED_VOCABULARY>"
+    )
 
 
-def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
+def with_tiers(
+    data: bytes, marks: Iterable[Mark], origin_ms: int = 0, *, type_name: str = ""
+) -> bytes:
     """Return a file with more tiers; all else stays, also what no library knows.
 
     Args:
         data: The file.
         marks: The marks of its film.
         origin_ms: The time in the film that the file calls 0.
+        type_name: The type of the new tiers; by default one of the file that takes any words.
     """
     outline = _Outline(data)
     if outline.end_of_slots is None:
         raise Corrupt("not a file of ELAN: TIME_ORDER is missing")
-    type_name = outline.type_name or "obygaze"
+    known_type = type_name or outline.type_name
+    used_type = known_type or "obygaze"
     # pympi writes files whose times are called so, and no program counts ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
     new_slots = (f"ts{n}" for n in count(1) if f"ts{n}" not in outline.ids)
@@ -200,7 +234,7 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
     for name, annotator, lane in _lanes(shown, outline.tier_names):
         by = f" ANNOTATOR={_quoted(annotator)}" if annotator else ""
         lines = [
-            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={_quoted(type_name)}"
+            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={_quoted(used_type)}"
             f" TIER_ID={_quoted(name)}>"
         ]
         for mark in lane:
@@ -218,9 +252,9 @@ def with_tiers(data: bytes, marks: Iterable[Mark], origin_ms: int = 0) -> bytes:
                 "</ALIGNABLE_ANNOTATION></ANNOTATION>"
             )
         tiers.append("\n        ".join(lines) + "\n    </TIER>")
-    if tiers and not outline.type_name:
+    if tiers and not known_type:
         tiers.append(
-            f'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{type_name}" TIME_ALIGNABLE="true"'
+            f'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{used_type}" TIME_ALIGNABLE="true"'
             ' GRAPHIC_REFERENCES="false"/>'
         )
     edits = [*outline.edits_of_slots(slots)] if slots else []

@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from obygaze.films.exchange import (
-    ExportedFiles,
-    ImportedMarks,
-    export_elan,
-    export_table,
-    import_marks,
-)
+from obygaze.films.exporting import ExportedFiles, export_elan, export_table
+from obygaze.films.importing import ImportedMarks, import_marks
 from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
@@ -48,7 +43,7 @@ OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
 OF_MARKS = ("tiers", "words", "coded")
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
-    **{"tiers": "--tier", "words": "--word"},
+    **{"tiers": "--tier", "words": "--word", "people": "--person"},
 }
 
 
@@ -97,7 +92,7 @@ FORMATS = (
         several=True,
         write=export_elan,
         written=(".eaf",),
-        options_of_write=("predictions", "into"),
+        options_of_write=("predictions", "into", "people"),
     ),
     LabelFormat(
         "marks",
@@ -329,6 +324,7 @@ def export_manifest(
     force: bool = False,
     predictions: PathLike | None = None,
     into: PathLike | None = None,
+    people: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> ExportedFiles:
     """Write clips or marks for other programs.
@@ -337,12 +333,12 @@ def export_manifest(
     import` reads; .eaf for the marks of one film. Of several films OUTPUT is a folder, and --as
     elan the format: each film becomes a file.
 
-    For ELAN, MANIFEST is a table of marks, or the name of one in segments/; or a manifest:
-    each label of a clip is a mark, with its annotator. Clips that `manifest sample` drew are the
-    tier `to mark`, to be filled in. --predictions takes what `models predict` and `search` write
-    with -o, and the predictions.csv of a run, of which guesses are left out if it has models: each
-    model is a tier of scores. --into adds these tiers to a file of ELAN that is there; all else in
-    it stays.
+    For ELAN, MANIFEST is a table of marks, or the name of one in segments/; or a manifest: each
+    label of a clip is a mark, with its annotator, and `?` a label that is not known. Clips that
+    `manifest sample` drew are a tier to fill in for each --person, with the levels to choose from.
+    --predictions takes what `models predict` and `search` write with -o, and the predictions.csv of
+    a run, of which guesses are left out if it has models: each model is a tier of scores. --into
+    adds these tiers to a file of ELAN that is there, or to each in a folder; all else in it stays.
 
     What annotators say is in a table beside that of clips, films.annotators.csv.
 
@@ -352,13 +348,15 @@ def export_manifest(
         format: The format of the files in a folder: elan.
         force: Replace the output if it exists.
         predictions: For elan: CSV of clips with scores, instead of the labels.
-        into: For elan: the file of a film that gets new tiers, and is written as OUTPUT.
+        into: For elan: the file or folder whose films get new tiers, written as OUTPUT.
+        people: Of drawn clips: who fills in a tier, once for each person.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest export films films.csv
         obygaze manifest export coded lake.eaf
         obygaze manifest export mobygaze elan --as elan
+        obygaze manifest export drawn to-fill --as elan --person anna --person ben
         obygaze manifest export films scored.eaf --predictions scores.csv --into anna.eaf
         obygaze manifest export films scores --as elan --predictions predicted.csv
     """
@@ -372,8 +370,8 @@ def export_manifest(
             where=str(path),
             hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
         )
-    given: dict[str, Any] = {"predictions": predictions, "into": into}
-    given = {option: value for option, value in given.items() if value is not None}
+    given: dict[str, Any] = {"predictions": predictions, "into": into, "people": people}
+    given = {option: value for option, value in given.items() if value}
     options_of_write = {known.name: known.options_of_write for known in FORMATS}
     _refuse_options(chosen, given, options_of_write)
     return chosen.write(manifest, path, force=force, workspace=workspace, **given)

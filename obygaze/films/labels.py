@@ -289,11 +289,14 @@ def labels_of(
     made = labelled(projected.marked, rule, own_orders)
     answers_of: dict[str, list[tuple[str, str, float | None]]] = {}
     comments_of: dict[str, list[str]] = {}
+    people = {answer.annotator for answer in projected.projection.answers}
     for answer in projected.projection.answers:
         of_clip = answers_of.setdefault(answer.clip_id, [])
         of_clip.append((answer.annotator, answer.level, answer.covered))
-        if answer.cells.get(COMMENT):
-            text = f"{answer.annotator}: {answer.cells[COMMENT]}"
+        text = answer.cells.get(COMMENT, "")
+        if text:
+            if len(people) > 1:
+                text = f"{answer.annotator}: {text}"
             comments_of.setdefault(answer.clip_id, []).append(text)
     clips = []
     for clip in made:
@@ -397,6 +400,7 @@ def _with_header(clips: Manifest, marks: Marks, paths: Sequence[Path]) -> Manife
     header = Header(
         clips.header.dataset,
         modality,
+        said=tuple(sorted(columns_of_marks(marks) - {WATCHED, LEVEL, CONCEPTS_COLUMN})),
         sources=tuple(map(source_of, paths)),
         video_root=clips.header.video_root,
     )

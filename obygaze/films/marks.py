@@ -1,17 +1,18 @@
-"""The table of marks: a span of a film, a column, a value, and who says it; a row a value.
+"""The table of marks: a span of a film, a column, a word, and who says it; a row a word.
 
-Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. What one person
-says of one span belongs together, as a level and its concepts. Four columns mean something:
+Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. The words that
+one person gives one span in one column belong together, and so do a level and its concepts. Four
+columns mean something:
 
 - `level` and `concepts` have the words of the papers;
-- `watched` says what was seen: the value is the column that was looked for, or `watched` for all;
+- `watched` says what was seen: the word is the column that was looked for, or `watched` for all;
 - `comment` is free text.
 
-All other columns are a person's own. The value `none` is a word for nothing, and `?` says that the
+All other columns are a person's own. The word `none` stands for nothing, and `?` says that the
 person could not tell.
 
-A table with a row for each segment (level, concepts joined with '|', times, or pictures and their
-`framerate`), as MObyGaze has them, is read as marks, too.
+A table with a row for each segment (times, or pictures and their `framerate`), as MObyGaze has
+them, is read as marks, too: each cell is what the person says in the column of that name.
 """
 
 import os
@@ -22,7 +23,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
@@ -34,14 +36,17 @@ from obygaze_features.core.tables import (
 )
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import plain_value
-from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
-from obygaze_features.manifest.io import as_id, ids_of_names
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
+from obygaze_features.manifest.io import as_id, ids_of_names, said_in_manifest
+from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
-OF_SEGMENTS = ("movie_id", "annotator", "level")
 LEVEL = "level"
 CONCEPTS_COLUMN = "concepts"
 WATCHED = "watched"
@@ -52,6 +57,8 @@ NOTHING = "none"
 UNKNOWN = "?"
 SPAN_EXPECTED = "expected seconds in the film, the start before the end"
 FOLDER = "segments"
+# Digits behind the point of a second that a table has: a billionth is rounding.
+DIGITS = 9
 
 
 class Mark(NamedTuple):
@@ -79,15 +86,228 @@ class Marks:
         return iter(self.marks)
 
 
+# ---- reading -------------------------------------------------------------------------------------
+
+
+class MarkReader:
+    """Makes marks of what tables and files of ELAN say, each word in one spelling.
+
+    Args:
+        tiers: The column that a tier or a column is read as, and whose it is. "" stands for a
+            column that is left out, and for a person whom the file names.
+        words: The word that a word stands for; "" leaves it out.
+    """
+
+    def __init__(
+        self,
+        tiers: Mapping[str, tuple[str, str]] | None = None,
+        words: Mapping[str, str] | None = None,
+    ) -> None:
+        self.tiers = tiers or {}
+        self.words = words or {}
+        self.n_left_out: Counter[str] = Counter()
+        self.rates: dict[str, Fraction] = {}
+        # The tiers, words and columns that the files have.
+        self.found: dict[str, dict[str, None]] = {"tier": {}, "word": {}, "column": {}}
+        self._marks: list[Mark] = []
+        self._films: dict[str, None] = {}
+        self._no_levels: Counter[str] = Counter()
+        self._file_of: dict[tuple[str, str], Path] = {}
+
+    def film(self, name: str) -> str:
+        """Return the id of a film that a file calls by a name."""
+        self._films[name] = None
+        return as_id(name)
+
+    def column_of(self, tier: str, column: str = "") -> tuple[str, str]:
+        """Return the column that a tier is read as, "" for none, and the person of an option.
+
+        Scores of models are no marks.
+
+        Args:
+            tier: The name of the tier.
+            column: The name without the person behind @.
+        """
+        column = column or tier
+        self.found["tier"] |= {tier: None, column: None}
+        own = "" if column == SCORE else column
+        named, person = self.tiers.get(tier, self.tiers.get(column, (own, "")))
+        self.found["column"][named] = None
+        return named, person
+
+    def add(self, said: Mark, path: Path, row: TableRow | None = None) -> None:
+        """Add what a file says of a span: a mark for each word, which `|` separates.
+
+        Args:
+            said: The span, the column, its text, and who says it.
+            path: The file.
+            row: Where a word that is wrong is a violation.
+        """
+        self._require_one_file(said, path)
+        whole = self._meaning(said.value, said.column)
+        parts = [whole] if said.column == COMMENT else whole.split("|")
+        for part in parts:
+            word = printable_line(part)
+            if whole == said.value:
+                word = self._meaning(word, said.column)
+            value = word_of(said.column, word)
+            if value:
+                self._marks.append(said._replace(value=value))
+            elif not word:
+                self.n_left_out[f"{said.column} without a word"] += 1
+            elif row is not None:
+                row.add(said.column, f"{word!r} is not one of {', '.join(LEVELS)}")
+            else:
+                self._no_levels[word] += 1
+
+    def read_table(self, path: Path) -> None:
+        """Add the marks of a table; one error has all its violations."""
+        violations = Violations(path)
+        table = read_table(path, required=("movie_id",), violations=violations)
+        columns = _columns_said(path, table, violations)
+        for row in table.rows:
+            annotator = printable_line(row["annotator"])
+            for name, text in (
+                ("movie_id", as_id(row["movie_id"])),
+                ("annotator", annotator),
+            ):
+                if not text or "|" in text:
+                    row.add(name, f"expected one name, got {text!r}")
+            film = self.film(row["movie_id"])
+            span_s = self._span_of(row, film, table)
+            for column, text in _said_in_row(row, columns):
+                named, person = self.column_of(column)
+                if not named:
+                    self.n_left_out[f"the tier {column}"] += 1
+                elif span_s is not None:
+                    refuse_another(person, annotator, column, path)
+                    said = Mark(film, *span_s, named, text, person or annotator)
+                    self.add(said, path, row)
+        violations.raise_if_any("the marks cannot be read")
+
+    def marks(self, where: str) -> tuple[Mark, ...]:
+        """Return the marks; an error for words that are no levels, and for two films of one id."""
+        ids_of_names(self._films, "film", where)
+        if self._no_levels:
+            shown = [f"{word!r} ({n})" for word, n in self._no_levels.most_common()]
+            raise FixInput(
+                f"{LEVEL} has the words {', '.join(LEVELS)}, got {few(shown)}",
+                where=where,
+                hint="--word OLD=S says what a word stands for, --tier OLD=COLUMN makes a column"
+                " of your own",
+            )
+        return in_one_spelling(self._marks)
+
+    def _meaning(self, word: str, column: str) -> str:
+        """Return what an option says that a word of a column stands for, else the word."""
+        self.found["word"][word] = None
+        for asked, meaning in self.words.items():
+            if plain_value(asked, column) == plain_value(word, column):
+                self.found["word"][asked] = None
+                return meaning
+        return word
+
+    def _require_one_file(self, mark: Mark, path: Path) -> None:
+        """Raise an error if another file has marks of this person in this film."""
+        person = (mark.movie_id, mark.annotator.lower())
+        earlier = self._file_of.setdefault(person, path)
+        if earlier != path:
+            raise FixInput(
+                f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may"
+                " be of two people, or one is a copy of the other",
+                where=f"{earlier}, {path}",
+                hint="give each person a name, or put the marks of one person into one file",
+            )
+
+    def _span_of(
+        self, row: TableRow, film: str, table: CsvTable
+    ) -> tuple[float, float] | None:
+        """Return start and end of a row in seconds; pictures need the rate of their film."""
+        text = row.cells.get(RATE_COLUMN, "").strip()
+        rate = known_frame_rate(text) if text else None
+        if rate is not None and self.rates.setdefault(film, rate) != rate:
+            earlier = frame_rate_text(self.rates[film])
+            row.add(
+                RATE_COLUMN, f"two frame rates of the film {film}: {earlier}, {text}"
+            )
+        elif text and rate is None:
+            row.add(RATE_COLUMN, f"{text!r} is not a frame rate")
+        cells = (row.cells.get("start_s"), row.cells.get("end_s"))
+        if not any(cells) and {*FRAMES} <= {*table.columns}:
+            frames = row.frames()
+            if frames is None:
+                return None
+            if rate is None:
+                row.add("start_frame", f"pictures have times by a column {RATE_COLUMN}")
+                return None
+            return seconds_of_frames(*frames, rate)
+        start_s, end_s = map(number_of_cell, cells)
+        if start_s is None or end_s is None or not 0 <= start_s < end_s:
+            row.add("start_s", SPAN_EXPECTED)
+            return None
+        return start_s, end_s
+
+
+def _columns_said(path: Path, table: CsvTable, violations: Violations) -> list[str]:
+    """Return the columns in which the rows of a table say something, of the long form none.
+
+    Of a manifest, these are the columns that it lists.
+    """
+    is_long = {"column", "value"} <= {*table.columns}
+    required = COLUMNS if is_long else ("annotator", LEVEL)
+    for name in required:
+        if name not in table.columns:
+            violations.add(1, name, "required column is missing")
+    violations.raise_if_any(
+        "the marks cannot be read",
+        f"a table of marks has the columns {', '.join(COLUMNS)}",
+    )
+    listed = said_in_manifest(path)
+    own = own_columns(table.columns) if listed is None else listed
+    first = () if is_long else (LEVEL, CONCEPTS_COLUMN)
+    names = dict.fromkeys((*first, *own, COMMENT))
+    return [name for name in names if name in table.columns and name not in COLUMNS]
+
+
+def _said_in_row(row: TableRow, columns: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the columns and the texts of a row; a violation where it has none."""
+    said = []
+    if "column" in row.cells and "value" in row.cells:
+        column = printable_line(row["column"])
+        if not column:
+            row.add("column", "expected a name")
+        elif not printable_line(row["value"]):
+            row.add("value", f"expected a word, got {row['value']!r}")
+        else:
+            said.append((column, row["value"]))
+    elif printable_line(row[LEVEL]) == WATCHED:
+        # Such a row says only that the time was seen.
+        return [(WATCHED, WATCHED)]
+    said += [(name, row[name]) for name in columns if printable_line(row[name])]
+    if not said and "value" not in row.cells:
+        row.add(LEVEL, f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
+    return said
+
+
 def word_of(column: str, text: str) -> str:
     """Return the word of a column that a text stands for; "" if the column has no such word."""
     word = printable_line(text)
     if column == LEVEL:
         return word if word == UNKNOWN else canonical_level(word) or ""
     if column == CONCEPTS_COLUMN:
-        return canonical_concept(word) or word.replace("|", "/")
+        return canonical_concept(word) or word
     # What was watched is the name of a column.
     return word if column == WATCHED else plain_value(word, column)
+
+
+def refuse_another(person: str, stated: str, tier: str, path: Path) -> None:
+    """Raise an error if an option names another person for a tier than its file does."""
+    if person and stated not in ("", person):
+        raise FixUsage(
+            f"the tier {tier} is {stated}'s, got {person}",
+            where=str(path),
+            hint="--tier names the person of a tier that does not; correct another one in the file",
+        )
 
 
 def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -109,6 +329,23 @@ def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
         annotator = chosen["", mark.annotator.lower()]
         fixed.add(mark._replace(value=value, annotator=annotator))
     return tuple(sorted(fixed))
+
+
+def read_marks(tables: Sequence[Path]) -> Marks:
+    """Return the marks of tables; one error has all violations of a table.
+
+    Raises:
+        FixInput: A cell is wrong, or one person's marks of a film are in two tables: these may be
+            of two people.
+    """
+    reader = MarkReader()
+    paths = [*dict.fromkeys(tables)]
+    for path in paths:
+        reader.read_table(path)
+    return Marks(reader.marks(", ".join(map(str, paths))), reader.rates)
+
+
+# ---- tables of a workspace -----------------------------------------------------------------------
 
 
 def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
@@ -134,78 +371,14 @@ def tables_of_marks(
     return [table_of_marks(name, workspace) for name in tables]
 
 
-def read_marks(tables: Sequence[Path]) -> Marks:
-    """Return the marks of tables; one error has all violations of a table.
-
-    Raises:
-        FixInput: A cell is wrong, or one person's marks of a film are in two tables: these may be
-            of two people.
-    """
-    marks: list[Mark] = []
-    rates: dict[str, Fraction] = {}
-    table_of: dict[tuple[str, str], Path] = {}
-    for path in dict.fromkeys(tables):
-        read = read_table_of_marks(path)
-        for mark in read.marks:
-            require_one_file(table_of, mark, path)
-        marks += read.marks
-        for film, rate in read.rates.items():
-            if rates.setdefault(film, rate) != rate:
-                raise FixInput(
-                    f"tables state two frame rates of the film {film}", where=str(path)
-                )
-    films = dict.fromkeys(mark.movie_id for mark in marks)
-    ids_of_names(films, "film", ", ".join(map(str, tables)))
-    return Marks(in_one_spelling(marks), rates)
-
-
-def require_one_file(
-    file_of: dict[tuple[str, str], Path], mark: Mark, path: Path
-) -> None:
-    """Raise an error if another file has marks of this person in this film."""
-    earlier = file_of.setdefault((mark.movie_id, mark.annotator.lower()), path)
-    if earlier != path:
-        raise FixInput(
-            f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may be"
-            " of two people, or one is a copy of the other",
-            where=f"{earlier}, {path}",
-            hint="give each person a name, or put the marks of one person into one file",
-        )
-
-
-def read_table_of_marks(path: Path) -> Marks:
-    """Return the marks of one table in one of the two forms."""
-    violations = Violations(path)
-    table = read_table(path, required=("movie_id",), violations=violations)
-    is_long = {"column", "value"} <= {*table.columns}
-    required = COLUMNS if is_long else OF_SEGMENTS
-    for name in required:
-        if name not in table.columns:
-            violations.add(1, name, "required column is missing")
-    violations.raise_if_any(
-        "the marks cannot be read",
-        f"a table of marks has the columns {', '.join(COLUMNS)}",
-    )
-    rates: dict[str, Fraction] = {}
-    marks: list[Mark] = []
-    for row in table.rows:
-        rate = _rate_of(row, rates)
-        said = [_said_of_row(row)] if is_long else _said_of_segment(row)
-        film = as_id(row["movie_id"])
-        annotator = printable_line(row["annotator"])
-        for name, text in (("movie_id", film), ("annotator", annotator)):
-            if not text or "|" in text:
-                row.add(name, f"expected one name, got {text!r}")
-        span_s = _span_of(row, rate, table)
-        if span_s is not None:
-            marks += [Mark(film, *span_s, *one, annotator) for one in said]
-    violations.raise_if_any("the marks cannot be read")
-    return Marks(in_one_spelling(marks), rates)
-
-
 def written(marks: Iterable[Mark]) -> bytes:
     """Return the table of marks."""
-    return csv_bytes(COLUMNS, sorted(set(marks)))
+    rows = []
+    for mark in sorted(set(marks)):
+        start_s = round(mark.start_s, DIGITS)
+        end_s = round(mark.end_s, DIGITS)
+        rows.append(mark._replace(start_s=start_s, end_s=end_s))
+    return csv_bytes(COLUMNS, rows)
 
 
 def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
@@ -218,82 +391,9 @@ def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 
 def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
     """Return the columns of marks: those of the papers first, then own ones, then comments."""
-    first = (LEVEL, CONCEPTS_COLUMN)
     found = {mark.column for mark in marks} - {WATCHED}
-    own = sorted(found.difference(first, [COMMENT]))
-    last = [COMMENT] if COMMENT in found else []
-    return (*(name for name in first if name in found), *own, *last)
-
-
-def _said_of_row(row: TableRow) -> tuple[str, str]:
-    """Return the column and the value of a row of the long table."""
-    column = printable_line(row["column"])
-    value = word_of(column, row["value"])
-    if not column:
-        row.add("column", "expected a name")
-    if not value:
-        row.add("value", _not_a_word(column, row["value"]))
-    return column, value
-
-
-def _said_of_segment(row: TableRow) -> list[tuple[str, str]]:
-    """Return the columns and values of a row that has all of one segment."""
-    level = printable_line(row["level"])
-    comment = printable_line(row.cells.get(COMMENT, ""))
-    # A level `watched` says only that the time was seen.
-    if level == WATCHED:
-        return [(WATCHED, WATCHED)]
-    said = []
-    if level:
-        said.append((LEVEL, word_of(LEVEL, level)))
-        if not said[0][1]:
-            row.add("level", _not_a_word(LEVEL, row["level"]))
-    for word in row.cells.get(CONCEPTS_COLUMN, "").split("|"):
-        if printable_line(word):
-            said.append((CONCEPTS_COLUMN, word_of(CONCEPTS_COLUMN, word)))
-    if comment:
-        said.append((COMMENT, comment))
-    if not said:
-        row.add("level", f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
-    return said
-
-
-def _not_a_word(column: str, text: str) -> str:
-    if column == LEVEL:
-        return f"{text!r} is not one of {', '.join(LEVELS)}"
-    return f"expected a word, got {text!r}"
-
-
-def _rate_of(row: TableRow, rates: dict[str, Fraction]) -> Fraction | None:
-    """Return the pictures per second that a row states of its film, which has one rate."""
-    text = row.cells.get(RATE_COLUMN, "").strip()
-    if not text:
-        return None
-    rate = known_frame_rate(text)
-    if rate is None or rates.setdefault(as_id(row["movie_id"]), rate) != rate:
-        row.add(RATE_COLUMN, f"{text!r} is not the frame rate of the film")
-    return rate
-
-
-def _span_of(
-    row: TableRow, rate: Fraction | None, table: CsvTable
-) -> tuple[float, float] | None:
-    """Return start and end of a row in seconds; pictures need the rate of their film."""
-    has_times = row.cells.get("start_s") or row.cells.get("end_s")
-    if not has_times and {*FRAMES} <= {*table.columns}:
-        frames = row.frames()
-        if frames is None:
-            return None
-        if rate is None:
-            row.add("start_frame", f"pictures have times by a column {RATE_COLUMN}")
-            return None
-        return seconds_of_frames(*frames, rate)
-    cells = (row.cells.get("start_s"), row.cells.get("end_s"))
-    start_s, end_s = map(number_of_cell, cells)
-    if start_s is None or end_s is None or not 0 <= start_s < end_s:
-        row.add("start_s", SPAN_EXPECTED)
-        return None
-    return start_s, end_s
+    place = {LEVEL: 0, CONCEPTS_COLUMN: 1, COMMENT: 3}
+    return tuple(sorted(found, key=lambda column: (place.get(column, 2), column)))
 
 
 def people_of(marks: Collection[Mark]) -> list[str]:

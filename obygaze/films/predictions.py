@@ -61,7 +61,9 @@ def read_predictions(
         path, required=columns, content="predictions", violations=violations
     )
     violations.raise_if_any("the predictions cannot be read", hint)
-    makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    makers: list[str] = [name for name in ("model", "store") if name in table.columns]
+    if len({row.cells.get("seed", "") for row in table.rows}) > 1:
+        makers.append("seed")
     line_of: dict[tuple[str, str], int] = {}
     predicted = []
     for row in _rows_of_models(table.rows):

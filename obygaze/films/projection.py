@@ -2,7 +2,8 @@
 
 - A value counts for a clip if it covers at least the threshold of it. In `level`, and in columns
   with an order, each mark is tested alone, and the highest value is the clip's. In other columns
-  the marks of a value are taken together, and the value that covers most is the clip's.
+  the marks of a value are taken together, and the value that covers most is the clip's; several
+  words of one span are one value, `fear|joy`.
 - `concepts` are those of the marks that gave the level; without levels, all that count. A mark of a
   concept is of the person's level mark with the same span, else of those that it overlaps.
 - `comment` has all comments that touch the clip.
@@ -14,7 +15,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
@@ -342,10 +343,8 @@ def _longest(
 ) -> str:
     """Return the value that covers most of a clip, of equal ones the one that begins first."""
     marks_of: dict[str, list[Mark]] = {}
-    for mark, _ in touching:
-        # The word for nothing never competes.
-        if mark.value != NOTHING:
-            marks_of.setdefault(mark.value, []).append(mark)
+    for value, mark in _values_of_spans(touching):
+        marks_of.setdefault(value, []).append(mark)
     longest = ""
     most_s = needed_s
     for value, marks in marks_of.items():
@@ -354,3 +353,18 @@ def _longest(
             longest = value
             most_s = value_s
     return longest
+
+
+def _values_of_spans(
+    touching: Iterable[tuple[Mark, float]],
+) -> Iterator[tuple[str, Mark]]:
+    """Yield the value of each span, with one of its marks; the word for nothing never competes."""
+    words_of: dict[tuple[float, float], list[Mark]] = {}
+    for mark, _ in touching:
+        if mark.value != NOTHING:
+            words_of.setdefault((mark.start_s, mark.end_s), []).append(mark)
+    for marks in words_of.values():
+        words = {mark.value for mark in marks}
+        # Who says a word of a span, too, can tell something.
+        known = sorted(words - {UNKNOWN}) or [UNKNOWN]
+        yield "|".join(known), marks[0]

@@ -79,6 +79,11 @@ def of_nobody(clip: Clip) -> Clip:
     return replace(clip, extra=extra)
 
 
+def _of_one(clip: Clip, person: str) -> Clip:
+    """Return a clip with the name of the person whose label it has."""
+    return replace(clip, extra={**clip.extra, "annotator": person})
+
+
 def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
@@ -141,6 +146,15 @@ def labelled(
         cells = {name: clip.extra.get(name, "") for name in kept}
         with_kept.append(replace(clip, extra=cells))
     names = manifest.annotators
+    annotations = manifest.annotations
+    if len(names) == 1:
+        # What one person alone says is the label, which is hers.
+        annotations = ()
+        kept = [*dict.fromkeys((*kept, "annotator"))]
+        with_kept = [
+            _of_one(clip, names[0] if clip.clip_id in of_clip else "")
+            for clip in with_kept
+        ]
     note = f"{NOTE}{chosen} of {count(len(names), 'annotator')}: {', '.join(names)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
@@ -148,8 +162,7 @@ def labelled(
         header=structs.replace(manifest.header, rule=chosen, notes=(*notes, note)),
         clips=tuple(with_kept),
         columns=tuple(kept),
-        # What one person alone says is the label.
-        annotations=manifest.annotations if len(names) > 1 else (),
+        annotations=annotations,
     )
 
 
@@ -182,7 +195,8 @@ def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
     """Return the columns in which people have words of their own; without people, all labels."""
     for one in manifest.annotations:
         return tuple(one.own)
-    return said_columns(manifest.columns)
+    said = manifest.header.said
+    return said_columns(manifest.columns) if said is None else said
 
 
 def made_columns(manifest: Manifest) -> list[str]:

@@ -181,6 +181,22 @@ def manifest_path(
     return path
 
 
+def said_in_manifest(table: Path) -> tuple[str, ...] | None:
+    """Return the columns in which people have words, as the manifest of a table of clips says.
+
+    None if it says nothing, or the table is not that of a manifest.
+    """
+    path = table.with_suffix(".toml")
+    if not path.is_file():
+        return None
+    document = read_toml(path.read_bytes(), str(path), max_bytes=MAX_HEADER)
+    try:
+        document.require_schema(SCHEMA, "manifest", error=NotAManifest)
+    except NotAManifest:
+        return None
+    return record_of(document, Header, "the header of the manifest is not valid").said
+
+
 def annotators_of(path: Path) -> Path:
     """Return the table beside a manifest, or beside a table, with what each annotator said."""
     return path.with_suffix(f"{ANNOTATORS}.csv")
@@ -327,6 +343,8 @@ def header_to_toml(header: Header) -> str:
     strings = {key: getattr(header, key) for key in STRINGS}
     filled = {key: value for key, value in strings.items() if value}
     lines = toml_lines({"schema": SCHEMA, **filled})
+    if header.said is not None:
+        lines.append(f"said = [{', '.join(map(toml_string, header.said))}]")
     if header.notes:
         lines += [
             "notes = [",

@@ -446,11 +446,22 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         view=first.view,
         films=first.films,
         rule=next(filter(None, (header.rule for header in headers)), ""),
+        said=_columns_said(manifests),
         licence=_said_of_labels(manifests, "licence"),
         citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),
         sources=tuple(sources),
     )
+
+
+def _columns_said(manifests: Sequence[Manifest]) -> tuple[str, ...] | None:
+    """Return the columns in which people have words; None if no manifest lists them."""
+    if all(manifest.header.said is None for manifest in manifests):
+        return None
+    columns: dict[str, None] = {}
+    for manifest in manifests:
+        columns.update(dict.fromkeys(columns_of_people(manifest)))
+    return tuple(columns)
 
 
 def _said_of_labels(manifests: Sequence[Manifest], key: str) -> str:

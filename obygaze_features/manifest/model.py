@@ -212,7 +212,9 @@ class Header(Record, frozen=True):
 
     `concepts` maps the name of each concept to its modality, "unknown" where nobody has said it.
     `films` is "none" where the table says of no clip from which film it is. `rule` is the one that
-    made the labels of what people said, "" if none did. `grid` cuts films into windows.
+    made the labels of what people said, "" if none did. `said` has the columns of its own in which
+    people have words; None where nobody has said which these are, and then all are. `grid` cuts
+    films into windows.
     """
 
     dataset: str
@@ -221,6 +223,7 @@ class Header(Record, frozen=True):
     view: View = "raw"
     films: Literal["", "none"] = ""
     rule: str = ""
+    said: tuple[str, ...] | None = None
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()

@@ -5,6 +5,8 @@ Marks at random go through each format and back. Each is written down with what 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -12,9 +14,14 @@ import pytest
 from support.elan_rules import problems_of
 from support.seeds import amount
 
-from obygaze.films.exchange import ImportedMarks
 from obygaze.films.formats import export_manifest, import_manifest
+from obygaze.films.importing import ImportedMarks
+from obygaze.films.labels import project_marks
 from obygaze.films.marks import Mark, read_marks, written
+from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.annotators import annotations_of, labelled
+from obygaze_features.manifest.io import as_id, write_manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 FILMS = ("film-0", "Les_Yeux_2", "-ete", "a.b")
 # Names of tiers, of what was watched, and of lanes are only names.
@@ -74,3 +81,75 @@ def test_marks_come_back(seed: int, tmp_path: Path) -> None:
         assert isinstance(back, ImportedMarks)
         assert list(back.marks) == marks
         assert back.left_out == ()
+
+
+# ---- labels --------------------------------------------------------------------------------------
+
+COLUMNS = ("Mood", "Grad", "comment")
+MOODS = ("joy", "fear", "rage (?)", "'quoted' <i>")
+COMMENTS = ("a | b", 'vgl. "Szene 3"', "=1+1")
+
+
+def made_labels(seed: int) -> Manifest:
+    """Return clips one after another, and what one to three people say of some of them."""
+    draw = Random(seed)
+    clips = []
+    for film in draw.sample(("lake", "Sunset%20Blvd", "b.c"), 2):
+        name = as_id(film)
+        ends_s = sorted(draw.sample(range(1, 40), 6))
+        for number, (start_s, end_s) in enumerate(pairwise([0, *ends_s])):
+            span_s = float(start_s), float(end_s)
+            clips.append(Clip(f"{name}-{number}", name, None, "", *span_s, "", (), {}))
+    said = []
+    for person in draw.sample(("ada", "ben", "Zoé & co"), draw.choice((1, 1, 2, 3))):
+        for clip in draw.sample(clips, draw.randint(1, len(clips))):
+            moods = sorted(draw.sample(MOODS, draw.randint(0, 3)))
+            own = {
+                "Mood": "|".join(moods),
+                "Grad": draw.choice(("", "0", "1", "2.5")),
+                "comment": draw.choice(("", *COMMENTS)),
+            }
+            level = draw.choice(("", "EN", "HN", "S"))
+            names = tuple(draw.sample(("Look", "Body"), draw.randint(0, 2)))
+            concepts = tuple(sorted(names)) if level else ()
+            if level or any(own.values()):
+                said.append(Annotation(clip.clip_id, person, level, concepts, own))
+    header = Header("made up", {"Look": "visual", "Body": "visual"})
+    blank = dict.fromkeys(COLUMNS, "")
+    bare = tuple(replace(clip, extra=blank) for clip in clips)
+    return Manifest("drawn-up", header, bare, COLUMNS, tuple(said))
+
+
+def what_people_say(manifest: Manifest) -> dict[tuple[str, str], list[str]]:
+    """Return the cells of each person and clip, without those in which nobody says anything."""
+    said = {}
+    rows = manifest.annotations or annotations_of(manifest, COLUMNS)
+    for one in rows:
+        cells = [one.level, "|".join(sorted(one.concepts)), *map(one.own.get, COLUMNS)]
+        said[one.clip_id, one.annotator] = [cell or "" for cell in cells]
+    return {key: cells for key, cells in said.items() if any(cells)}
+
+
+@pytest.mark.parametrize("seed", range(amount(10, 60)))
+def test_labels_come_back(seed: int, tmp_path: Path) -> None:
+    """Nothing that a person says of a clip is lost, nothing is made up of what nobody said."""
+    made = labelled(made_labels(seed), "agreed")
+    path = tmp_path / "manifests" / "drawn-up.toml"
+    path.parent.mkdir()
+    write_manifest(made, path)
+    exported = export_manifest(
+        "drawn-up", tmp_path / "elan", format="elan", workspace=tmp_path
+    )
+    files = sorted(tmp_path.glob("elan/*.eaf"))
+    assert [problems_of(file.read_bytes()) for file in files] == [[]] * len(files)
+    import_manifest(files, "marks", workspace=tmp_path)
+    back = project_marks(
+        "marks", clips="drawn-up", rule="agreed", name="back", workspace=tmp_path
+    )
+    assert what_people_say(back.manifest) == what_people_say(made), exported.left_out
+    again = read_manifest("back", workspace=tmp_path)
+    assert what_people_say(again) == what_people_say(made)
+    # From the labels, once more.
+    export_manifest("back", tmp_path / "again", format="elan", workspace=tmp_path)
+    for file in files:
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()

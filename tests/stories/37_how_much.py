@@ -193,7 +193,7 @@ def drawn_tiers(ws: Workspace) -> None:
     ws.write_table("clips.csv", rows)
     ws("manifest import clips.csv -o cut")
     ws("manifest sample cut -n 9 -o drawn")
-    ws("manifest export drawn elan --as elan")
+    ws("manifest export drawn elan --as elan --person eva")
 
 
 def fill(ws: Workspace, words: dict[str, list[str]]) -> None:
@@ -202,11 +202,15 @@ def fill(ws: Workspace, words: dict[str, list[str]]) -> None:
     for film, of_film in words.items():
         path = str(ws.path(f"elan/{film}.eaf"))
         file = pympi.Eaf(path)
-        spans = sorted(file.get_annotation_data_for_tier("to mark"))
+        spans = sorted(file.get_annotation_data_for_tier("level"))
         assert [text for _, _, text, *_ in spans] == ["", "", ""]
+        choices = []
+        for values, _ in file.controlled_vocabularies["levels"][1].values():
+            choices += [word for word, *_ in values]
         for (start, end, *_), word in zip(spans, of_film, strict=True):
-            file.remove_annotation("to mark", (start + end) // 2)
-            file.add_annotation("to mark", start, end, word)
+            assert not word or word in choices
+            file.remove_annotation("level", (start + end) // 2)
+            file.add_annotation("level", start, end, word)
         file.to_file(path)
 
 
@@ -215,9 +219,7 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     """Half of the empty annotations became easy negatives, and the share was too low."""
     drawn_tiers(ws)
     fill(ws, WRITTEN)
-    ws(
-        f"manifest import elan --as elan --tier 'to mark=level@eva' {coded} -o eva --force"
-    )
+    ws(f"manifest import elan --as elan {coded} -o eva --force")
     ws("manifest project eva --clips drawn -o labels")
     found: dict[str, list[str]] = {film: [] for film in WRITTEN}
     for row in sorted(
@@ -230,6 +232,10 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     assert document["shares"][0]["share"] == pytest.approx(1 / 3)
     assert (document["n_drawn"], document["shares"][0]["n_marked"]) == (9, 6)
     assert "3 of 9 drawn clips have no label" in ws("audit share labels").text
+    # Nor is anything known of the rest of the films, which nobody looked at.
+    ws("manifest project eva --clips cut -o all")
+    levels = [row["level"] for row in ws.read_table("manifests/all.csv")]
+    assert sorted(levels) == [*[""] * 12, "EN", "EN", "EN", "HN", "S", "S"]
 
 
 def test_a_table_with_what_was_watched_says_which_clips_are_negatives(
@@ -267,7 +273,7 @@ def test_scores_are_not_put_beside_clips_that_nobody_judged(ws: Workspace) -> No
         "manifest export cut scored.eaf --predictions scores.csv --into elan/one.eaf"
     )
     text = ws(words, code=1).text
-    assert "the tier to mark has 3 clips that nobody has judged" in text
+    assert "the tier level has 3 clips that nobody has judged" in text
     fill(ws, {"one": ["S", "EN", "EN"]})
     ws(words)
     assert "score" in ws.read("scored.eaf")

@@ -295,7 +295,7 @@ def _read_marks(files: Tree, folder: Path) -> None:
 
 def _read_tiers(files: Tree, folder: Path) -> None:
     from obygaze.films.elan import ElanFile
-    from obygaze.films.exchange import import_marks
+    from obygaze.films.importing import import_marks
     from obygaze.films.marks import Mark
 
     place = place_of(files, folder)

@@ -453,7 +453,8 @@ def _exchanged() -> list[Tree]:
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.films.exchange import export_elan, import_marks
+    from obygaze.films.exporting import export_elan
+    from obygaze.films.importing import import_marks
     from obygaze.films.marks import read_marks
 
     paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())

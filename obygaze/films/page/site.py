@@ -26,8 +26,7 @@ from obygaze.films.marks import (
     LEVEL,
     WATCHED,
     Mark,
-    read_table_of_marks,
-    require_one_file,
+    read_marks,
 )
 from obygaze.films.page.media import Media, PictureTimes
 from obygaze.films.pictures import refuse_behind_end
@@ -277,7 +276,7 @@ class Site:
     ) -> list[Mark]:
         """Return what annotators marked in a film; notes say what is not shown."""
         found: list[Mark] = []
-        table_of: dict[tuple[str, str], Path] = {}
+        shown: set[str] = set()
         if self._tables and (times.axis == IN_A_ROW or times.unknown):
             notes.append(f"Marks have no place: the time line counts {times.axis}")
             return found
@@ -286,14 +285,20 @@ class Site:
                 notes.append(f"{path.name} is not shown: {table.message}")
                 continue
             of_film = [mark for mark in table if mark.movie_id == film]
+            people = {mark.annotator.lower() for mark in of_film}
+            if people & shown:
+                notes.append(
+                    f"{path.name} is not shown: another table has marks of its people, too"
+                )
+                continue
             try:
                 for mark in of_film:
-                    require_one_file(table_of, mark, path)
                     if of_pictures is not None:
                         refuse_behind_end(mark, of_pictures.boundaries_s.tolist())
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
+            shown |= people
             found += of_film
             unknown = sorted({mark.movie_id for mark in table}.difference(self.films))
             if unknown:
@@ -313,7 +318,7 @@ class Site:
             if "." in path.stem.removeprefix(start):
                 continue
             try:
-                tables[path] = read_table_of_marks(path).marks
+                tables[path] = read_marks([path]).marks
             except ObygazeError as error:
                 tables[path] = error
         return tables

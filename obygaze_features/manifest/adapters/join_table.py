@@ -36,6 +36,7 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_time,
 )
+from obygaze_features.manifest.annotators import columns_of_people
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
@@ -208,7 +209,11 @@ def join(
         warnings.append(f"left out, something else is mapped to them: {names}")
     if n_without_id:
         warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
-    header = structs.replace(joined.header, sources=(*joined.header.sources, source))
+    header = structs.replace(
+        joined.header,
+        sources=(*joined.header.sources, source),
+        said=columns_of_people(manifest),
+    )
     joined = replace(joined, header=header)
     return JoinedColumns(
         joined,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.films.exchange import ImportedMarks
 from obygaze.films.formats import (
     BY_ENDING,
     FLAGS,
@@ -18,6 +17,7 @@ from obygaze.films.formats import (
     export_manifest,
     import_manifest,
 )
+from obygaze.films.importing import ImportedMarks
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
 from obygaze_features.manifest.adapters import SavedManifest

@@ -7,19 +7,23 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any
+from xml.etree import ElementTree
 
 import av
 import numpy as np
 import pytest
 from support.cli import call_obygaze
+from support.elan_rules import problems_of
 from support.seeds import amount
 from support.videos import read_number, write_video
 
 from obygaze.films.elan import write_elan
-from obygaze.films.exchange import ExportedFiles, ImportedMarks
+from obygaze.films.exporting import ExportedFiles
 from obygaze.films.formats import export_manifest, import_manifest
+from obygaze.films.importing import ImportedMarks
 from obygaze.films.marks import Mark, Marks, read_marks, written
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 MS = Fraction(1, 1000)
@@ -150,7 +154,6 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     exported = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
     assert exported.left_out == (
         "the label that a rule made of what each annotator says",
-        "2 clips without a label",
     )
     imported = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     assert isinstance(imported, ImportedMarks)
@@ -159,6 +162,10 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
         ("level", "HN", "ada"),
         ("level", "S", "ben"),
         ("mood", "joy", "ada"),
+        # What nobody has said is not known.
+        ("level", "?", "ada"),
+        ("level", "?", "ben"),
+        ("mood", "?", "ada"),
     ]
 
 
@@ -185,22 +192,31 @@ def test_drawn_clips_are_a_tier_to_fill(tmp_path: Path) -> None:
         "drawn", Header("x"), tuple(drawn), ("draw_probability", "draw_clips")
     )
     path = tmp_path / "a.eaf"
-    done = export_manifest(manifest, path)
+    done = export_manifest(manifest, path, people=["ada", "ben"])
     assert done.left_out == ("the labels of 2 clips, which are to be judged anew",)
     text = path.read_text("utf-8")
-    assert text.count("<ANNOTATION_VALUE></ANNOTATION_VALUE>") == 2
-    filled = text.replace("_VALUE></", "_VALUE>stark</", 1).replace(
-        "TIER TIER", "TIER ", 1
-    )
-    path.write_text(filled, "utf-8")
-    imported = import_manifest(
-        path, "back", tiers={"to mark": "Gewalt"}, workspace=tmp_path
-    )
+    assert problems_of(text.encode()) == []
+    assert text.count("<ANNOTATION_VALUE></ANNOTATION_VALUE>") == 4
+    root = ElementTree.fromstring(text)
+    words = [one.text for one in root.iter("CVE_VALUE")]
+    assert words == ["EN", "HN", "NS", "S", "?"]
+    (tier_type,) = root.iter("LINGUISTIC_TYPE")
+    assert tier_type.get("CONTROLLED_VOCABULARY_REF") == "levels"
+    path.write_text(text.replace("_VALUE></", "_VALUE>HN</", 1), "utf-8")
+    imported = import_manifest(path, "back", workspace=tmp_path)
     assert isinstance(imported, ImportedMarks)
-    assert imported.marks == (Mark("a", 0.0, 2.0, "Gewalt", "stark", "a"),)
-    assert imported.left_out == ("Gewalt without a word: 1",)
+    assert imported.marks == (
+        Mark("a", 0.0, 2.0, "level", "HN", "ada"),
+        # Nothing else of the film was looked at.
+        Mark("a", 0.0, 2.0, "watched", "level", "ada"),
+    )
+    assert imported.left_out == ("level without a word: 3",)
     (*_, then) = imported.notes
     assert then == "next: obygaze manifest project back --clips DRAWN -o CLIPS"
+    with pytest.raises(FixUsage, match="drawn clips are tiers of files of their own"):
+        export_manifest(manifest, tmp_path / "b.eaf", into=path)
+    with pytest.raises(FixUsage, match="--person names who fills in drawn clips"):
+        export_manifest(clips(), tmp_path / "b.eaf", people=["ada"])
 
 
 # ---- files and films -----------------------------------------------------------------------------
@@ -264,3 +280,58 @@ def test_a_mark_behind_the_end_of_its_film_is_refused(tmp_path: Path) -> None:
     table.write_bytes(written([Mark("lake", 1.0, 8.0, "level", "S", "ada")]))
     with pytest.raises(FixInput, match="it was made on another copy"):
         import_manifest(table, "m", format="marks", workspace=tmp_path)
+
+
+def test_a_film_whose_name_has_signs_of_an_address_comes_back(tmp_path: Path) -> None:
+    """Its marks became those of another film."""
+    (tmp_path / "films").mkdir()
+    write_video(tmp_path / "films/Sunset%20Blvd.mkv", numbers=range(50))
+    call_obygaze("manifest", "import", "films", "-o", "films", cwd=tmp_path).ok()
+    (film,) = {clip.movie_id for clip in read_manifest("films", workspace=tmp_path)}
+    marks = [Mark(film, 0.4, 1.2, "level", "S", "ada")]
+    table = tmp_path / "m.csv"
+    table.write_bytes(written(marks))
+    path = tmp_path / "out.eaf"
+    export_manifest(table, path, workspace=tmp_path)
+    assert "/Sunset%2520Blvd.mkv" in path.read_text("utf-8")
+    as_other_programs = path.read_text("utf-8").replace("%2520", "%20")
+    for text in (path.read_text("utf-8"), as_other_programs):
+        path.write_text(text, "utf-8")
+        made = import_manifest(path, "back", force=True, workspace=tmp_path)
+        assert isinstance(made, ImportedMarks)
+        assert {mark.movie_id for mark in made.marks} == {film}
+
+
+def test_tiers_are_added_to_each_file_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "elan").mkdir()
+    for film in ("lake", "pier", "rest"):
+        of_film = [Mark(film, 1.0, 2.0, "level", "S", "ada")]
+        (tmp_path / f"elan/{film}.eaf").write_bytes(write_elan(of_film))
+    (tmp_path / "marks.csv").write_bytes(marks_of("lake", "pier", "sea"))
+    done = export_manifest(
+        tmp_path / "marks.csv", tmp_path / "out", format="elan", into=tmp_path / "elan"
+    )
+    assert [path.name for path in done.files] == ["lake.eaf", "pier.eaf"]
+    assert done.left_out == (
+        "marks of films without a file: sea",
+        "files without marks of their film: rest.eaf of the film rest",
+    )
+    for path in done.files:
+        assert path.read_bytes().count(b"<TIER ") == 2
+    with pytest.raises(FixUsage, match="is a folder, and"):
+        export_manifest(
+            tmp_path / "marks.csv", tmp_path / "one.eaf", into=tmp_path / "elan"
+        )
+
+
+def test_labels_are_of_the_person_of_each_clip(tmp_path: Path) -> None:
+    """She was called after the manifest; columns that nobody said became marks."""
+    facts = {"annotator": "ada", "genre": "noir", "mood": "joy"}
+    clip = Clip("a-0", "a", None, "", 0.0, 2.0, "S", (), facts)
+    header = Header("x", said=("mood",))
+    manifest = Manifest("films", header, (clip,), tuple(facts))
+    done = export_manifest(manifest, tmp_path / "a.eaf")
+    assert done.left_out == ("columns in which no person has words: genre",)
+    imported = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
+    assert isinstance(imported, ImportedMarks)
+    assert said(imported.marks) == [("level", "S", "ada"), ("mood", "joy", "ada")]

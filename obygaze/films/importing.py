@@ -1,0 +1,311 @@
+"""From files of ELAN and tables to a table of marks, each in the column that is asked for.
+
+ELAN has whole milliseconds, rounded up, so that a player that seeks to one shows the picture. Where
+the film is linked, an import takes the nearest boundary of pictures.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze.films.elan import ElanFile, Tier
+from obygaze.films.marks import (
+    COMMENT,
+    FOLDER,
+    SCORE,
+    UNKNOWN,
+    WATCHED,
+    Mark,
+    MarkReader,
+    columns_in,
+    in_one_spelling,
+    marks_by_film,
+    people_of,
+    refuse_another,
+    written,
+)
+from obygaze.films.pictures import LinkedFilms
+from obygaze_features.core.console import count, few, table
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import printable_line
+from obygaze_features.core.files import write_all_new
+from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.workspace import PathLike, Workspace
+
+ELAN = ".eaf"
+MOST_WORDS = 30  # of a column in the text of an import
+
+
+@dataclass(frozen=True)
+class ImportedMarks:
+    """A table of marks that was written.
+
+    Attributes:
+        path: The table.
+        marks: The marks.
+        left_out: What the files have, and the table has not.
+        empty: The tiers without annotations.
+        guessed: Tiers of each file that name no annotator, where others do, or where several are
+            one column.
+        is_of_draw: Whether a tier of drawn clips was read, which a person has filled in.
+    """
+
+    path: Path
+    marks: tuple[Mark, ...]
+    left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    is_of_draw: bool = False
+
+    @property
+    def words(self) -> dict[str, dict[str, int]]:
+        """The words of each column with their counts, the most frequent first."""
+        columns = (*columns_in(self.marks), WATCHED)
+        counts = {column: Counter[str]() for column in columns}
+        for mark in self.marks:
+            counts[mark.column][mark.value] += 1
+        return {column: dict(words.most_common()) for column, words in counts.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the table is, its words, and what was left out."""
+        return {
+            "path": str(self.path),
+            "films": sorted(marks_by_film(self.marks)),
+            "annotators": people_of(self.marks),
+            "marks": len(self.marks),
+            "columns": self.words,
+            "left_out": list(self.left_out),
+            "empty": list(self.empty),
+        }
+
+    def __str__(self) -> str:
+        rows: list[tuple[object, ...]] = []
+        for column, words in self.words.items():
+            shown = [] if column == COMMENT else [*words.items()][:MOST_WORDS]
+            rows += [(column, word, n) for word, n in shown]
+            others = sum(words.values()) - sum(n for _, n in shown)
+            if others:
+                rows.append((column, "(others)" if shown else "(texts)", others))
+        return table(("column", "word", "marks"), rows)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the table, tiers without annotations, and the next command."""
+        n_marks = count(len(self.marks), "mark")
+        people = few(people_of(self.marks), 5)
+        films = few(sorted(marks_by_film(self.marks)), 5)
+        notes = [f"wrote {self.path}: {n_marks} of {people} in {films}"]
+        if self.empty:
+            notes.append(
+                f"tiers without annotations: {few(self.empty, 5)}; where the whole film was"
+                " looked through for one, --coded COLUMN"
+            )
+        name = shell_word(self.path.stem)
+        clips = "--clips DRAWN" if self.is_of_draw else "--every SECONDS"
+        notes.append(f"next: obygaze manifest project {name} {clips} -o CLIPS")
+        return notes
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what was left out, and what says nothing of what was watched."""
+        sentences = [f"left out: {reason}" for reason in self.left_out]
+        sentences += self.guessed
+        columns = {WATCHED, *columns_in(self.marks)}
+        unknown = sorted(self.words[WATCHED].keys() - columns)
+        if unknown:
+            shown = few([*map(repr, unknown)], 5)
+            sentences.append(
+                f"{WATCHED} names a column that was looked for, or {WATCHED} for all; no mark is"
+                f" of the column {shown}"
+            )
+        return sentences
+
+
+def import_marks(
+    files: Sequence[str | Path],
+    name: str,
+    *,
+    tiers: Mapping[str, str] | None = None,
+    words: Mapping[str, str] | None = None,
+    coded: Collection[str] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ImportedMarks:
+    """Write the marks of ELAN files or tables of marks as the table `segments/NAME.csv`.
+
+    The film of an `.eaf` is that of the first video that it names.
+
+    Args:
+        files: The files; those with another ending are tables of marks.
+        name: The name of the table.
+        tiers: The column of a tier, where it is not called as the tier; "" leaves it out.
+        words: What words stand for, where they are not themselves; "" leaves marks out.
+        coded: Columns that the people looked for in the whole film, also where a tier is empty.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    here = Workspace.of(workspace)
+    path = here.folder(FOLDER) / f"{here.new_manifest(name).stem}.csv"
+    columns = {printable_line(tier): _asked(to) for tier, to in (tiers or {}).items()}
+    meanings = {
+        printable_line(word): printable_line(new) for word, new in (words or {}).items()
+    }
+    looked_for = [printable_line(column) for column in coded]
+    reader = _ElanReader(LinkedFilms(here), columns, meanings, looked_for)
+    for file in map(Path, files):
+        if file.suffix.lower() == ELAN:
+            reader.read_elan(ElanFile(file))
+        else:
+            reader.read_table(file)
+    where = ", ".join(map(str, files))
+    asked: dict[str, Collection[str]] = {
+        **{"tier": columns, "word": meanings, "column": looked_for}
+    }
+    for noun, names in asked.items():
+        for one in names:
+            if one not in reader.found[noun]:
+                raise unknown_name(noun, one, [*reader.found[noun]], where=where)
+    marks = in_one_spelling(reader.films.at_pictures(reader.marks(where)))
+    if not marks:
+        raise FixInput(
+            "the files have no marks",
+            where=where,
+            hint="--coded COLUMN, of tiers that are empty because nothing was found"
+            if reader.empty
+            else None,
+        )
+    write_all_new({path: written(marks)}, force=force)
+    reasons = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
+    return ImportedMarks(
+        path,
+        marks,
+        left_out=tuple(reasons),
+        empty=tuple(reader.empty),
+        guessed=tuple(reader.guessed),
+        is_of_draw=reader.is_of_draw,
+    )
+
+
+def _asked(text: str) -> tuple[str, str]:
+    """Return the column that a tier is read as, and whose it is; "" where neither is said."""
+    before, sign, after = text.partition("@")
+    column = printable_line(before)
+    person = printable_line(after)
+    if sign and not (column and person):
+        raise FixUsage(f"--tier has COLUMN or COLUMN@NAME, got {text!r}")
+    return column, person
+
+
+class _ElanReader(MarkReader):
+    """Makes marks of files of ELAN, too, and collects what is to be said of their tiers."""
+
+    def __init__(
+        self,
+        films: LinkedFilms,
+        tiers: Mapping[str, tuple[str, str]],
+        words: Mapping[str, str],
+        coded: Collection[str],
+    ) -> None:
+        super().__init__(tiers, words)
+        self.films = films
+        self.coded = coded
+        self.empty: list[str] = []
+        self.guessed: list[str] = []
+        self.is_of_draw = False
+
+    def read_elan(self, file: ElanFile) -> None:
+        """Add the marks of a file."""
+        film = film_of_elan(file, self.films) or self.film(name_of_elan(file))
+        tiers: list[tuple[str, Tier]] = []
+        for tier in file.tiers():
+            column, person = self.column_of(tier.name, tier.column)
+            if not column:
+                self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
+                tiers.append((column, tier))
+                continue
+            if person:
+                stated = tier.annotator if tier.names_annotator else ""
+                refuse_another(person, stated, tier.name, file.path)
+                tier = tier._replace(annotator=person, names_annotator=True)
+            tiers.append((column, tier))
+            self._add_tier(file, film, column, tier)
+        self._say_guessed(file.path, tiers)
+
+    def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
+        """Add the marks of a tier.
+
+        What is empty was not judged: it is no negative. Of drawn clips, nothing else was looked at.
+        """
+        where = f"annotations of {column} without times in the film"
+        self.n_left_out[where] += tier.n_without_times
+        self.is_of_draw |= tier.is_drawn
+        for start_s, end_s, text in tier.annotations:
+            mark = Mark(film, start_s, end_s, column, text, tier.annotator)
+            is_blank = not text and not self.words.get("")
+            if is_blank and not tier.is_drawn and column not in (COMMENT, WATCHED):
+                self.n_left_out[f"{column} without a word, which is read as ?"] += 1
+                mark = mark._replace(value=UNKNOWN)
+            self.add(mark, file.path)
+            if tier.is_drawn and not is_blank:
+                seen = mark._replace(column=WATCHED, value=column)
+                self.add(seen, file.path)
+        if column in self.coded and not tier.is_drawn:
+            end_s = self._end_of(file, film, column, tier)
+            seen = Mark(film, 0.0, end_s, WATCHED, column, tier.annotator)
+            self.add(seen, file.path)
+        elif not tier.annotations and not tier.n_without_times:
+            self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
+
+    def _end_of(self, file: ElanFile, film: str, column: str, tier: Tier) -> float:
+        """Return the end of a film in which somebody looked for a column from start to end."""
+        boundaries = self.films.boundaries(film)
+        end_s = file.end_s if boundaries is None else float(boundaries[-1])
+        if not end_s:
+            raise FixInput(
+                f"the length of the film {film} is not known, which {tier.annotator} has watched"
+                f" for {column}",
+                where=str(file.path),
+                hint="obygaze manifest import FOLDER, the folder of the film, links it",
+            )
+        return end_s
+
+    def _say_guessed(self, path: Path, tiers: Sequence[tuple[str, Tier]]) -> None:
+        """Say whose tiers without an annotator became, where they may be of several people.
+
+        Args:
+            path: The file.
+            tiers: All its tiers, each with its column, "" if it is left out.
+        """
+        guessed = []
+        names_of: dict[str, set[str]] = {}
+        for column, tier in tiers:
+            # Marks that overlap are in several tiers of one column.
+            names_of.setdefault(column, set()).add(tier.column)
+            says_something = bool(tier.annotations) or column in self.coded
+            if column and says_something and not tier.names_annotator:
+                guessed.append((column, tier))
+        others_are_named = any(
+            tier.names_annotator for _, tier in tiers if tier.column != SCORE
+        )
+        several_are_one = any(len(names_of[column]) > 1 for column, _ in guessed)
+        if guessed and (others_are_named or several_are_one):
+            column, last = guessed[-1]
+            shown = few([tier.name for _, tier in guessed], 5)
+            option = f"--tier {shell_word(f'{last.name}={column}@NAME')}"
+            self.guessed.append(
+                f"{path.name}: no annotator is named by {shown}: taken for {last.annotator}'s;"
+                f" {option} says whose a tier is"
+            )
+
+
+def film_of_elan(file: ElanFile, films: LinkedFilms) -> str:
+    """Return the film whose linked video a file names; "" if there is none."""
+    return films.film_of_file(file.video) or films.film_of_file(file.video_as_written)
+
+
+def name_of_elan(file: ElanFile) -> str:
+    """Return how a file calls its film: as its video, else as itself."""
+    return Path(file.video).stem or file.path.stem
