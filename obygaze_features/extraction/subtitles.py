@@ -51,7 +51,7 @@ from obygaze_features.manifest.model import (
     by_film,
     require_films,
 )
-from obygaze_features.manifest.spans import Span
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
 from obygaze_features.store.recipe import RULE_OF_TEXTS
@@ -369,6 +369,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
         cells = {
             "clip_id": as_id(name),
             "movie_id": as_id(row.cells.get("movie_id", "")),
+            **{name: row.cells.get(name, "") for name in (*FRAMES, RATE_COLUMN)},
         }
         for column in ("start_s", "end_s"):
             if row.cells.get(column, "").strip():

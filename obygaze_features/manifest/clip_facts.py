@@ -18,7 +18,13 @@ from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import MILLISECOND_S, FrameSpan, frames_of
+from obygaze_features.manifest.spans import (
+    FRAMES,
+    MILLISECOND_S,
+    RATE_COLUMN,
+    FrameSpan,
+    frames_of,
+)
 
 SHOWN = 3
 
@@ -107,6 +113,15 @@ class ClipFacts:
         is_missing = np.isnan(self.frames[:, :2])
         return np.asarray(~is_missing.any(axis=1), dtype=np.bool_)
 
+    @property
+    def frame_columns(self) -> dict[str, list[str]]:
+        """The columns of a table that state the frames: what `of_cells` reads."""
+        cells = [_frame_cells(frames) for frames in self.frames.tolist()]
+        return {
+            column: [of_clip[place] for of_clip in cells]
+            for place, column in enumerate((*FRAMES, RATE_COLUMN))
+        }
+
 
 def _seconds_of(row: Mapping[str, str], column: str) -> float | None:
     """Return a time of a row in seconds; None where the cell is empty."""
@@ -133,6 +148,15 @@ def _frames(spans: Iterable[FrameSpan | None] | None, n: int) -> Floats:
             rate = np.nan if span.rate is None else float(span.rate)
             frames[place] = span.first, span.last, rate
     return frames
+
+
+def _frame_cells(frames: Sequence[float]) -> tuple[str, str, str]:
+    """Return the cells that state a first and a last frame and a rate; NaN is an empty one."""
+    first, last, frames_per_s = frames
+    if np.isnan(first):
+        return "", "", ""
+    rate = known_frame_rate(frames_per_s)
+    return f"{first:.0f}", f"{last:.0f}", frame_rate_text(rate) if rate else ""
 
 
 def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
@@ -257,10 +281,9 @@ def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
 
 
 def _counted(facts: ClipFacts, place: int) -> str:
-    first, last, frames_per_s = facts.frames[place].tolist()
-    rate = known_frame_rate(frames_per_s)
-    at_rate = f" at {frame_rate_text(rate)} per second" if rate else ""
-    return f"the frames {first:.0f} to {last:.0f}{at_rate}"
+    first, last, rate = _frame_cells(facts.frames[place].tolist())
+    at_rate = f" at {rate} per second" if rate else ""
+    return f"the frames {first} to {last}{at_rate}"
 
 
 def _span(facts: ClipFacts, place: int) -> str:

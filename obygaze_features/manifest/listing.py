@@ -55,7 +55,7 @@ def manifest_columns(manifest: Manifest) -> Columns:
 
 
 def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
-    """Return what is stated of the films and times of clips, as columns beside `clip_id`.
+    """Return what is stated of the films, times and frames of clips, as columns beside `clip_id`.
 
     Args:
         facts: What is stated of the clips.
@@ -71,7 +71,8 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
     title_of_film = titles_of(set(movie_ids), manifest)
     titles = [title_of_film.get(film) for film in movie_ids]
     times = _time_columns(json_values(facts.start_s), json_values(facts.end_s))
-    return {"movie_id": movie_ids, **_filled({TITLE: titles, **times})}
+    stated = {TITLE: titles, **times, **facts.frame_columns}
+    return {"movie_id": movie_ids, **_filled(stated)}
 
 
 def title_of(clip: Clip) -> str | None:

@@ -26,13 +26,15 @@ from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json, refuse_newer
 from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, frames_of
 from obygaze_features.store.records import FileMark
 from obygaze_models.models.common import Floats
 
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
-# Its columns before those of the scores.
+# Its columns before those of the scores, and behind them where clips are counted in frames.
 FACTS = ("clip_id", "movie_id", "start_s", "end_s")
+FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
 
 
 class CardMetric(TypedDict):
@@ -234,15 +236,20 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, span, scores; "" is not known."""
+        """Return the table as CSV: clip, film, span, scores, frames; "" is not known."""
         columns: list[Sequence[Any]] = [
             self.clip_ids,
             self.facts.movie_ids.tolist(),
             json_values(self.facts.start_s),
             json_values(self.facts.end_s),
         ]
+        names = [*FACTS, *self.scores]
         columns += map(json_values, self.scores.values())
-        return csv_bytes([*FACTS, *self.scores], zip(*columns, strict=True))
+        if self.facts.have_frames.any():
+            counted = self.facts.frame_columns
+            names += counted
+            columns += counted.values()
+        return csv_bytes(names, zip(*columns, strict=True))
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
@@ -304,7 +311,16 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     for number, name in enumerate(header):
         columns[name] = [row[number] for row in body]
     clip_ids, movie_ids, starts, ends = (columns.pop(name) for name in FACTS)
-    facts = ClipFacts.of(clip_ids, movie_ids, map(_number, starts), map(_number, ends))
+    counted = {name: columns.pop(name) for name in FRAME_COLUMNS if name in columns}
+    counted_rows = zip(*counted.values(), strict=True)
+    frames = [frames_of(dict(zip(counted, row, strict=True))) for row in counted_rows]
+    facts = ClipFacts.of(
+        clip_ids,
+        movie_ids,
+        map(_number, starts),
+        map(_number, ends),
+        frames,
+    )
     scores = {}
     for name, cells in columns.items():
         # None becomes NaN.

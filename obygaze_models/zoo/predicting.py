@@ -452,14 +452,16 @@ def _stated(
     movie_ids = listed_facts.movie_ids.astype(np.object_)
     start_s = listed_facts.start_s.copy()
     end_s = listed_facts.end_s.copy()
+    frames = listed_facts.frames.copy()
     for column, in_store, is_missing in (
         (movie_ids, of_rows.movie_ids, movie_ids == ""),
         (start_s, of_rows.start_s, np.isnan(start_s)),
         (end_s, of_rows.end_s, np.isnan(end_s)),
+        (frames, of_rows.frames, ~listed_facts.have_frames),
     ):
         is_taken = is_missing[known]
         column[known[is_taken]] = in_store[is_taken]
-    return ClipFacts.of(clip_ids, movie_ids, start_s, end_s)
+    return replace(ClipFacts.of(clip_ids, movie_ids, start_s, end_s), frames=frames)
 
 
 def _predicted(

@@ -48,11 +48,13 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN, frames_of
 
 CLIP = "clip_id"
 FILM = "movie_id"
 ANNOTATOR = "annotator"
+# What a table may state of a clip beside its id.
+STATED = (FILM, *SPAN_COLUMNS, *FRAMES, RATE_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -296,21 +298,19 @@ def _require_same(
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 
     clips = []
-    rows_of_clips = []
+    stated = []
     for clip in manifest:
         for row in rows.get(clip.clip_id, ()):
             clips.append(clip)
-            rows_of_clips.append(row)
-
-    def cells(column: str) -> list[str]:
-        name = targets.get(column, column)
-        return [row.cells.get(name, "") for row in rows_of_clips]
-
+            stated.append(
+                {name: row.cells.get(targets.get(name, name), "") for name in STATED}
+            )
     in_table = ClipFacts.of(
         [clip.clip_id for clip in clips],
-        map(as_id, cells(FILM)),
-        [_seconds(cell, short) for cell in cells("start_s")],
-        [_seconds(cell, short) for cell in cells("end_s")],
+        [as_id(cells[FILM]) for cells in stated],
+        [_seconds(cells["start_s"], short) for cells in stated],
+        [_seconds(cells["end_s"], short) for cells in stated],
+        map(frames_of, stated),
     )
     return require_same(
         ClipFacts.of_clips(clips),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.listing import film_columns, manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest
+
+COUNTED = ("start_frame", "end_frame", "framerate")
 
 
 def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
@@ -36,3 +40,18 @@ def test_times_that_only_the_manifest_states_are_its_own() -> None:
         "start": ["0:00:01.000", None],
         "end": ["0:00:02.000", "0:00:06.000"],
     }
+
+
+def test_frames_are_listed_as_a_table_states_them() -> None:
+    extra = {"start_frame": "25", "end_frame": "49.0", "framerate": "24000/1001"}
+    clip = Clip("a-1", "lake", start_s=1.0, end_s=2.0, extra=extra)
+    facts = ClipFacts.of_clips([clip, Clip("a-2", "sea")])
+    columns = film_columns(facts, None)
+    assert columns["start_frame"] == ["25", ""]
+    assert columns["end_frame"] == ["49", ""]
+    assert columns["framerate"] == ["23.976", ""]
+    rows = [
+        {"clip_id": one, **{name: columns[name][n] for name in COUNTED}}
+        for n, one in enumerate(("a-1", "a-2"))
+    ]
+    np.testing.assert_array_equal(ClipFacts.of_cells(rows).frames, facts.frames)

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner.files import Run, write_run
@@ -220,12 +222,14 @@ def test_the_list_reads_as_it_was_written() -> None:
         "margin:a,b": np.array([-1e-300, 2.0]),
     }
     films = ["a film, of two", ""]
-    facts = ClipFacts.of(["x,1", "y"], films, [0.1 + 0.2, None], [3.0, None])
+    frames = [FrameSpan(7, 74, Fraction(24000, 1001)), None]
+    facts = ClipFacts.of(["x,1", "y"], films, [0.1 + 0.2, None], [3.0, None], frames)
     again = read_training_clips(TrainingClips(facts, scores).to_csv(), "here")
     assert again.clip_ids == ("x,1", "y")
     assert again.facts.movie_ids.tolist() == films
     np.testing.assert_array_equal(again.facts.start_s, facts.start_s)
     np.testing.assert_array_equal(again.facts.end_s, facts.end_s)
+    np.testing.assert_array_equal(again.facts.frames, facts.frames)
     assert again.has_score.tolist() == [True, True]
     for name, values in scores.items():
         np.testing.assert_array_equal(again.scores[name], values)
