@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.audits import agree as agree
     from obygaze.audits import audit_annotations as audit_annotations
     from obygaze.audits import audit_captions as audit_captions
     from obygaze.audits import audit_cooc as audit_cooc
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from obygaze.audits import audit_gender_score as audit_gender_score
     from obygaze.audits import audit_levels as audit_levels
     from obygaze.audits import audit_mediaeval as audit_mediaeval
-    from obygaze.audits import audit_reliability as audit_reliability
     from obygaze.audits import audit_share as audit_share
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps

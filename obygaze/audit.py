@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from obygaze.audits.gender import audit_gender_score as gender_score
     from obygaze.audits.levels import audit_levels as levels
     from obygaze.audits.mediaeval import audit_mediaeval as mediaeval
-    from obygaze.audits.reliability import audit_reliability as reliability
     from obygaze.audits.share import audit_share as share
 else:
     __getattr__, __dir__, _ = lazy_exports(__name__)
@@ -25,6 +24,5 @@ __all__ = [
     "gender_score",
     "levels",
     "mediaeval",
-    "reliability",
     "share",
 ]

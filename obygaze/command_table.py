@@ -5,6 +5,7 @@ from obygaze_features.core.options import Command, Option
 # The titles of groups of options.
 FOR_MARKS = "For marks"
 FOR_TABLES = "For tables"
+FOR_RATINGS = "For a table of ratings"
 
 # Options that train, test and run share.
 STORES = Option("--store", metavar="NAME=STORE", is_repeated=True)
@@ -82,6 +83,19 @@ COMMANDS: dict[str, Command | str] = {
             "out": Option("-o --output", metavar="PATH"),
         },
     ),
+    "agree": Command(
+        "obygaze.audits.agreement:agree",
+        {
+            "source": Option(is_repeated=True),
+            "clips": Option(group=FOR_MARKS),
+            "every": Option(metavar="SECONDS", group=FOR_MARKS),
+            "column": Option(metavar="COLUMN"),
+            "orders": Option("--order", metavar="COLUMN=WORDS"),
+            "raters": Option(metavar="COLUMNS", group=FOR_RATINGS),
+            "cluster": Option(metavar="COLUMNS", group=FOR_RATINGS),
+        },
+        then="obygaze.audits.result:Audit.write",
+    ),
     "audit": "obygaze.audits.commands:audit",
     "models test": Command(
         "obygaze_models.runner.experiments:test_model",
@@ -110,15 +124,6 @@ COMMANDS: dict[str, Command | str] = {
             "n_clips": Option("-n", metavar="CLIPS", least=1),
             "name": Option("-o --output", metavar="NAME"),
             "seed": Option(least=0),
-        },
-    ),
-    "manifest agree": Command(
-        "obygaze.films.agreement:measure_agreement",
-        {
-            "marks": Option(is_repeated=True),
-            "every": Option(metavar="SECONDS"),
-            "column": Option(metavar="COLUMN"),
-            "orders": Option("--order", metavar="COLUMN=WORDS"),
         },
     ),
     "manifest import": Command(
@@ -191,5 +196,5 @@ HEADINGS = {
     "Features": ("backbones", "extract", "store"),
     "Experiments": ("train", "run", "report", "compare", "models"),
     "Look": ("view", "explain", "search"),
-    "More": ("audit",),
+    "More": ("agree", "audit"),
 }

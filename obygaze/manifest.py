@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.films.agreement import measure_agreement as agree
     from obygaze.films.formats import export_manifest as export
     from obygaze.films.formats import import_manifest as import_
     from obygaze.films.labels import project_marks as project
@@ -23,7 +22,6 @@ else:
     __getattr__, __dir__, _ = lazy_exports(__name__)
 
 __all__ = [
-    "agree",
     "export",
     "folds",
     "group",

@@ -1,4 +1,4 @@
-"""Audits of bias: association tests, captions, co-occurrence, gender score, MediaEval."""
+"""How far people agree; audits of bias, of captions, of shares, and of MediaEval."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.audits.agreement import agree as agree
     from obygaze.audits.annotations import audit_annotations as audit_annotations
     from obygaze.audits.captions import audit_captions as audit_captions
     from obygaze.audits.cooccurrence import audit_cooc as audit_cooc
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from obygaze.audits.gender import audit_gender_score as audit_gender_score
     from obygaze.audits.levels import audit_levels as audit_levels
     from obygaze.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze.audits.reliability import audit_reliability as audit_reliability
     from obygaze.audits.result import Audit as Audit
     from obygaze.audits.share import audit_share as audit_share
 

@@ -31,10 +31,6 @@ AUDITS = {
         },
         then="obygaze.audits.result:Audit.write",
     ),
-    "reliability": Command(
-        "obygaze.audits.reliability:audit_reliability",
-        then="obygaze.audits.result:Audit.write",
-    ),
     "share": Command(
         "obygaze.audits.share:audit_share",
         {

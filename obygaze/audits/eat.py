@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from obygaze.audits.agreement_measures import cronbach_alpha
 from obygaze.audits.printed import (
     PrintedEffects,
     model_of_checkpoint,
     printed_effects,
 )
-from obygaze.audits.reliability import cronbach_alpha
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.console import count

@@ -1,4 +1,4 @@
-"""Marks of annotators: labels of clips, agreement, ELAN, and the page of a film."""
+"""Marks of annotators: labels of clips, ELAN, and the page of a film."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.films.agreement import (
-        measure_agreement as measure_agreement,
-    )
     from obygaze.films.formats import export_manifest as export_manifest
     from obygaze.films.formats import import_manifest as import_manifest
     from obygaze.films.labels import project_marks as project_marks

@@ -35,6 +35,7 @@ from obygaze_features.core.tables import (
     read_table,
 )
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.annotators import UNKNOWN as UNKNOWN
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
@@ -54,7 +55,6 @@ COMMENT = "comment"
 # Of tiers with what a model says of clips, which are no marks.
 SCORE = "score"
 NOTHING = "none"
-UNKNOWN = "?"
 SPAN_EXPECTED = "expected seconds in the film, the start before the end"
 FOLDER = "segments"
 # Digits behind the point of a second that a table has: a billionth is rounding.

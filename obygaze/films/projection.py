@@ -31,9 +31,8 @@ from obygaze.films.marks import (
     Mark,
     columns_in,
 )
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.shell import shell_word
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.annotators import spelled_order
 from obygaze_features.manifest.model import LEVELS
 
 DEFAULT_THRESHOLD = Fraction(1, 5)
@@ -144,8 +143,11 @@ def project(
         are_drawn: Whether the clips are a sample, of which each clip was to be judged.
     """
     marks = sorted(marks)
-    complete = with_nothing(orders or {})
-    _require_words(marks, complete)
+    spelled = {}
+    for column, order in (orders or {}).items():
+        said = {mark.value for mark in marks if mark.column == column}
+        spelled[column] = spelled_order(column, order, said - {NOTHING})
+    complete = with_nothing(spelled)
     projection = Projection(columns_in(marks))
     people = _people_of_films(marks, projection.columns, complete, are_drawn=are_drawn)
     for span in spans:
@@ -162,18 +164,6 @@ def project(
                 alone = [mark for mark, own in person.levels_of.items() if not own]
                 projection.n_without_level += len(alone)
     return projection
-
-
-def _require_words(marks: Iterable[Mark], orders: Orders) -> None:
-    """Raise an error for words that the order of their column does not have."""
-    for column, words in orders.items():
-        found = {mark.value for mark in marks if mark.column == column}
-        others = sorted(found.difference(words, [UNKNOWN]))
-        if others:
-            raise FixInput(
-                f"the order of {column} does not have {few([*map(repr, others)], 3)}",
-                hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
-            )
 
 
 def _people_of_films(

@@ -43,6 +43,8 @@ MEAN = "mean"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME")
 COMMENT = "comment"
+# The word of a person who could not tell.
+UNKNOWN = "?"
 # Begins the note of a manifest that says how its labels were made.
 NOTE = "one label a clip by the rule "
 
@@ -117,8 +119,8 @@ def labelled(
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = columns_of_people(manifest)
     _check_names(columns, manifest)
-    check_orders(orders or {}, manifest)
-    used = _Rule(chosen, orders or {}, tuple(manifest.header.concepts))
+    spelled = spelled_orders(orders or {}, manifest)
+    used = _Rule(chosen, spelled, tuple(manifest.header.concepts))
     made = (*columns, DIFFERS)
     of_clip = manifest.annotations_by_clip
     clips = []
@@ -176,9 +178,7 @@ def notes_of(manifest: Manifest) -> list[str]:
             f" no label there: {what_differs(differing)}"
         )
     if manifest.annotations:
-        notes.append(
-            f"how far they agree: obygaze manifest agree {shell_word(manifest.name)}"
-        )
+        notes.append(f"how far they agree: obygaze agree {shell_word(manifest.name)}")
     return notes
 
 
@@ -245,9 +245,12 @@ def _check_names(columns: Iterable[str], manifest: Manifest) -> None:
             )
 
 
-def check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
-    """Raise an error for an order of no column, and for words that an order does not have."""
-    columns = manifest.annotations[0].own
+def spelled_orders(
+    orders: Mapping[str, Sequence[str]], manifest: Manifest
+) -> dict[str, list[str]]:
+    """Return orders in the spelling of the annotators; an error for an order of no column."""
+    columns = columns_of_people(manifest)
+    spelled = {}
     for column, order in orders.items():
         if column not in columns:
             raise FixUsage(
@@ -258,13 +261,34 @@ def check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> Non
                 + (", ".join(columns) or "none"),
             )
         words = {sorted_words(one.own[column]) for one in manifest.annotations}
+        spelled[column] = spelled_order(column, order, words, manifest.name)
+    return spelled
+
+
+def spelled_order(
+    column: str, order: Sequence[str], said: Iterable[str], where: str | None = None
+) -> list[str]:
+    """Return an order in the spelling of the words that people said.
+
+    Raises:
+        FixInput: The order does not have a word. `?`, which says that a person could not tell, has
+            no place in any order.
+    """
+    words = {*said} - {"", UNKNOWN}
+    said_as = {word.lower(): word for word in words}
+    spelled = [said_as.get(word.lower(), word) for word in order]
+    others = sorted(words.difference(spelled))
+    if others:
+        more = shell_word(f"{column}={','.join([*order, others[0]])}")
         refuse_if(
-            sorted(words.difference(order, [""])),
+            others,
             FixInput,
             f"the order of {column} does not have these words",
-            where=manifest.name,
-            hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
+            where=where,
+            hint=f"--order {more} if it is the highest; if it says that a person could not tell,"
+            f" import the marks with --word {shell_word(f'{others[0]}={UNKNOWN}')}",
         )
+    return spelled
 
 
 @dataclass(frozen=True)
@@ -297,7 +321,7 @@ class _Rule:
 
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
-        given = [cell for cell in cells if cell]
+        given = [cell for cell in cells if cell not in ("", UNKNOWN)]
         words = [sorted_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)

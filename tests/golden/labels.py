@@ -35,7 +35,7 @@ def record_agreement(place: Place) -> dict[str, Table]:
     place.write_rows("seen.csv", [*marks, *worlds.watched_spans()])
     tables: dict[str, Table] = {}
     for name in ("marks", "seen"):
-        document = place(f"manifest agree {name}.csv --every 4 --json").json()
+        document = place(f"agree {name}.csv --every 4 --json").json()
         tables[f"agreement.{name}"] = agreement_rows(document)
     return tables
 
@@ -43,41 +43,22 @@ def record_agreement(place: Place) -> dict[str, Table]:
 def agreement_rows(document: Mapping[str, Any]) -> list[Row]:
     """Return the agreement of each pair in each film, and before these the means."""
     rows: list[Row] = []
-    for levels, ending in (("all", ""), ("without NS", "_without_ns")):
-        means = {
-            "film": "mean of films",
-            "pair": "",
-            "levels": levels,
-            **by_null("gamma", document[f"gamma{ending}"]),
-            "alpha": document[f"alpha{ending}"],
+    for found in document["rows"]:
+        is_mean = found["film"].startswith("mean")
+        row = {
+            "film": found["film"],
+            "pair": "" if is_mean else found["people"].replace(" / ", " and "),
+            "levels": found["words"],
+            **{f"gamma {null}": found[f"gamma_{null}"] for null in NULLS},
+            "alpha": found["alpha"],
+            "clips": None if is_mean else found["items"],
+            "equal": found["equal"],
+            "kappa": found["kappa"],
+            "alpha low": found["low"],
+            "alpha high": found["high"],
         }
-        over_pairs = {
-            "film": "mean of pairs",
-            "pair": "",
-            "levels": levels,
-            **by_null("gamma", document[f"gamma_over_pairs{ending}"]),
-            "alpha": document[f"alpha_over_pairs{ending}"],
-        }
-        rows += [means, over_pairs]
-    for pair in document["pairs"]:
-        for levels, found in (("all", pair), ("without NS", pair["without_ns"])):
-            row = {
-                "film": pair["movie_id"],
-                "pair": " and ".join(pair["annotators"]),
-                "levels": levels,
-                **by_null("gamma", found["gamma"]),
-                "alpha": found["alpha"],
-                "clips": found["n"],
-                "observed": found["observed"],
-                **by_null("expected", found["expected"]),
-            }
-            rows.append(row)
+        rows.append(row)
     return rows
-
-
-def by_null(name: str, values: Mapping[str, Any]) -> Row:
-    """Return a column for each null hypothesis."""
-    return {f"{name} {null}": values[null] for null in NULLS}
 
 
 # ---- labels of clips from marks ------------------------------------------------------------------
@@ -137,49 +118,32 @@ def record_alphas(place: Place) -> dict[str, Table]:
         "words": f"ratings.csv --raters word1,word2 {clustered}",
     }
     import_clips(place, worlds.annotated_clips(), "annotated", "agreed")
-    for column in ("rating", "mood", "level=S", "rating>=2"):
-        name = f"annotators, {column}"
-        lines[name] = f"annotated --column '{column}' --cluster movie_id"
+    for column in ("rating", "mood", "level=S"):
+        lines[f"annotators, {column}"] = f"annotated --column '{column}'"
     rows = []
-    raters = []
     for name, line in lines.items():
-        document = place(f"audit reliability {line} --json").json()
-        rows.append(alpha_row(name, document))
-        raters += rater_rows(name, document)
-    return {"alphas": rows, "alphas.raters": raters}
+        rows.append(alpha_row(name, place(f"agree {line} --json").json()))
+    return {"alphas": rows}
 
 
 def alpha_row(name: str, document: Mapping[str, Any]) -> Row:
-    """Return both alphas with their intervals."""
-    row = {
+    """Return both alphas of all people with their intervals."""
+    found = document["rows"][0]
+    return {
         "of": name,
-        "items": document["n_items"],
-        "incomplete": document["n_incomplete"],
-        "clusters": document["n_clusters"],
+        "items": found["items"],
+        "single": document["n_single"],
+        "complete": document["n_complete"],
+        "clusters": document["n_films"],
+        "cronbach": found["cronbach"],
+        "cronbach low": found["cronbach_low"],
+        "cronbach high": found["cronbach_high"],
+        "krippendorff": found["alpha"],
+        "krippendorff low": found["low"],
+        "krippendorff high": found["high"],
+        "equal": found["equal"],
+        "kappa": found["kappa"],
     }
-    for alpha in ("cronbach", "krippendorff"):
-        low, high = document[f"{alpha}_interval"] or (None, None)
-        row |= {alpha: document[alpha], f"{alpha} low": low, f"{alpha} high": high}
-    return row
-
-
-def rater_rows(name: str, document: Mapping[str, Any]) -> list[Row]:
-    """Return mean and standard deviation of each rater, or how often each word was said."""
-    rows: list[Row] = []
-    for rater in document["raters"]:
-        rows.append(
-            {
-                "of": name,
-                "rater": rater["name"],
-                "mean": rater["mean"],
-                "sd": rater["sd"],
-            }
-        )
-    raters = [rater["name"] for rater in document["raters"]]
-    for word, counts in document["words"].items():
-        for rater, n_times in zip(raters, counts, strict=True):
-            rows.append({"of": name, "rater": rater, "word": word, "times": n_times})
-    return rows
 
 
 # ---- shares --------------------------------------------------------------------------------------

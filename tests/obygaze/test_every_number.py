@@ -56,7 +56,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     "manifest show": ["made-up"],
     "manifest folds": ["made-up", "-k", "2", "--force"],
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
-    "manifest agree": ["marks.csv", "--clips", "clips.csv"],
+    "agree": ["marks.csv", "--clips", "clips.csv"],
     "manifest sample": ["timed", "-n", "2", "-o", "drawn", "--force"],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
     "search": ["sig", "--like", "tt0000001-001"],
@@ -74,7 +74,7 @@ COMMANDS: dict[str, Sequence[str]] = {
 }
 TEXT_NUMBERS = {
     "manifest project": ["--every", "--threshold"],
-    "manifest agree": ["--every"],
+    "agree": ["--every"],
 }
 SLOW = (
     "extract run",

@@ -8,9 +8,9 @@ import pytest
 from support.sentences import recipe_of_words, write_sentences
 from support.stores import made_store
 
+from obygaze.audits.agreement import agree
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
-from obygaze.films.agreement import measure_agreement
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
@@ -64,5 +64,5 @@ def test_a_mark_of_several_people_is_refused(tmp_path: Path) -> None:
         lines.append(f"c{number},alba,{who},S,25,{number},{number + 1}")
     table.write_text("\n".join(lines), "utf-8")
     with pytest.raises(FixInput, match="cannot be read") as caught:
-        measure_agreement(table, clips=table)
+        agree(table, clips=table)
     assert "expected one name, got 'ada|ben'" in caught.value.details[0]

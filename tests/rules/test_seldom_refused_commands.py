@@ -13,8 +13,6 @@ from support.cli import call_obygaze
 from support.experiments import films
 
 from obygaze.audits.gender import cut_shares
-from obygaze.films.agreement import Scale
-from obygaze.films.marks import LEVEL
 from obygaze_features.backbones import captions
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.own_results import REPORT, check_file
@@ -132,10 +130,6 @@ def run_without_store() -> object:
         (language_without_a_start, "has no token for the start of a text"),
         (times_that_are_no_seconds, "start_s of the clip 'a' is '0:10', expected"),
         (lambda: list(decode_views(Path("x.mp4"), [])), "at least one view"),
-        (
-            lambda: Scale.of(LEVEL, (), {}).pair(["S"], []),
-            "expected levels of the same clips, got 1 and 0 levels",
-        ),
         (
             lambda: check_file(Path(__file__).parent, REPORT),
             "expected a file, got a folder",

@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 from support.videos import write_video
 
 from stories.workspace import Workspace
@@ -194,12 +195,12 @@ def test_what_was_not_watched_has_no_label_and_is_not_compared(ws: Workspace) ->
     assert of_ada == ["S", "EN", None]
     of_ben = [row["level"] for row in found["projections"]["ben"]]
     assert of_ben == ["EN", "HN", "EN"]
-    line = "manifest agree ada.csv ben.csv --clips clips.csv --json"
-    agreement = ws(line).json()
+    line = "agree ada.csv ben.csv --clips clips.csv --json"
+    found = ws(line).json()["rows"][0]
     # S against EN, and EN against HN: the third clip was not watched by ada.
-    (pair,) = agreement["pairs"]
-    assert pair["n"] == 2
-    assert pair["observed"] == pytest.approx((1.0 + 0.3) / 2)
+    assert found["items"] == 2
+    observed = (1.0 + 0.3) / 2
+    assert found["gamma_uniform"] == pytest.approx(1 - observed / 0.425)
 
 
 # ---- agreement -----------------------------------------------------------------------------------
@@ -231,8 +232,9 @@ def test_agreement_is_that_of_the_closed_forms(ws: Workspace) -> None:
     ada = [draw.choice(LEVELS) for _ in range(40)]
     ben = [level if draw.random() < 0.6 else draw.choice(LEVELS) for level in ada]
     write_levels(ws, {"ada": ada, "ben": ben})
-    line = "manifest agree segments.csv --clips clips.csv --json"
-    found = ws(line).json()
+    line = "agree segments.csv --clips clips.csv --table agreement.csv --json"
+    rows = ws(line).json()["rows"]
+    found = rows[0]
     distances = []
     for first, second in zip(ada, ben, strict=True):
         distances.append(abs(NUMBERS[first] - NUMBERS[second]))
@@ -241,22 +243,36 @@ def test_agreement_is_that_of_the_closed_forms(ws: Workspace) -> None:
     # Krippendorff draws two levels of the 80 without putting the first one back.
     without_return = expected_distance(both, both) * len(both) / (len(both) - 1)
     assert expected_distance(list(LEVELS), list(LEVELS)) == pytest.approx(0.425)
-    assert found["gamma"] == pytest.approx(
-        {
-            "uniform": 1 - observed / 0.425,
-            "own": 1 - observed / expected_distance(ada, ben),
-            "pooled": 1 - observed / expected_distance(both, both),
-        }
-    )
+    expected = {
+        "gamma_uniform": 1 - observed / 0.425,
+        "gamma_own": 1 - observed / expected_distance(ada, ben),
+        "gamma_pooled": 1 - observed / expected_distance(both, both),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert found["equal"] == pytest.approx(distances.count(0.0) / 40)
+    assert found["kappa"] == pytest.approx(cohen_kappa_score(ada, ben))
     assert found["alpha"] == pytest.approx(1 - observed / without_return)
     kept = []
     for first, second in zip(ada, ben, strict=True):
         if "NS" not in (first, second):
             kept.append(abs(NUMBERS[first] - NUMBERS[second]))
-    assert found["gamma_without_ns"]["uniform"] == pytest.approx(
-        1 - np.mean(kept) / (4 / 9)
+    (without_ns,) = (
+        row for row in rows if row["film"] == "lake" and row["words"] != "all"
     )
-    text = ws("manifest agree segments.csv --clips clips.csv").text
+    assert without_ns["gamma_uniform"] == pytest.approx(1 - np.mean(kept) / (4 / 9))
+    # All of it stands in the table that is written.
+    written = ws.read_table("agreement.csv")
+    assert len(written) == len(rows)
+    for name in (
+        "gamma uniform",
+        "gamma own",
+        "gamma pooled",
+        "equal",
+        "kappa",
+        "alpha",
+    ):
+        assert float(written[0][name]) == found[name.replace(" ", "_")]
+    text = ws("agree segments.csv --clips clips.csv").text
     assert "ada" in text
     assert f"{1 - observed / 0.425:.3f}" in text
 

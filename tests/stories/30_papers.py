@@ -1156,20 +1156,29 @@ def check_agreement(ws: TypingWorkspace, row: Row) -> None:
             mark = {"annotator": annotator, "level": level, "concepts": ""}
             marks.append(mark | frames_of_film(start, end))
     write_segments_and_clips(ws, marks, spans)
-    words = "manifest agree segments.csv --clips clips.csv"
-    document = ws(f"{words} --json").json()
+    words = "agree segments.csv --clips clips.csv"
+    rows = ws(f"{words} --json").json()["rows"]
     expected = case["expect"]
+    of_all = mean_of_films(rows, "all")
     for null, of_null in expected["all"].items():
-        assert document["gamma"][null] == pytest.approx(of_null["gamma"], abs=1e-9)
+        assert of_all[f"gamma_{null}"] == pytest.approx(of_null["gamma"], abs=1e-9)
     without_ns = expected["without_NS"]["uniform"]["gamma"]
-    ours = document["gamma_without_ns"]["uniform"]
+    ours = mean_of_films(rows, "without NS")["gamma_uniform"]
     assert ours == pytest.approx(without_ns, abs=1e-9)
     check_agreement_of_mobygaze(ws, row)
 
 
+def mean_of_films(rows: list[Any], words: str) -> Any:
+    """Return the mean of the films, of all levels or without NS."""
+    means = [row for row in rows if row["film"] == "mean of films"]
+    (mean,) = (row for row in means if row["words"] == words)
+    return mean
+
+
 def check_agreement_of_mobygaze(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    text = ws("manifest agree mobygaze --every 30").text
+    rows = ws("agree mobygaze --every 30 --json").json()["rows"]
+    text = ws("agree mobygaze --every 30").text
     gammas = []
     gammas_without_ns = []
     positions = np.array([0.0, 0.3, 0.7, 1.0])
@@ -1182,18 +1191,23 @@ def check_agreement_of_mobygaze(ws: TypingWorkspace, row: Row) -> None:
         gammas_without_ns.append(1 - distances[kept].mean() / (4 / 9))
     written = numbers(row.here)[:2]
     assert_written(written, [np.mean(gammas), np.mean(gammas_without_ns)])
-    assert f"gamma 0{written[0]} " in text
-    assert f"gamma without NS 0{written[1]} " in text
+    for words, gamma in zip(("all", "without NS"), written, strict=True):
+        found = mean_of_films(rows, words)["gamma_uniform"]
+        assert_written([gamma], [found])
+        row_of_mean = rf"mean of films each two {words} [-0-9. ]* 0{re.escape(gamma)} "
+        assert re.search(row_of_mean, text)
 
 
 @checks_row("Agreement, random sequences")
 def check_random_sequences(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    document = ws("manifest agree mobygaze --every 30 --json").json()
+    rows = ws("agree mobygaze --every 30 --json").json()["rows"]
     by_hand = {}
     for film, (first, _) in projected(Fraction(1, 5)).items():
         by_hand[film] = len(first)
-    assert {pair["movie_id"]: pair["n"] for pair in document["pairs"]} == by_hand
+    of_films = {row["film"]: row["items"] for row in rows if row["words"] == "all"}
+    assert {film: of_films[film] for film in by_hand} == by_hand
+    assert len(of_films) == len(by_hand) + 3, "the films, their means, and all of them"
     n_clips, _, of_all, without_ns = numbers(row.here)
     assert_written([n_clips], [sum(by_hand.values())])
     # The disorder by chance is the mean over all pairs of levels, as random sequences approach it.
@@ -1230,15 +1244,11 @@ def check_distances(ws: TypingWorkspace, row: Row) -> None:
             )
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
-    words = "manifest agree segments.csv --clips clips.csv"
-    pairs = ws(f"{words} --json").json()["pairs"]
-    distances = []
-    for pair in pairs:
-        distances.append((1 - pair["gamma"]["uniform"]) * 0.425)
-    by_film = {
-        pair["movie_id"]: distance
-        for pair, distance in zip(pairs, distances, strict=True)
-    }
+    words = "agree segments.csv --clips clips.csv"
+    by_film = {}
+    for found in ws(f"{words} --json").json()["rows"]:
+        if found["words"] == "all":
+            by_film[found["film"]] = (1 - found["gamma_uniform"]) * 0.425
     ours = [by_film[clip["movie_id"]] for clip in clips]
     assert ours == pytest.approx(np.ravel(distances_of_paper()))
     assert_written(numbers(row.here), ours)
@@ -1259,8 +1269,10 @@ def check_pairs(ws: TypingWorkspace, row: Row) -> None:
             marks.append(film | {"annotator": name, "level": "S", "concepts": "Look"})
     ws.write_table("segments.csv", marks)
     ws.write_table("clips.csv", clips)
-    words = "manifest agree segments.csv --clips clips.csv"
-    pairs = ws(f"{words} --json").json()["pairs"]
+    words = "agree segments.csv --clips clips.csv"
+    films = {clip["movie_id"] for clip in clips}
+    found = ws(f"{words} --json").json()["rows"]
+    pairs = [one for one in found if one["film"] in films]
     written = list(map(int, numbers(row.here)))
     assert written == [len(pairs), math.comb(n_annotators, 2), n_common, 4, 1, n_others]
 
@@ -1413,7 +1425,7 @@ def reliability_text(ws: TypingWorkspace, ratings: npt.NDArray[np.float64]) -> s
     raters = [f"rater{number}" for number in range(ratings.shape[1])]
     rows = [dict(zip(raters, one, strict=True)) for one in ratings.tolist()]
     ws.write_table("ratings.csv", rows)
-    return ws(f"audit reliability ratings.csv --raters {','.join(raters)}").text
+    return ws(f"agree ratings.csv --raters {','.join(raters)}").text
 
 
 @checks_row("CLIP 4.1, prompts")

@@ -101,8 +101,8 @@ def test_from_elan_to_a_score_and_back(ws: Workspace) -> None:
     assert imported["columns"]["Gewalt"] == n_of_word
     # 3: How far we agree.
     order = "--order Gewalt=schwach,stark"
-    agreed = ws(f"manifest agree coded --clips clips --column Gewalt {order} --json")
-    assert 0.5 < agreed.json()["gamma"]["uniform"] < 1.0
+    agreed = ws(f"agree coded --clips clips --column Gewalt {order} --json")
+    assert 0.5 < agreed.json()["rows"][0]["gamma_uniform"] < 1.0
     # 4: One label a clip.
     ws(f"manifest project coded --clips clips {order} -o labels")
     shown = ws("manifest show labels --limit 0 --json").json()["clips"]

@@ -11,6 +11,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from stories.results import Row, scores_of, the_result
 from stories.workspace import Workspace
@@ -145,19 +146,32 @@ def test_how_far_two_coders_agree(ws: Workspace) -> None:
     write_tables(ws, coded)
     ws(f"manifest import rows.csv {ROWS} --rule agreed -o films")
     pairs = [tuple(said.values()) for said in coded.values() if len(said) == 2]
-    line = "audit reliability films --column tense=yes --cluster movie_id --json"
-    document = ws(line).json()
-    assert document["n_items"] == len(pairs)
+    found = ws("agree films --column tense=yes --json").json()["rows"][0]
+    assert found["items"] == len(pairs)
     answers = [(float(a[1] == "yes"), float(b[1] == "yes")) for a, b in pairs]
-    assert document["krippendorff"] == pytest.approx(alpha(answers), abs=1e-12)
+    assert found["alpha"] == pytest.approx(alpha(answers), abs=1e-12)
+    assert found["low"] < found["alpha"] < found["high"]
+    assert found["equal"] == pytest.approx(np.mean([a == b for a, b in answers]))
+    assert found["kappa"] == pytest.approx(
+        cohen_kappa_score(*zip(*answers, strict=True))
+    )
     points = dict(zip(LEVELS, (0, 0.3, 0.7, 1), strict=True))
     of_films = []
+    of_all = []
     for film in FILMS:
         levels = []
         for clip, said in coded.items():
             if clip.startswith(f"{film}-") and len(said) == 2:
                 levels.append((points[said["Ada"][0]], points[said["Ben"][0]]))
         of_films.append(alpha(levels))
-    mean = f"{np.mean(of_films):.3f}"
-    said_of_all = ws("manifest agree films").text
-    assert f"Krippendorff's alpha is {mean}" in said_of_all, "the mean of the films"
+        of_all += levels
+    rows = ws("agree films --table agreement.csv --json").json()["rows"]
+    alphas = {row["film"]: row["alpha"] for row in rows if row["words"] == "all"}
+    expected = dict(zip(FILMS, of_films, strict=True))
+    expected |= {"all films": alpha(of_all), "mean of films": np.mean(of_films)}
+    expected["mean of pairs"] = np.mean(of_films)
+    assert alphas == pytest.approx(expected)
+    written = ws.read_table("agreement.csv")
+    assert [row["film"] for row in written] == [row["film"] for row in rows]
+    said_of_all = ws("agree films").text
+    assert f"Krippendorff's alpha of 2 people: {alpha(of_all):.3f} (" in said_of_all

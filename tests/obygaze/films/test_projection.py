@@ -151,7 +151,7 @@ def test_in_a_column_with_an_order_the_highest_value_counts() -> None:
     ):
         (answer,) = said(project(marks(text), clips("0-99"), orders=orders))
         assert answer.cells["Gewalt"] == value, text
-    with pytest.raises(FixInput, match="does not have 'mittel'"):
+    with pytest.raises(FixInput, match="does not have these words: mittel"):
         project(marks("0-9 Gewalt=mittel"), clips("0-9"), orders=orders)
 
 

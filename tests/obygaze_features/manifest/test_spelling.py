@@ -187,6 +187,6 @@ def test_people_who_write_one_number_in_two_ways_agree(tmp_path: Path) -> None:
         span = f"lake,{10 * number},{10 * number + 10},rating"
         rows += [f"{span},{number % 3},ada", f"{span},{number % 3}.0,ben"]
     (tmp_path / "marks.csv").write_text("\n".join([*rows, ""]), "utf-8")
-    line = "manifest agree marks.csv --every 10 --column rating --json"
+    line = "agree marks.csv --every 10 --column rating --json"
     done = call_obygaze(*line.split(), cwd=tmp_path)
     assert '"alpha": 1.0' in done.stdout, done.stderr

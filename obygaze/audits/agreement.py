@@ -1,0 +1,552 @@
+"""`obygaze agree`: how far people agree on clips of a manifest, on marks, or in a table of ratings.
+
+All three become one table of answers: a row for each item, a column for each person.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze.audits.agreement_measures import (
+    IN_ORDER,
+    LEVELS_ON_LINE,
+    NUMBERS,
+    PLACES,
+    PLAIN_WORDS,
+    Answers,
+    Scale,
+    cohen_kappa,
+    cronbach_over_films,
+    equal_share,
+    gammas,
+    krippendorff_alpha,
+)
+from obygaze.audits.result import Audit, Plot, Point
+from obygaze.audits.texts import column_names, read_records
+from obygaze.films.labels import named_films, project_tables
+from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, UNKNOWN
+from obygaze.films.projection import ClipSpan, with_nothing
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import number_of_cell
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.annotators import orders_of, sorted_words, spelled_orders
+from obygaze_features.manifest.expression import plain_value
+from obygaze_features.manifest.model import Annotation, view_words
+from obygaze_features.manifest.spelling import Spelling
+from obygaze_models.evaluation.bootstrap import MADE_OVER_CLUSTERS
+
+Row = dict[str, Any]
+# What each person says, by film and item.
+Said = dict[tuple[str, str], dict[str, str]]
+
+ALL_FILMS = "all films"
+ALL_WORDS = "all"
+NOT_SURE = "NS"
+WITHOUT_NS = "without NS"
+EACH_TWO = "each two"
+MEASURES = (
+    "equal",
+    "kappa",
+    "alpha",
+    "gamma_uniform",
+    "gamma_own",
+    "gamma_pooled",
+    "cronbach",
+)
+# What a person found in a clip that has a level, and no concept.
+NO_CONCEPT = "no concept"
+# Below the first, labels depend on who gave them; from the second on, they can be relied on.
+TENTATIVE, RELIABLE = 0.667, 0.8
+OF_SCALE = {
+    LEVELS_ON_LINE: "Levels are points on a line ("
+    + ", ".join(f"{level} {place:g}" for level, place in PLACES.items())
+    + ")",
+    IN_ORDER: "Words in order have equal steps",
+    NUMBERS: "Numbers are compared by their squared differences, in kappa as words",
+    PLAIN_WORDS: "Two words are the same or not",
+}
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far people agree: a row of all people and films, and rows of pairs, means and films.
+
+    Attributes:
+        people: Who has answered.
+        scale: What the answers are: levels, words in order, words or numbers.
+        rows: The measures. A measure that is not defined is None.
+        has_films: Whether items have films; else each is its own.
+        n_films: How many films have items that two people have answered.
+        n_single: How many items one person alone has answered.
+        n_complete: How many items all people have answered.
+        n_undefined: How many pairs in films lack a measure, because chance alone always agrees.
+        films_of_one: The films with answers of one person alone.
+    """
+
+    people: Sequence[str]
+    scale: str
+    rows: Sequence[Row]
+    has_films: bool
+    n_films: int
+    n_single: int
+    n_complete: int
+    n_undefined: int
+    films_of_one: Sequence[str]
+
+
+def agree(
+    source: PathLike | Sequence[PathLike],
+    *,
+    clips: PathLike | None = None,
+    every: str | float | None = None,
+    column: str = "level",
+    orders: Mapping[str, str] | None = None,
+    raters: str | Sequence[str] | None = None,
+    cluster: str | Sequence[str] | None = None,
+    workspace: PathLike | None = None,
+) -> Audit:
+    """Measure how far people agree: on clips, on marks in films, or in a table of ratings.
+
+    SOURCE is a manifest with annotators; or marks, with --clips or --every, which are put on clips
+    as by `obygaze manifest project`; or, with --raters, a table with a row for each item.
+
+    The table has the share of equal answers, Cohen's kappa of two people, Krippendorff's alpha with
+    its interval over films, gamma of two people (1 - observed / expected distance, by three
+    definitions of chance), and Cronbach's alpha of ratings. `?` is no answer.
+
+    Args:
+        source: The manifest, the tables of marks, or the table of ratings.
+        clips: A manifest or table of clips with times in their films.
+        every: Cut the films into clips of this length instead.
+        column: What is compared: level, concepts, a column of people's own, or COLUMN=WORD, one
+            word against all others.
+        orders: The words of a column from the lowest: mood=low,high.
+        raters: The columns of the raters, or of the prompts.
+        cluster: The columns of the film or image, by default the row.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = agree("ratings.csv", raters="ada,ben,cleo", cluster="film")
+
+    Commands:
+        obygaze agree films --column mood=sad
+        obygaze agree coded --clips films --column mood --order mood=low,high
+        obygaze agree mobygaze --every 30 --table agreement.csv
+        obygaze agree ratings.csv --raters ada,ben,cleo --cluster film
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else [*source]
+    typed = orders_of(orders or {})
+    names = column_names(raters)
+    clusters = column_names(cluster)
+    if names:
+        if clips is not None or every is not None or typed or column != LEVEL:
+            raise FixUsage(
+                "--raters is for a table of ratings; --clips, --every, --column and --order are for"
+                " manifests and marks"
+            )
+        answers = answers_of_table(sources[0], names, clusters)
+        title = f"Agreement: {Path(sources[0]).name}"
+        return present(compute(answers), title)
+    if clusters:
+        raise FixUsage("--cluster is for a table of ratings", hint="--raters ada,ben")
+    warnings: tuple[str, ...] = ()
+    if clips is None and every is None:
+        manifest = _annotated(sources, workspace)
+    else:
+        projected = project_tables(
+            sources, clips, every, orders=typed, workspace=workspace
+        )
+        manifest = _one_of_each(projected.marked, projected.spans)
+        warnings = projected.warnings
+        complete = with_nothing(typed)
+        typed = {name: [*complete[name]] for name in typed}
+    spelled = spelled_orders(typed, manifest)
+    answers = answers_of_manifest(manifest, column)
+    title = f"Agreement: {', '.join(map(str, sources))}, {column}"
+    if manifest.header.view != "raw":
+        title += f", {view_words(manifest.header.view)}"
+    found = compute(answers, column, spelled.get(column, ()))
+    return present(found, title, warnings)
+
+
+# ---- where the answers are from ------------------------------------------------------------------
+
+
+def answers_of_table(
+    table: PathLike, raters: Sequence[str], cluster: Sequence[str] = ()
+) -> Answers:
+    """Return the ratings of a table with a column for each rater."""
+    # A rater who is named twice would agree with himself.
+    names = tuple(dict.fromkeys(raters))
+    if len(names) < 2:
+        raise FixInput(
+            f"expected at least two raters, got {len(names)}: {', '.join(names)}",
+            hint="--raters ada,ben",
+        )
+    said: Said = {}
+    # A word is one in the columns of all raters.
+    spelling = Spelling()
+    needed = (*names, *cluster)
+    for record in read_records(os.fspath(table), needed, hint="--raters, --cluster"):
+        cells = {
+            name: spelling.cell(record.cells[name].strip(), "answer") for name in names
+        }
+        said[record.cluster(cluster), record.where] = cells
+    return _answers(names, said, has_films=bool(cluster))
+
+
+def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
+    """Return what each annotator says of the clips in a column, or whether it is one word."""
+    known: dict[str, None] = {}
+    for one in manifest.annotations:
+        columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
+        known.update(dict.fromkeys(name for name in columns if cell_of(one, name)))
+    name, sign, typed = (column, "", "") if column in known else column.partition("=")
+    if name not in known:
+        raise FixInput(
+            f"nobody says anything in the column {name!r}{near(name, known)}",
+            where=manifest.name,
+            hint=" or ".join(f"--column {shell_word(own)}" for own in known) or None,
+        )
+    word = plain_value(typed, name)
+    words: dict[str, None] = {}
+    said: Said = {}
+    for one in manifest.annotations:
+        cell = cell_of(one, name)
+        words.update(dict.fromkeys(cell.split("|")))
+        if sign and cell not in ("", UNKNOWN):
+            cell = "yes" if word in cell.split("|") else "no"
+        film = manifest[one.clip_id].movie_id if manifest.has_films else one.clip_id
+        said.setdefault((film, one.clip_id), {})[one.annotator] = cell
+    if sign and word not in words:
+        raise FixInput(
+            f"nobody says {word!r} in the column {name}{near(word, words)}",
+            where=manifest.name,
+        )
+    return _answers(manifest.annotators, said, has_films=manifest.has_films)
+
+
+def cell_of(annotation: Annotation, column: str) -> str:
+    """Return what a person says of a clip in a column, "" for nothing; words have no order."""
+    if column == LEVEL:
+        return annotation.level
+    if column == CONCEPTS_COLUMN:
+        # Who gave a level and no concept has found none.
+        nothing = NO_CONCEPT if annotation.level else ""
+        return "|".join(sorted(annotation.concepts)) or nothing
+    return sorted_words(annotation.own.get(column, ""))
+
+
+def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
+    """Return answers as a table; who could not tell has not answered."""
+    rows = []
+    for words in said.values():
+        row = [words.get(name, "") for name in people]
+        rows.append(["" if word == UNKNOWN else word for word in row])
+    table = np.array(rows, dtype=np.str_).reshape(len(rows), len(people))
+    films = np.array([film for film, _ in said], dtype=np.str_)
+    items = np.array([item for _, item in said], dtype=np.str_)
+    return Answers(tuple(people), items, films, table, has_films)
+
+
+def _annotated(sources: Sequence[PathLike], workspace: PathLike | None) -> Manifest:
+    """Return the manifest with annotators that is named."""
+    name = sources[0]
+    if len(sources) == 1 and Workspace.of(workspace).manifest(str(name)).is_file():
+        manifest = read_manifest(name, workspace=workspace)
+        if manifest.annotations:
+            return manifest
+    raise FixUsage(
+        "expected --clips or --every, on which marks are compared; --raters, the columns of a table"
+        " of ratings; or the manifest of clips that several people annotated",
+        where=", ".join(map(str, sources)),
+        hint="--every 30, or --raters ada,ben",
+    )
+
+
+def _one_of_each(manifest: Manifest, spans: Iterable[ClipSpan]) -> Manifest:
+    """Return one clip of those that have the same span of a film."""
+    of_span: dict[tuple[str, float, float], str] = {}
+    for span in spans:
+        of_span.setdefault((span.movie_id, span.start_s, span.end_s), span.clip_id)
+    kept = {*of_span.values()}
+    return manifest.with_clips(clip for clip in manifest if clip.clip_id in kept)
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Agreement:
+    """Return how far people agree in their answers.
+
+    Args:
+        answers: What people say.
+        column: The column; levels have places on a line.
+        order: The words from the lowest, where they have an order.
+    """
+    compared = answers.answered_by(2)
+    if not len(compared):
+        raise FixInput(
+            "agreement needs items that two people have answered, got none; the people are"
+            f" {few(answers.people, 5)}",
+            where=column or None,
+        )
+    if column == LEVEL:
+        scale = Scale.of_levels()
+    else:
+        if not order:
+            _require_one_kind(answers, column)
+        scale = Scale.of(answers.words.ravel().tolist(), order)
+    rows = [measured(compared, scale)]
+    if len(answers.people) > 2:
+        rows += [measured(pair, scale) for pair in compared.pairs()]
+    of_films = rows_of_films(compared, scale) if answers.has_films else []
+    answered = answers.answered_by(1)
+    films = {*compared.films.tolist()}
+    of_one = {*answered.films.tolist()} - films if answers.has_films else ()
+    defined = ["kappa", "alpha"]
+    if scale.name != NUMBERS:
+        defined += ["gamma_uniform", "gamma_own", "gamma_pooled"]
+    return Agreement(
+        people=answers.people,
+        scale=scale.name,
+        rows=[*rows, *of_films],
+        has_films=answers.has_films,
+        n_films=len(films),
+        n_single=len(answered) - len(compared),
+        n_complete=len(answers.answered_by(len(answers.people))),
+        n_undefined=sum(None in [row[name] for name in defined] for row in of_films),
+        films_of_one=sorted(of_one),
+    )
+
+
+def _require_one_kind(answers: Answers, column: str) -> None:
+    """Raise an error where some answers are numbers, and others words."""
+    said = sorted({*answers.words.ravel().tolist()} - {""})
+    words = [word for word in said if number_of_cell(word) is None]
+    if not words:
+        return
+    item, person = np.argwhere(answers.words == words[0])[0]
+    place = f"{words[0]!r} ({answers.people[person]}, {answers.items[item]})"
+    if all(map(_DECIMAL_COMMA.fullmatch, words)):
+        raise FixInput(
+            f"expected numbers with a point, got {place}",
+            where=column or None,
+            hint=f"write {words[0].replace(',', '.')}",
+        )
+    if len(words) == len(said):
+        return
+    hint = "correct these cells, or leave them empty"
+    if column:
+        one = shell_word(f"{column}={words[0]}")
+        ordered = shell_word(f"{column}=WORD,WORD")
+        hint = (
+            f"--column {one}, this word against all others; or --order {ordered} with all words,"
+            " from the lowest"
+        )
+    raise FixInput(
+        "expected only numbers or only words, got numbers and"
+        f" {count(len(words), 'word')}: {place}",
+        where=column or None,
+        hint=hint,
+    )
+
+
+def measured(
+    answers: Answers, scale: Scale, film: str = ALL_FILMS, words: str = ALL_WORDS
+) -> Row:
+    """Return the row of some people and films: all measures that their answers allow."""
+    alpha = krippendorff_alpha(answers, scale)
+    is_pair = len(answers.people) == 2
+    row: Row = {
+        "film": film,
+        "people": " / ".join(answers.people),
+        "words": words,
+        "items": len(answers),
+        "equal": equal_share(answers),
+        "kappa": cohen_kappa(answers) if is_pair else None,
+        "alpha": alpha.value,
+        "low": alpha.low,
+        "high": alpha.high,
+    }
+    row |= dict.fromkeys(("gamma_uniform", "gamma_own", "gamma_pooled"))
+    row |= dict.fromkeys(("cronbach", "cronbach_low", "cronbach_high"))
+    if scale.name == NUMBERS:
+        cronbach = cronbach_over_films(answers, scale)
+        ends = {"cronbach_low": cronbach.low, "cronbach_high": cronbach.high}
+        row |= {"cronbach": cronbach.value, **ends}
+    elif is_pair:
+        for null, gamma in gammas(answers, scale).items():
+            row[f"gamma_{null}"] = gamma
+    return row
+
+
+def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
+    """Return the rows of each two people in each film, and before them their means."""
+    pairs = list(_pairs_in_films(answers))
+    rows = [measured(pair, scale, film) for film, pair in pairs]
+    means = _means(rows)
+    if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
+        # The paper has both: of these items, nobody was not sure.
+        rest = scale.without(NOT_SURE)
+        sure = []
+        for film, pair in pairs:
+            of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
+            if len(of_sure):
+                sure.append(measured(of_sure, rest, film, WITHOUT_NS))
+        means += _means(sure)
+        rows = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))
+    return [*means, *rows]
+
+
+def _pairs_in_films(answers: Answers) -> Iterator[tuple[str, Answers]]:
+    """Yield each film with the answers of each two people."""
+    for film in sorted({*answers.films.tolist()}):
+        for pair in answers.where(answers.films == film).pairs():
+            # The names of several columns are joined so that no two films are alike.
+            yield film.replace("\0", " "), pair
+
+
+def _means(rows: Sequence[Row]) -> list[Row]:
+    """Return the means over films, of the means of a film's pairs, and over all pairs."""
+    if not rows:
+        return []
+    groups_of = {
+        "mean of films": [row["film"] for row in rows],
+        "mean of pairs": range(len(rows)),
+    }
+    means = []
+    for title, groups in groups_of.items():
+        mean: Row = {**dict.fromkeys(rows[0]), "film": title, "people": EACH_TWO}
+        mean |= {"words": rows[0]["words"], "items": sum(row["items"] for row in rows)}
+        for name in MEASURES:
+            mean[name] = mean_of_groups(groups, [row[name] for row in rows])
+        means.append(mean)
+    return means
+
+
+def mean_of_groups(
+    groups: Iterable[object], values: Iterable[float | None]
+) -> float | None:
+    """Return the mean over groups of the mean over a group's values; None is left out."""
+    by_group: dict[object, list[float]] = {}
+    for group, value in zip(groups, values, strict=True):
+        if value is not None:
+            by_group.setdefault(group, []).append(value)
+    means = [sum(of_group) / len(of_group) for of_group in by_group.values()]
+    return sum(means) / len(means) if means else None
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit:
+    """Return the table and the sentences of agreement."""
+    names = [
+        name
+        for name in found.rows[0]
+        if any(row[name] is not None for row in found.rows)
+    ]
+    if all(row["words"] == ALL_WORDS for row in found.rows):
+        names.remove("words")
+    points = []
+    for row in found.rows:
+        label = f"{row['film']}, {row['people']}"
+        if row["words"] != ALL_WORDS:
+            label += f", {row['words']}"
+        points.append(Point(label, row["alpha"], (row["low"], row["high"])))
+    if found.films_of_one:
+        compared = {row["film"] for row in found.rows}
+        named = named_films(found.films_of_one, compared)
+        warnings = (*warnings, f"films of one annotator only, not compared: {named}")
+    return Audit(
+        title=title,
+        headers=[name.replace("_", " ") for name in names],
+        rows=[tuple(row[name] for name in names) for row in found.rows],
+        answers=list(_answers_in_words(found)),
+        limits=list(_limits(found)),
+        values={
+            "scale": found.scale,
+            "rows": found.rows,
+            "n_films": found.n_films if found.has_films else None,
+            "n_single": found.n_single,
+            "n_complete": found.n_complete,
+        },
+        figure=Plot(
+            title, points, "Krippendorff's alpha, with 95 % over films", TENTATIVE
+        ),
+        warnings=warnings,
+    )
+
+
+def _answers_in_words(found: Agreement) -> Iterator[str]:
+    """Yield what the row of all people says."""
+    row = found.rows[0]
+    items = count(row["items"], "item")
+    equal = f"{100 * row['equal']:.0f} %"
+    yield f"Two people give the same answer in {equal} of cases ({items})."
+    sentence = f"Krippendorff's alpha of {len(found.people)} people: {_with_ends(row, 'alpha', '')}"
+    if row["alpha"] is None:
+        pass
+    elif row["alpha"] >= RELIABLE:
+        sentence += "; labels that agree so well can be relied on"
+    elif row["alpha"] >= TENTATIVE:
+        sentence += "; from .667 to .80, only tentative conclusions can be drawn"
+    else:
+        sentence += "; below .667, the labels depend on who gave them"
+    yield f"{sentence}."
+    if found.scale == NUMBERS:
+        alpha = _with_ends(row, "cronbach", "cronbach_")
+        yield f"Cronbach's alpha of {len(found.people)} raters: {alpha}."
+
+
+def _with_ends(row: Row, name: str, of_ends: str) -> str:
+    """Return an alpha of a row with its interval."""
+    alpha, low, high = row[name], row[f"{of_ends}low"], row[f"{of_ends}high"]
+    if alpha is None:
+        return "not defined, because no item differs from another"
+    return f"{alpha:.3f}" if low is None else f"{alpha:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _limits(found: Agreement) -> Iterator[str]:
+    """Yield what the measures mean, and which items they are of."""
+    yield (
+        f"{OF_SCALE[found.scale]}. Kappa, alpha and gamma are 1 for complete agreement, and 0 for"
+        " agreement by chance."
+    )
+    if found.scale == NUMBERS:
+        yield "Chance draws each person's own answers (kappa), or those of all (alpha)."
+    else:
+        yield (
+            "Chance draws all words equally often (gamma uniform), each person's own answers (kappa"
+            " and gamma own), or those of all (alpha and gamma pooled)."
+        )
+    clusters = f"the {count(found.n_films, 'film')}"
+    if not found.has_films:
+        clusters = (
+            "the items, as if all were independent; --cluster COLUMN draws whole films"
+        )
+    yield f"Intervals (95 %) are {MADE_OVER_CLUSTERS}. Clusters are {clusters}."
+    if found.n_single:
+        items = count(found.n_single, "item")
+        yield f"Left out, because one person alone has answered: {items}."
+    if found.scale == NUMBERS and found.n_complete < found.rows[0]["items"]:
+        items = count(found.n_complete, "item")
+        yield f"Cronbach's alpha is that of the {items} that all have rated."
+    if found.n_undefined:
+        rows = count(found.n_undefined, "row")
+        yield (
+            "Means leave out measures that are not defined, because chance always agrees:"
+            f" {rows} of films."
+        )

@@ -1,0 +1,294 @@
+"""Measures of agreement of people who answered the same items.
+
+Each word is a point, and two words are as far apart as the squared distance of their points, so
+that one formula holds for levels, ordered words, other words and numbers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_features.core.tables import number_of_cell
+from obygaze_models.evaluation.bootstrap import resample
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+# The places of the levels on a line, as in the paper.
+PLACES = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
+LEVELS_ON_LINE = "levels"
+IN_ORDER = "words in order"
+NUMBERS = "numbers"
+PLAIN_WORDS = "words"
+# What rounding may leave of 0, as a share of the squares that were summed.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What people say of the same items: a row for each item, a column for each person.
+
+    A word is "" where a person says nothing. `films` has the film of each item; without
+    `has_films`, each item is its own.
+    """
+
+    people: tuple[str, ...]
+    items: NDArray[np.str_]
+    films: NDArray[np.str_]
+    words: NDArray[np.str_]
+    has_films: bool = True
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def where(self, is_kept: Bools) -> Self:
+        """Return some of the items."""
+        items, films, words = (
+            self.items[is_kept],
+            self.films[is_kept],
+            self.words[is_kept],
+        )
+        return replace(self, items=items, films=films, words=words)
+
+    def answered_by(self, n_people: int) -> Self:
+        """Return the items that at least so many people have answered."""
+        return self.where((self.words != "").sum(axis=1) >= n_people)
+
+    def pairs(self) -> Iterator[Self]:
+        """Yield the answers of each two people to the items that both have answered."""
+        for first, second in combinations(range(len(self.people)), 2):
+            people = (self.people[first], self.people[second])
+            pair = replace(self, people=people, words=self.words[:, [first, second]])
+            pair = pair.answered_by(2)
+            if len(pair):
+                yield pair
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The words that people can say, each as a point."""
+
+    name: str
+    words: Sequence[str]
+    points: Floats
+
+    @classmethod
+    def of(cls, said: Iterable[str], order: Sequence[str] = ()) -> Self:
+        """Return the scale of some words: ordered words, numbers, or words that differ alike."""
+        if order:
+            return cls(IN_ORDER, order, on_line(range(len(order))))
+        words = sorted({*said} - {""})
+        numbers = [number_of_cell(word) for word in words]
+        if None in numbers:
+            # Each two words are 1 apart.
+            return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
+        values = np.array(numbers, dtype=np.float64)
+        ascending = np.argsort(values)
+        # No measure depends on the mean; without it, sums of squares keep their digits.
+        points = values[ascending, None] - values.mean()
+        return cls(NUMBERS, [words[place] for place in ascending], points)
+
+    @classmethod
+    def of_levels(cls) -> Self:
+        """Return the scale of the levels."""
+        return cls(LEVELS_ON_LINE, [*PLACES], on_line(PLACES.values()))
+
+    @property
+    def distances(self) -> Floats:
+        """How far each two words are apart."""
+        apart = self.points[:, None] - self.points
+        squares: Floats = (apart**2).sum(axis=2)
+        return squares
+
+    def without(self, word: str) -> Self:
+        """Return the scale of those who do not say one of the words."""
+        is_kept = np.array([one != word for one in self.words])
+        words = [one for one in self.words if one != word]
+        return replace(self, words=words, points=self.points[is_kept])
+
+    def places(self, answers: Answers) -> Ints:
+        """Return the place of each answer among the words, -1 where there is none."""
+        place_of = {word: place for place, word in enumerate(self.words)}
+        places = [place_of.get(word, -1) for word in answers.words.ravel().tolist()]
+        return np.array(places, dtype=np.intp).reshape(answers.words.shape)
+
+
+def on_line(places: Iterable[float]) -> Floats:
+    """Return points whose squared distances are the distances of ascending places on a line.
+
+    >>> on_line([0, 4, 5]).tolist()
+    [[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]]
+    """
+    steps: Floats = np.sqrt(np.diff([*places]))
+    return np.tri(len(steps) + 1, len(steps), -1) * steps
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """An alpha with the ends of its interval of 95 % over films; None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def equal_share(answers: Answers) -> float:
+    """Return the share of pairs of answers to an item that are the same."""
+    n_equal = 0
+    n_pairs = 0
+    for pair in answers.pairs():
+        n_equal += int((pair.words[:, 0] == pair.words[:, 1]).sum())
+        n_pairs += len(pair)
+    return n_equal / n_pairs
+
+
+def cohen_kappa(pair: Answers) -> float | None:
+    """Return Cohen's kappa of two people; None where chance always agrees."""
+    words, places = np.unique(pair.words, return_inverse=True)
+    first, second = _counts(places.reshape(pair.words.shape), len(words))
+    by_chance = int(first @ second) / len(pair) ** 2
+    return _beyond_chance(1 - equal_share(pair), 1 - by_chance)
+
+
+def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
+    """Return 1 - observed / expected distance of two people, for each definition of chance.
+
+    Each word of the scale is as likely as any other (`uniform`), or as frequent as each person
+    (`own`) or both (`pooled`) say it. Gamma is None where chance always agrees.
+    """
+    distances = scale.distances
+    places = scale.places(pair)
+    observed = float(distances[places[:, 0], places[:, 1]].mean())
+    first, second = _counts(places, len(scale.words))
+    any_word = np.ones(len(scale.words), dtype=np.intp)
+    chances = {
+        "uniform": (any_word, any_word),
+        "own": (first, second),
+        "pooled": (first + second, first + second),
+    }
+    found = {}
+    for null, (one, other) in chances.items():
+        expected = float(one @ distances @ other) / int(one.sum() * other.sum())
+        found[null] = _beyond_chance(observed, expected)
+    return found
+
+
+def _counts(places: Ints, n_words: int) -> tuple[Ints, Ints]:
+    """Return how often each of two people says each word."""
+    first, second = (np.bincount(column, minlength=n_words) for column in places.T)
+    return first, second
+
+
+def _beyond_chance(observed: float, expected: float) -> float | None:
+    return 1 - observed / expected if expected > ROUNDING else None
+
+
+def krippendorff_alpha(answers: Answers, scale: Scale) -> Alpha:
+    """Return Krippendorff's alpha: 1 - the variance within items / that of all answers.
+
+    Each item has at least two answers.
+    """
+    places = scale.places(answers)
+    is_given = (places >= 0)[:, :, None]
+    points = np.where(is_given, scale.points[places], 0.0)
+    n_answers = is_given.sum(axis=1).astype(np.float64)
+    total = points.sum(axis=1)
+    squares = (points**2).sum(axis=(1, 2))[:, None]
+    around_item = squares - (total**2).sum(axis=1, keepdims=True) / n_answers
+    within = around_item * n_answers / (n_answers - 1)
+    sums = np.hstack([n_answers, within, squares, total])
+    return _over_films(answers, places, sums, _krippendorff)
+
+
+def _krippendorff(sums: Floats) -> Floats:
+    """Return alpha of each row of sums over items; NaN where no item differs from another."""
+    n_answers, within, squares = sums[:, :3].T
+    around_mean = squares - (sums[:, 3:] ** 2).sum(axis=1) / n_answers
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = 1 - within / n_answers / (around_mean / (n_answers - 1))
+    return np.where(around_mean > ROUNDING * squares, alpha, np.nan)
+
+
+def cronbach_over_films(answers: Answers, scale: Scale) -> Alpha:
+    """Return Cronbach's alpha of the numbers of the items that all have rated."""
+    complete = answers.answered_by(len(answers.people))
+    if len(complete) < 2:
+        return Alpha(None)
+    places = scale.places(complete)
+    return _over_films(
+        complete, places, _rater_sums(scale.points[places, 0]), _cronbach
+    )
+
+
+def cronbach_alpha(ratings: ArrayLike) -> float | None:
+    """Return Cronbach's alpha of a table, a row for each item, a column for each rater.
+
+    It is None where the sums of all items are equal.
+
+    >>> cronbach_alpha([[1, 2], [2, 3], [3, 4]])
+    1.0
+    """
+    table = np.asarray(ratings, dtype=np.float64)
+    sums = _rater_sums(table - table.mean()).sum(axis=0, keepdims=True)
+    return _known(_cronbach(sums)[0])
+
+
+def _rater_sums(ratings: Floats) -> Floats:
+    """Return of each item 1, the sum of its ratings, its square, the ratings, and their squares."""
+    total = ratings.sum(axis=1, keepdims=True)
+    return np.hstack([np.ones_like(total), total, total**2, ratings, ratings**2])
+
+
+def _cronbach(sums: Floats) -> Floats:
+    """Return Cronbach's alpha of each row of sums over items; NaN where all sums are equal."""
+    n_items, total, total_squares = sums[:, :3].T
+    ratings, squares = np.hsplit(sums[:, 3:], 2)
+    n_raters = ratings.shape[1]
+    of_totals = total_squares - total**2 / n_items
+    of_raters = (squares - ratings**2 / n_items[:, None]).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = n_raters / (n_raters - 1) * (1 - of_raters / of_totals)
+    return np.where(of_totals > ROUNDING * squares.sum(axis=1), alpha, np.nan)
+
+
+def _over_films(
+    answers: Answers,
+    places: Ints,
+    sums_of_items: Floats,
+    alpha_of: Callable[[Floats], Floats],
+) -> Alpha:
+    """Return an alpha, a function of sums over items, with its interval by drawing whole films."""
+    codes = _film_codes(answers.films.tolist(), places.tolist())
+    sums = np.zeros((max(codes) + 1, sums_of_items.shape[1]))
+    np.add.at(sums, codes, sums_of_items)
+    value = _known(alpha_of(sums.sum(axis=0, keepdims=True))[0])
+    if value is None or len(sums) < 2:
+        return Alpha(value)
+    numbers = np.arange(len(sums))
+    drawn = resample(lambda weights: {"alpha": alpha_of(weights @ sums)}, numbers)
+    low, high = drawn["alpha"].ends
+    # Alpha is at most 1.
+    return Alpha(value, low, None if high is None else min(high, 1.0))
+
+
+def _film_codes(films: Sequence[str], places: Sequence[list[int]]) -> list[int]:
+    """Return the number of each item's film: films with lower answers come first.
+
+    So the draws depend neither on the names of films nor on the order of items.
+    """
+    answers_of: dict[str, list[list[int]]] = {}
+    for film, of_item in zip(films, places, strict=True):
+        answers_of.setdefault(film, []).append(of_item)
+    in_order = sorted(answers_of, key=lambda film: sorted(answers_of[film]))
+    number_of = {film: number for number, film in enumerate(in_order)}
+    return [number_of[film] for film in films]
+
+
+def _known(value: float) -> float | None:
+    """Return a value without the rounding of sums, which prints 0 as -0.000; None for NaN."""
+    return round(float(value), 14) + 0.0 if np.isfinite(value) else None

@@ -1,0 +1,516 @@
+"""Agreement: by hand, by definition, against krippendorff, scikit-learn and pygamma-agreement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.metrics import cohen_kappa_score
+from support.annotated import annotated
+from support.cli import call_obygaze
+from support.film import clips, marks, write_marks, write_spans
+from support.seeds import amount
+
+from obygaze.audits.agreement import (
+    agree,
+    answers_of_manifest,
+    compute,
+    mean_of_groups,
+)
+from obygaze.audits.agreement_measures import PLACES, Answers, Scale, gammas
+from obygaze.films.marks import Mark
+from obygaze.films.projection import ClipSpan
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import (
+    LEVELS,
+    Annotation,
+    Clip,
+    Header,
+    Manifest,
+)
+
+krippendorff = pytest.importorskip("krippendorff")
+DISTANCES = {
+    ("EN", "HN"): 0.3,
+    ("EN", "NS"): 0.7,
+    ("EN", "S"): 1.0,
+    ("HN", "NS"): 0.4,
+    ("HN", "S"): 0.7,
+    ("NS", "S"): 0.3,
+}
+NULLS = ("uniform", "own", "pooled")
+
+
+def close(value: float | None) -> Any:
+    return pytest.approx(value, abs=1e-12)
+
+
+def answers_of(*said: Sequence[object], films: Sequence[str] = ()) -> Answers:
+    """Return the answers of people a, b and so on to the same items, in the same order."""
+    words = np.array([[str(word) for word in person] for person in said]).T
+    items = np.array([f"item{number}" for number in range(len(words))])
+    people = tuple("abcdefgh"[: len(said)])
+    return Answers(people, items, np.array([*films] or items), words, bool(films))
+
+
+def found_in(
+    rows: Sequence[Any], film: str, words: str = "all", people: str = ""
+) -> Any:
+    """Return the only row of a film, or of a mean."""
+    (row,) = (
+        row
+        for row in rows
+        if (row["film"], row["words"]) == (film, words)
+        and people in ("", row["people"])
+    )
+    return row
+
+
+# ---- measures ------------------------------------------------------------------------------------
+
+labelings = st.lists(
+    st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)), min_size=1, max_size=60
+)
+
+
+@settings(max_examples=50)
+@given(labelings)
+def test_expected_disorder_is_the_mean_over_every_way_to_answer(
+    labels: list[tuple[str, str]],
+) -> None:
+    first, second = zip(*labels, strict=True)
+
+    def apart(one: str, other: str) -> float:
+        return DISTANCES.get((one, other), DISTANCES.get((other, one), 0.0))
+
+    def mean(ones: Any, others: Any) -> float:
+        distances = [apart(one, other) for one, other in product(ones, others)]
+        return math.fsum(distances) / len(distances)
+
+    found = gammas(answers_of(first, second), Scale.of_levels())
+    observed = math.fsum(apart(*both) for both in labels) / len(labels)
+    chances = {
+        "uniform": mean(LEVELS, LEVELS),
+        "own": mean(first, second),
+        "pooled": mean(first + second, first + second),
+    }
+    for null, expected in chances.items():
+        assert found[null] == (close(1 - observed / expected) if expected else None)
+
+
+def by_definition(table: np.ndarray) -> float:
+    """The mean covariance of two raters over the mean of all cells of the covariance matrix."""
+    covariance = np.cov(table, rowvar=False)
+    k = len(covariance)
+    between = (covariance.sum() - np.trace(covariance)) / (k * (k - 1))
+    return float(between / covariance.mean())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_alphas_against_other_implementations(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = random.normal(size=(30, 1)) + random.normal(size=(30, 4)) + 1000 * seed
+    found = compute(answers_of(*table.T)).rows[0]
+    assert found["cronbach"] == pytest.approx(by_definition(table), abs=1e-9)
+    expected = krippendorff.alpha(table.T, level_of_measurement="interval")
+    assert found["alpha"] == pytest.approx(expected, abs=1e-9)
+    for alpha, ends in (("alpha", ""), ("cronbach", "cronbach_")):
+        assert found[f"{ends}low"] < found[alpha] < found[f"{ends}high"]
+
+
+class Replayed:
+    """A sampler for pygamma-agreement that replays given labelings on the clips' grid."""
+
+    def __init__(self, continua: list[Any]) -> None:
+        self.continua = iter(continua)
+
+    def init_sampling(self, *_: Any) -> None:
+        """Nothing is learnt from the reference."""
+
+    @property
+    def sample_from_continuum(self) -> Any:
+        """The next labeling."""
+        return next(self.continua)
+
+
+@pytest.mark.check("takes seconds to be compiled")
+@pytest.mark.filterwarnings("ignore")
+def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid() -> None:
+    """Where moving in time is ruled out, its alignment is clip by clip and gamma is ours."""
+    pygamma = pytest.importorskip("pygamma_agreement")
+    grid = pytest.importorskip("pyannote.core").Segment
+    labels = (["EN", "HN", "S"], ["EN", "S", "NS"])
+
+    def continuum(both: tuple[Any, Any]) -> Any:
+        made = pygamma.Continuum()
+        for name, track in zip("AB", both, strict=True):
+            for clip, label in enumerate(track):
+                made.add(name, grid(10 * clip, 10 * clip + 10), label)
+        return made
+
+    levels = pytest.importorskip("sortedcontainers").SortedSet(LEVELS)
+    scale = Scale.of_levels()
+    matrix = pygamma.PrecomputedCategoricalDissimilarity(levels, scale.distances)
+    samples = [
+        continuum(both)
+        for both in ((labels[0], order) for order in permutations(labels[1]))
+    ]
+    result = continuum(labels).compute_gamma(
+        pygamma.CombinedCategoricalDissimilarity(alpha=1000, cat_dissim=matrix),
+        n_samples=len(samples),
+        sampler=Replayed(samples),
+    )
+    found = gammas(answers_of(*labels), scale)
+    # It computes in single precision.
+    assert result.gamma == pytest.approx(found["own"], abs=1e-5)
+
+
+def krippendorff_of_levels(places: NDArray[np.float64]) -> float:
+    """Krippendorff's alpha of the package, with the distances of places on a line."""
+
+    def distance(one: Any, other: Any, **_: Any) -> Any:
+        return np.abs(one - other)
+
+    found = krippendorff.alpha(
+        reliability_data=places,
+        value_domain=sorted(PLACES.values()),
+        level_of_measurement=distance,
+    )
+    return float(found)
+
+
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
+def test_agreement_of_drawn_annotations_is_that_of_the_packages(seed: int) -> None:
+    """Of 2 to 4 people, some of whom did not see some clips, items that two answered count."""
+    random = np.random.default_rng(seed)
+    names = ["ada", "ben", "cleo", "dora"][: random.integers(2, 5)]
+    shape = (len(names), random.integers(12, 40))
+    drawn = {
+        "rating": random.integers(1, 5, shape).astype(str),
+        "mood": random.choice(["joy", "fear", "calm"], shape),
+        "level": random.choice(LEVELS, shape, p=[0.4, 0.2, 0.2, 0.2]),
+    }
+    is_seen = random.random(shape) < 0.9
+    said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in names}
+    for person, clip in np.argwhere(is_seen).tolist():
+        cells = {column: str(cell[person, clip]) for column, cell in drawn.items()}
+        said[names[person]][f"film{clip % 3}-{clip:02d}"] = cells
+    manifest = annotated(said)
+    by_two = is_seen.sum(axis=0) >= 2
+    for column, cells in drawn.items():
+        if column == "mood":
+            values = np.where(
+                is_seen, np.searchsorted(["calm", "fear", "joy"], cells), np.nan
+            )
+            expected = krippendorff.alpha(values, level_of_measurement="nominal")
+        elif column == "rating":
+            values = np.where(is_seen, cells.astype(float), np.nan)
+            expected = krippendorff.alpha(values, level_of_measurement="interval")
+        else:
+            values = np.where(is_seen, np.vectorize(PLACES.get)(cells), np.nan)
+            expected = krippendorff_of_levels(values)
+        found = compute(answers_of_manifest(manifest, column), column).rows
+        everyone = found_in(found, "all films", people=" / ".join(names))
+        assert everyone["alpha"] == pytest.approx(expected, abs=1e-9)
+        assert everyone["items"] == by_two.sum()
+        of_two = cells[:2, is_seen[:2].all(axis=0)]
+        pair = found_in(found, "all films", people=" / ".join(names[:2]))
+        assert pair["equal"] == pytest.approx((of_two[0] == of_two[1]).mean())
+        assert pair["kappa"] == pytest.approx(cohen_kappa_score(*of_two), abs=1e-9)
+    levels = compute(answers_of_manifest(manifest, "level"), "level").rows
+    alphas: dict[str, list[float]] = {}
+    for film, both in product(range(3), [(0, 1)]):
+        in_film = is_seen[list(both)].all(axis=0) & (np.arange(shape[1]) % 3 == film)
+        places = np.vectorize(PLACES.get)(drawn["level"][list(both)][:, in_film])
+        people = " / ".join(names[person] for person in both)
+        found_pair = found_in(levels, f"film{film}", people=people)
+        assert found_pair["items"] == in_film.sum()
+        # Kappa with these distances: both keep how often they gave each level.
+        observed = np.abs(places[0] - places[1]).mean()
+        by_chance = np.abs(places[0][:, None] - places[1]).mean()
+        assert found_pair["gamma_own"] == pytest.approx(1 - observed / by_chance)
+        alphas[f"film{film}"] = [krippendorff_of_levels(places)]
+        assert found_pair["alpha"] == pytest.approx(alphas[f"film{film}"][0], abs=1e-9)
+    if len(names) == 2:
+        mean = found_in(levels, "mean of films")
+        assert mean["alpha"] == pytest.approx(np.mean([*alphas.values()]), abs=1e-9)
+
+
+def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
+    good, bad = ["EN", "S", "HN"], ["S", "EN", "HN"]
+    # In film a two agree; in film b one of three differs from the two others.
+    words = [[*good, *good], [*good, *bad], ["", "", "", *good]]
+    found = compute(answers_of(*words, films="aaabbb"), "level")
+    low = 1 - (2 / 3) / 0.425
+    expected = (1 + (low + 1 + low) / 3) / 2
+    assert found_in(found.rows, "mean of films")["gamma_uniform"] == close(expected)
+    # As in the paper, every pair of annotators counts once: two that agree, two that do not.
+    over_pairs = found_in(found.rows, "mean of pairs")
+    assert over_pairs["gamma_uniform"] == close((2 + 2 * low) / 4)
+    assert over_pairs["items"] == 12
+    assert mean_of_groups("aab", [None, None, 3.0]) == 3.0
+    assert mean_of_groups("a", [None]) is None
+
+
+def test_chance_draws_no_word_that_nobody_can_say() -> None:
+    """With low, mid and high, two draws are 8 / 9 apart on average."""
+    said = answers_of(["low", "high", "mid"], ["high", "low", "mid"], films="aaa")
+    found = compute(said, "mood", ["low", "mid", "high"]).rows[0]
+    assert found["gamma_uniform"] == pytest.approx(1 - (4 / 3) / (8 / 9))
+
+
+def test_four_words_of_an_own_column_are_no_levels() -> None:
+    said = answers_of(["EN", "NS", "S", "HN"], ["EN", "S", "S", "HN"], films="aaaa")
+    assert {row["words"] for row in compute(said, "mood").rows} == {"all"}
+    assert {row["words"] for row in compute(said, "level").rows} == {
+        "all",
+        "without NS",
+    }
+
+
+def test_items_that_one_person_answered_are_counted_and_left_out() -> None:
+    said = answers_of([1, 2, "", 3], [1, 3, 2, ""], [1, "", "", ""], films="aabc")
+    found = compute(said)
+    assert (found.n_single, found.n_complete, found.n_films) == (2, 1, 1)
+    assert found.films_of_one == ["b", "c"]
+    # Pairs of answers: three of the first item, one of the second.
+    assert found.rows[0]["equal"] == pytest.approx(3 / 4)
+    assert found.rows[0]["cronbach"] is None
+
+
+# ---- marks, manifests and tables -----------------------------------------------------------------
+
+
+def rows_of(folder: Path, *line: object) -> Any:
+    return call_obygaze("agree", *line, "--json", cwd=folder).ok().json()["rows"]
+
+
+def write_both(folder: Path, segments: list[Mark], spans: list[ClipSpan]) -> list[str]:
+    write_marks(folder / "s.csv", segments)
+    write_spans(folder / "c.csv", spans)
+    return ["s.csv", "--clips", "c.csv"]
+
+
+def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) -> None:
+    line = write_both(tmp_path, marks("0-9 S"), clips("0-9"))
+    result = call_obygaze("agree", *line, cwd=tmp_path)
+    assert (result.code, result.stdout) == (1, "")
+    assert "agreement needs items that two people have answered, got none" in (
+        result.stderr
+    )
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_agreement_on_a_column_of_ones_own(is_ordered: bool, tmp_path: Path) -> None:
+    """Words with an order have equal steps, others are the same or not."""
+    draws = np.random.default_rng(5)
+    words = ("none", "schwach", "stark")
+    said = draws.integers(0, 3, (2, 40))
+    marked = []
+    for name, numbers in zip("AB", said, strict=True):
+        parts = [
+            f"{10 * n}-{10 * n + 9} Gewalt={words[k]}" for n, k in enumerate(numbers)
+        ]
+        marked += marks(", ".join(parts), annotator=name)
+    spans = clips(" ".join(f"{10 * n}-{10 * n + 9}" for n in range(40)))
+    line = [*write_both(tmp_path, marked, spans), "--column"]
+    # An order is one whatever capitals it is typed with.
+    options = ["--order", "Gewalt=Schwach,STARK"] if is_ordered else []
+    found = rows_of(tmp_path, *line, "Gewalt", *options)[0]
+    if is_ordered:
+        expected = krippendorff.alpha(
+            said.astype(float),
+            value_domain=[0.0, 1.0, 2.0],
+            level_of_measurement=lambda a, b, **_: np.abs(a - b),
+        )
+    else:
+        expected = krippendorff.alpha(said, level_of_measurement="nominal")
+    assert found["alpha"] == close(float(expected))
+    of_word = rows_of(tmp_path, *line, "Gewalt=stark")[0]
+    expected = krippendorff.alpha(1 * (said == 2), level_of_measurement="nominal")
+    assert of_word["alpha"] == close(float(expected))
+    for typed, meant in (("Gewalr", "Gewalt"), ("Gewalt=strak", "stark")):
+        refused = call_obygaze("agree", *line, typed, cwd=tmp_path)
+        assert refused.code == 1 and f"did you mean '{meant}'?" in refused.stderr
+
+
+def test_a_clip_that_stands_twice_is_compared_once(tmp_path: Path) -> None:
+    marked = [
+        *marks("0-9 S, 10-19 EN", annotator="A"),
+        *marks("0-9 S, 10-19 S", annotator="B"),
+    ]
+    once = clips("0-9 10-19")
+    twice = [*once, once[0]._replace(clip_id="again")]
+    line = write_both(tmp_path, marked, twice)
+    assert rows_of(tmp_path, *line)[0]["items"] == 2
+
+
+def said_of_clips(ada: str, ben: str) -> Manifest:
+    """Return clips of one film whose mood two people said, a word or several for each clip."""
+    made = []
+    annotations = []
+    for number, words in enumerate(zip(ada.split(), ben.split(), strict=True)):
+        made.append(Clip(f"lake-{number}", "lake"))
+        for name, word in zip(("ada", "ben"), words, strict=True):
+            own = {"mood": word}
+            annotations.append(Annotation(f"lake-{number}", name, "", (), own))
+    header = Header("films")
+    return Manifest("films", header, tuple(made), ("mood",), tuple(annotations))
+
+
+def alpha_of_mood(ada: str, ben: str) -> float | None:
+    answers = answers_of_manifest(said_of_clips(ada, ben), "mood")
+    alpha: float | None = compute(answers, "mood").rows[0]["alpha"]
+    return alpha
+
+
+def test_several_words_of_a_cell_have_no_order() -> None:
+    several = alpha_of_mood("sad|calm odd tense", "calm|sad odd odd")
+    assert several == alpha_of_mood("both odd tense", "both odd odd")
+
+
+def test_who_could_not_tell_has_not_answered() -> None:
+    """Two who wrote `?` agreed on this clip, which `audit share` does not count."""
+    without = alpha_of_mood("odd calm odd calm", "odd calm calm calm")
+    assert without == alpha_of_mood("odd ? calm ? odd calm", "odd ? calm odd calm calm")
+
+
+def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
+    """The hint asked for all words "from the lowest", also for one without a place among them."""
+    manifest = said_of_clips("low unclear high", "mid unclear high")
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    with pytest.raises(FixInput, match="the order of mood does not have") as caught:
+        agree(
+            "films", column="mood", orders={"mood": "low,mid,high"}, workspace=tmp_path
+        )
+    assert caught.value.hint is not None
+    assert "--word 'unclear=?'" in caught.value.hint
+
+
+def written(folder: Path, manifest: Manifest) -> str:
+    write_manifest(manifest, folder / "manifests" / f"{manifest.name}.toml", force=True)
+    return manifest.name
+
+
+def answered(cells_of: dict[str, list[dict[str, Any]]], **more: Any) -> Manifest:
+    """What each person said of the clips lake-0, lake-1 and so on."""
+    said = {}
+    for name, cells in cells_of.items():
+        said[name] = {f"lake-{number}": cell for number, cell in enumerate(cells)}
+    return annotated(said, **more)
+
+
+def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest(
+    tmp_path: Path,
+) -> None:
+    """Of two who heard something, nobody saw anything."""
+    heard = {"level": "S", "concepts": ("Voice",)}
+    seen = {"level": "S", "concepts": ("Look", "Voice")}
+    manifest = answered({"ada": [heard, seen, heard], "ben": [seen, seen, heard]})
+    header = Header("made up", {"Voice": "speech", "Look": "visual"})
+    manifest = replace(manifest, header=header)
+
+    def words(made: Manifest, column: str) -> list[list[str]]:
+        return answers_of_manifest(made, column).words.tolist()
+
+    assert words(manifest, "level") == [["S", "S"]] * 3
+    visual = manifest.view("visual")
+    assert words(visual, "level") == [["EN", "S"], ["S", "S"], ["EN", "EN"]]
+    nothing = "no concept"
+    expected = [[nothing, "Look"], ["Look", "Look"], [nothing, nothing]]
+    assert words(visual, "concepts") == expected
+    assert words(visual, "concepts=Look") == [
+        ["no", "yes"],
+        ["yes", "yes"],
+        ["no", "no"],
+    ]
+    found = agree(written(tmp_path, visual), workspace=tmp_path)
+    assert found.title == "Agreement: films, level, visual view"
+
+
+def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
+    """Each annotator would have the one cell of the clip: complete agreement."""
+    manifest = answered({name: [{"mood": "joy"}] * 3 for name in ("ada", "ben")})
+    manifest = manifest.with_column("genre", dict.fromkeys(manifest.clip_ids, "drama"))
+    for column in ("genre", "movie_id", "genre=drama"):
+        with pytest.raises(
+            FixInput, match="nobody says anything in the column"
+        ) as error:
+            answers_of_manifest(manifest, column)
+        assert error.value.hint == "--column mood"
+
+
+def write_table(
+    path: Path, rows: Sequence[Sequence[object]], names: str = "abc"
+) -> Path:
+    lines = [
+        ",".join(names[: len(rows[0])]),
+        *(",".join(map(str, row)) for row in rows),
+    ]
+    path.write_text("\n".join([*lines, ""]), "utf-8")
+    return path
+
+
+def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    write_table(path, [[1, 2, 1], [2, 1, 3], [3, 3, 2]])
+    with pytest.raises(FixInput, match="at least two raters, got 1: a"):
+        agree(path, raters="a,a")
+    with pytest.raises(NotFound, match="no column 'd'; found a, b, c"):
+        agree(path, raters="a,d")
+    with pytest.raises(FixUsage, match="--raters is for a table of ratings"):
+        agree(path, raters="a,b", column="level=S")
+    with pytest.raises(FixUsage, match="--cluster is for a table of ratings"):
+        agree(path, cluster="film")
+    write_table(path, [[1, "much"], [2, 1]])
+    some_words = r"only words, got numbers and 1 word: 'much' \(b, .*ratings.csv:2\)"
+    with pytest.raises(FixInput, match=some_words):
+        agree(path, raters="a,b")
+    write_table(path, [['"1,5"', '"1,5"'], ['"2,5"', '"2,0"']])
+    with pytest.raises(FixInput, match="expected numbers with a point, got '1,5'"):
+        agree(path, raters="a,b")
+    # Each film has one rater of several.
+    write_table(path, [[1, "", ""], ["", 2, ""], ["", "", 3]])
+    with pytest.raises(FixInput, match="two people have answered, got none"):
+        agree(path, raters="a,b,c")
+    # It may be of any of the other films, and of none.
+    write_table(path, [[1, 2, "lake"], [2, 2, ""]])
+    with pytest.raises(FixInput, match="the c of this row is not known"):
+        agree(path, raters="a,b", cluster="c")
+
+
+def test_a_rating_is_one_word_however_it_is_typed(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path / "r.csv", [["Sad", "sad "], ["calm", "CALM"], ["odd", "odd"]]
+    )
+    found = agree(path, raters="a,b")
+    assert found["rows"][0]["alpha"] == pytest.approx(1)
+    assert found["rows"][0]["equal"] == 1
+
+
+def test_films_of_a_table_are_drawn_whole_and_have_rows(tmp_path: Path) -> None:
+    lines = [[n % 4, (n + n % 3) % 4, f"film{n % 5}"] for n in range(30)]
+    path = write_table(tmp_path / "r.csv", lines)
+    found = agree(path, raters="a,b", cluster="c")
+    films = [f"film{number}" for number in range(5)]
+    means = ["mean of films", "mean of pairs"]
+    assert [row["film"] for row in found["rows"]] == ["all films", *means, *films]
+    items = agree(path, raters="a,b")
+    assert [row["film"] for row in items["rows"]] == ["all films"]
+    for name in ("alpha", "cronbach"):
+        assert items["rows"][0][name] == found["rows"][0][name]
+    assert items["rows"][0]["low"] != found["rows"][0]["low"]
+    # Neither names nor the order of rows change a draw.
+    shuffled = [[one, other, f"x{film}"] for one, other, film in reversed(lines)]
+    again = agree(write_table(path, shuffled), raters="a,b", cluster="c")
+    assert again["rows"][0] == found["rows"][0]
