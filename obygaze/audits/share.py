@@ -43,11 +43,11 @@ from obygaze_models.evaluation.shares import (
     explained_by_scores,
     share_of,
 )
-from obygaze_models.zoo.seen import IN_SAMPLE
+from obygaze_models.zoo.seen import COPY, IN_SAMPLE
 
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
-MAY_HAVE_TRAINED = (IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
+MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 LEAST_FILMS = 2
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"

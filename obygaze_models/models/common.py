@@ -1,6 +1,7 @@
 """What all estimators share: their error, one thread of linear algebra, seeds, class numbers."""
 
 import functools
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,6 +114,16 @@ def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
     """Yield the rows in blocks, one of which has to be in memory: X may be `StoreRows`."""
     for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
         yield np.asarray(X[start : start + CLIPS_A_BLOCK])
+
+
+def row_hashes(X: Any) -> list[str]:
+    """Return a hash of each row of features; equal rows have equal ones."""
+    hashes = []
+    for block in blocks_of(X):
+        # -0 and 0 are equal.
+        for row in np.ascontiguousarray(block + block.dtype.type(0)):
+            hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest())
+    return hashes
 
 
 def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
     blocks_of,
+    row_hashes,
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
@@ -56,6 +57,8 @@ class Features:
         copies: The number of its group for each clip of the table whose features another clip has
             too; -1 for others. None if nobody looked.
         equal: A number for each clip of the table; clips of one number have the same features.
+        hashes: The hash of the features of each clip, by its row of the table; clips without words,
+            which all have the same vector, have none.
         parts: The parts of joined features; none of others.
     """
 
@@ -66,6 +69,7 @@ class Features:
     origin: Mapping[str, Any] = field(default_factory=dict)
     copies: IntArray | None = None
     equal: IntArray | None = None
+    hashes: Mapping[int, str] = field(default_factory=dict)
     parts: Sequence[JoinedPart] = ()
 
     @property
@@ -154,11 +158,11 @@ def read_store(
         )
     ids = [table.ids[row] for row in clips]
     missing = {clip: missing[clip] for clip in table.ids if clip in missing}
-    digest, row_hashes = _hashes(X, ids)
+    hashes = np.array(row_hashes(X))
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
     equal = np.full(len(table), -1, dtype=np.intp)
-    equal[clips] = numbers_of(row_hashes)
+    equal[clips] = numbers_of(hashes.tolist())
     has_words = np.ones(len(clips), dtype=np.bool_)
     if isinstance(matrix, Matrix):
         has_words = store.has_words(array, matrix.rows[is_usable])
@@ -172,7 +176,7 @@ def read_store(
         "fingerprint": store.fingerprint,
         "seal": store.seal,
         "manifest": store.record.manifest.name,
-        "sha256": digest,
+        "sha256": _sha256(X, ids),
     }
     told = {}
     for fact, value in store.recipe.facts.items():
@@ -194,6 +198,7 @@ def read_store(
         origin,
         _copies(equal, clips[has_words]),
         equal,
+        dict(zip(clips[has_words].tolist(), hashes[has_words].tolist(), strict=True)),
         joined_parts(store.recipe),
     )
 
@@ -364,17 +369,13 @@ def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, s
     return reasons
 
 
-def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
-    """Return the hash of all rows with their ids, and that of each row."""
+def _sha256(X: Any, ids: Sequence[str]) -> str:
+    """Return the hash of all rows with their ids."""
     digest = hashlib.sha256()
-    row_hashes: list[bytes] = []
     for block in blocks_of(X):
         digest.update(np.ascontiguousarray(block).data)
-        positive_zeros = np.ascontiguousarray(block + block.dtype.type(0))
-        for row in positive_zeros:
-            row_hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).digest())
     digest.update("\n".join(ids).encode())
-    return digest.hexdigest(), row_hashes
+    return digest.hexdigest()
 
 
 def _copies(equal: IntArray, rows: IntArray) -> IntArray:

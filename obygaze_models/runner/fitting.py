@@ -133,9 +133,12 @@ def fit_baseline(
     from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)
-    check_classes(y)
+    kind = BASELINES[name]
+    # A saved model may have been trained on clips of others: what learns nothing needs none.
+    if kind.is_trained or len(y):
+        check_classes(y)
     X = table.film_and_scene
-    if BASELINES[name].needs == "concepts":
+    if kind.needs == "concepts":
         # A clip whose annotators differ on a concept is neither with it nor without it.
         X = np.where(table.is_open_concept, 0.5, table.has_concept)
     score = BY_NAME[name](X[held.train], y == 1)

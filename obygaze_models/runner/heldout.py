@@ -86,6 +86,19 @@ class HeldOut:
         """Return the fold as of what learns from no clip."""
         return replace(self, train=NO_ROWS, validation=NO_ROWS)
 
+    def without_test(self, rows: IntArray) -> "HeldOut":
+        """Return a fold that trains on some rows, and may learn from every clip."""
+        return replace(
+            self,
+            name="every clip",
+            train=rows,
+            validation=NO_ROWS,
+            test=NO_ROWS,
+            hidden=NO_ROWS,
+            excluded=NO_ROWS,
+            file_folds=None,
+        )
+
     def apart(self) -> "HeldOut":
         """Return the fold in which validation clips choose, and nothing else learns from them."""
         hidden = np.union1d(self.hidden, self.units[self.validation])

@@ -57,7 +57,7 @@ PROTECTS_NUMBERS = (
     *ON_BOTH_SIDES,
     *("clips as films", "few films", "no interval", "folds of several films"),
     *("several stores", "skipped folds", "missing features"),
-    *("left out", "without label", "annotators differ"),
+    *("left out", "without label", "annotators differ", "guesses"),
 )
 
 TEXTS = {

@@ -181,10 +181,8 @@ def run_protocol(
         baselines = _baselines(stores)
         fits += [cell.to_json() for cell in baselines]
         tables.append(_table(baselines))
-        tests = _joined(tables)
         about = about_run(inputs, folder, stores, fits)
-        settings = settings_of(about)
-        found = results(tests, settings, partial(_made, watch, "values", n_jobs))
+        files = tables_of_run(_joined(tables), about, watch, n_jobs)
         concepts: list[RunRow] = []
         trees: list[RunRow] = []
         with_features = [store for store in stores if store.features is not None]
@@ -193,13 +191,13 @@ def run_protocol(
             for of_concepts, of_trees in _made(watch, "concepts", n_jobs, jobs):
                 concepts += of_concepts
                 trees += of_trees
-    files = {"predictions.csv": tests, "results.csv": found}
     if protocol.report.concepts:
         files["concepts.csv"] = table_of_columns(
             [columns_of_rows(concepts, CONCEPT_COLUMNS)], CONCEPT_COLUMNS
         )
         files["trees.csv"] = table_of_columns([columns_of_rows(trees, TREES)], TREES)
     if protocol.report.error_analysis:
+        tests = files["predictions.csv"]
         cells = cells_of(tests[tests["is_model"]])
         rows = [*_success(cells, inputs.table)]
         files["success.csv"] = table_of_columns(
@@ -207,6 +205,43 @@ def run_protocol(
         )
     about["seconds"] = round(time.perf_counter() - started, 3)
     return printed(write_run(folder, about, files, force=force))
+
+
+def run_fitted(
+    run: StoreRun,
+    inputs: Inputs,
+    folder: Path,
+    outcomes: Outcomes,
+    *,
+    force: bool = False,
+) -> Run:
+    """Write the run of a fitted model: its tests in place of fits, all else as in any other run.
+
+    Args:
+        run: The store, with the fold of the clips that trained the model and of those it is tested
+            on.
+        inputs: What the run reads.
+        folder: The folder of the run.
+        outcomes: The test of the model.
+        force: Replace another run that is there.
+    """
+    started = time.perf_counter()
+    cells = _cells(run, run.protocol.model_names, outcomes)
+    cells += [cell.on_store("") for cell in tests_of_baselines(run)]
+    # What concept vectors lacked in their training is not known.
+    about = about_run(inputs, folder, [], [cell.to_json() for cell in cells])
+    files = tables_of_run(_table(cells), about, _no_progress, n_jobs=1)
+    about["seconds"] = round(time.perf_counter() - started, 3)
+    return printed(write_run(folder, about, files, force=force))
+
+
+def tables_of_run(
+    tests: "pd.DataFrame", about: Mapping[str, Any], watch: Watch, n_jobs: int
+) -> dict[str, "pd.DataFrame"]:
+    """Return the tables that every run has, by the names of their files."""
+    each = partial(_made, watch, "values", n_jobs)
+    found = results(tests, settings_of(about), each)
+    return {"predictions.csv": tests, "results.csv": found}
 
 
 def _made(watch: Watch, label: str, n_jobs: int, jobs: Jobs) -> Iterator[Any]:
@@ -538,7 +573,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     if run.protocol.fit.choose_store and fitted.inner.precision is not None:
         facts["inner_ap"] = fitted.inner.precision
-    return _tested(
+    return tested(
         run,
         (name, pair, number),
         facts,
@@ -549,7 +584,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     )
 
 
-def _tested(
+def tested(
     run: StoreRun,
     place: tuple[str, Pair, int],
     facts: RunRow,
@@ -596,7 +631,7 @@ def _tested(
     of_fit = {
         "fold": held.name,
         "seed": of_all["seed"],
-        "n_train": len(held.train),
+        "n_train": of_all["n_seen"] - len(held.validation),
         "n_validation": len(held.validation),
         "chosen": dict(chosen),
     }
@@ -671,7 +706,7 @@ def _test_baseline(
     learned_from = held if kind.is_trained else held.untrained()
     leak = run.leak(pair, learned_from, NO_ROWS, with_copies=False)
     place = (name, pair, number)
-    return _tested(run, place, facts, scores, decision, leak, chosen={})
+    return tested(run, place, facts, scores, decision, leak, chosen={})
 
 
 def _cells(run: StoreRun, names: Sequence[str], outcomes: Outcomes) -> list[CellTests]:

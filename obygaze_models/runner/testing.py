@@ -1,11 +1,10 @@
-"""Test a saved model on labels of one's own: the table of tests of a run, without a fit.
+"""Test a saved model on labels of one's own: a run with a fitted model in place of fits.
 
-Scores, decisions and refusals are those of `predict`. Clips that the model was trained on are left
-out: its scores of these are no test.
+Scores, decisions and refusals are those of `predict`. The clips that trained the model train the
+baselines, as in any other run, and are not tested.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,29 +13,36 @@ import msgspec
 import numpy as np
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+    UnknownName,
+)
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
-from obygaze_models.evaluation.predictions import as_scores
-from obygaze_models.evaluation.results import results
+from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray, as_scores
 from obygaze_models.evaluation.tables import (
+    CLIP_WAS_SEEN,
     FILM_WAS_SEEN,
     NOT_KNOWN,
     NOTHING_SEEN,
-    RunRow,
-    Test,
-    table_of_tests,
 )
 from obygaze_models.models.registry import BASELINES, UNTRAINED
-from obygaze_models.protocols.clips import LEFT_OUT, class_names
+from obygaze_models.protocols.clips import (
+    LEFT_OUT,
+    LabelArray,
+    class_names,
+    task_labels,
+)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import (
     AUTO,
-    GridSettings,
     Model,
     Protocol,
     Question,
@@ -44,22 +50,29 @@ from obygaze_models.protocols.schema import (
     Task,
 )
 from obygaze_models.protocols.tasks import one_task
-from obygaze_models.runner.about import about_run
-from obygaze_models.runner.files import Run, check_run_folder, settings_of, write_run
+from obygaze_models.runner.files import Run, check_run_folder
+from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
-from obygaze_models.runner.text import printed
+from obygaze_models.runner.run import OneTest, Outcomes, run_fitted, tested
+from obygaze_models.runner.store_run import StoreRun
 from obygaze_models.zoo.info import Classes, ModelInfo
 from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
 from obygaze_models.zoo.saving import SavedModel, read_document
+from obygaze_models.zoo.seen import COPY
 
-RANDOM, ALL_POSITIVE = UNTRAINED
 FOLD = "test"
 # The keys of `honest` that a test reads: which clips, in which view, and by which metrics.
 CHANGES = (
     *("data.where", "data.view"),
     *("report.primary", "report.metrics", "report.replicates"),
 )
-SEEN = {UNSEEN: NOTHING_SEEN, FILM_SEEN: FILM_WAS_SEEN, FILM_UNKNOWN: NOT_KNOWN}
+# The words of the table of tests for clips that did not train the model.
+SEEN = {
+    UNSEEN: NOTHING_SEEN,
+    FILM_SEEN: FILM_WAS_SEEN,
+    FILM_UNKNOWN: NOT_KNOWN,
+    COPY: CLIP_WAS_SEEN,
+}
 
 
 def inputs_of_test(
@@ -79,6 +92,30 @@ def inputs_of_test(
         stores: The store, by its name in tables.
     """
     info = model.info
+    _check(info, changes, stores)
+    (store,) = stores.values()
+    manifest, path = clips
+    array = array_to_read(model, store)
+    protocol = _protocol(info, task, changes, manifest, array)
+    try:
+        inputs = gather(protocol, manifest, path, stores)
+    except ObygazeError as error:
+        if not task and str(error.where).startswith("tasks."):
+            error.hint = f"--task for another task than {info.task}, of these labels"
+        raise
+    _refuse_exchanged(info, inputs)
+    # What the numbers depend on, with the model that gave the scores.
+    settings = {"task": info.task, "sha256": read_document(model.folder).sha256}
+    models = {info.name: Model(info.kind, {**info.chosen, **settings})}
+    baselines = protocol.grid.baselines if _can_teach(model, inputs) else UNTRAINED
+    grid = replace(protocol.grid, models=(info.name,), baselines=baselines)
+    return replace(inputs, protocol=replace(inputs.protocol, models=models, grid=grid))
+
+
+def _check(
+    info: ModelInfo, changes: Sequence[str], stores: Mapping[str, Store]
+) -> None:
+    """Raise an error for a model, a store or a key that a test cannot have."""
     if len(info.classes) != 2:
         raise FixUsage(
             f"a test needs a model of two classes, and {info.name} ({info.summary}) has"
@@ -92,39 +129,6 @@ def inputs_of_test(
         )
     if len(stores) != 1:
         raise FixUsage(f"a saved model reads one store, got {', '.join(stores)}")
-    (store,) = stores.values()
-    manifest, path = clips
-    array = array_to_read(model, store)
-    protocol = _protocol(model, task, changes, manifest, array)
-    try:
-        inputs = gather(protocol, manifest, path, stores)
-    except ObygazeError as error:
-        if not task and str(error.where).startswith("tasks."):
-            error.hint = f"--task for another task than {info.task}, of these labels"
-        raise
-    (name,) = protocol.tasks
-    names = class_names(name, protocol.tasks[name], inputs.labels[name], inputs.table)
-    if names == [*reversed(info.classes)]:
-        raise FixUsage(
-            f"the task {name} calls {names[1]!r} positive, and {info.name} was trained for"
-            f" {info.classes[1]!r}",
-            hint=f"a --task that calls {info.classes[1]!r} positive",
-        )
-    # What the numbers depend on, with the model that gave the scores.
-    settings = {"task": info.task, "sha256": read_document(model.folder).sha256}
-    tested = {info.name: Model(info.kind, {**info.chosen, **settings})}
-    grid = replace(protocol.grid, models=(info.name,))
-    return replace(inputs, protocol=replace(inputs.protocol, models=tested, grid=grid))
-
-
-def _protocol(
-    model: SavedModel,
-    task: str,
-    changes: Sequence[str],
-    manifest: Manifest,
-    array: str,
-) -> Protocol:
-    """Return the protocol of a test: one task, one fixed set of test clips, nothing to fit."""
     for change in changes:
         key = change.partition("=")[0].strip()
         if key not in CHANGES:
@@ -132,7 +136,12 @@ def _protocol(
                 f"--set {key} has no meaning where nothing is fitted",
                 hint=f"one of {', '.join(CHANGES)}",
             )
-    info = model.info
+
+
+def _protocol(
+    info: ModelInfo, task: str, changes: Sequence[str], manifest: Manifest, array: str
+) -> Protocol:
+    """Return the protocol of a test: one task, one fixed set of test clips, nothing to fit."""
     asked = task or info.task
     honest = load_protocol("honest", changes, [asked])
     data = replace(honest.data, array=(array,))
@@ -151,7 +160,7 @@ def _protocol(
     question = Question(
         f"How well does {info.name} rank clips that it was not trained on?",
         first=info.name,
-        second=RANDOM,
+        second="random",
         train=name,
         test=name,
     )
@@ -168,7 +177,7 @@ def _protocol(
         data=data,
         tasks={name: asked_task},
         splits=Splits("fixed", validation="none"),
-        grid=GridSettings((name,), (name,), "same", baselines=UNTRAINED),
+        grid=replace(honest.grid, train=(name,), test=(name,), pairs="same", models=()),
         report=report,
     )
 
@@ -183,6 +192,51 @@ def _terms_of(info: ModelInfo) -> Iterator[str]:
             terms.append(f"to cite: {source.citation.removesuffix('.')}")
         if terms:
             yield f"The {kind} that trained {info.name}: {'; '.join(terms)}."
+
+
+def _refuse_exchanged(info: ModelInfo, inputs: Inputs) -> None:
+    """Raise an error if the positive clips of a task are what the model learned as negative.
+
+    Both tasks are asked of the clips. Where these lack what the model was asked for, the names of
+    the classes say it.
+    """
+    ((task, labels),) = inputs.labels.items()
+    names = class_names(task, inputs.protocol.tasks[task], labels, inputs.table)
+    trained = _labels_of_model(info, inputs)
+    both = (labels != LEFT_OUT) & (trained != LEFT_OUT)
+    is_exchanged = names == [*reversed(info.classes)]
+    if len(np.unique(labels[both])) == 2:
+        is_exchanged = bool((labels != trained)[both].all())
+    if is_exchanged:
+        raise FixUsage(
+            f"the task {task} calls {names[1]!r} positive, and {info.name} was trained for"
+            f" {info.classes[1]!r}: the classes are exchanged",
+            hint=f"a --task that calls {info.classes[1]!r} positive",
+        )
+
+
+def _labels_of_model(info: ModelInfo, inputs: Inputs) -> LabelArray:
+    """Return the class of each clip in the task of a model; none where the clips lack it."""
+    unknown = np.full(len(inputs.table), LEFT_OUT, dtype=np.int8)
+    if info.asked is None:
+        return unknown
+    try:
+        asked = Task(**msgspec.to_builtins(info.asked))
+        return task_labels(info.task, asked, inputs.table)
+    except (FixInput, NotFound, UnknownName):
+        return unknown
+
+
+def _can_teach(model: SavedModel, inputs: Inputs) -> bool:
+    """Return whether the manifest has all clips that trained a model, with both classes."""
+    if model.clips is None:
+        return False
+    is_of_training = np.isin(inputs.table.id_array, model.clips.clip_ids)
+    (labels,) = inputs.labels.values()
+    (features,) = inputs.stores
+    classes = np.unique(labels[is_of_training & features.present])
+    has_all = int(is_of_training.sum()) == len(model.clips)
+    return has_all and {0, 1} <= {*classes.tolist()}
 
 
 def run_test(
@@ -205,7 +259,6 @@ def run_test(
         workspace: The workspace, if it is not the current one.
     """
     check_run_folder(folder, inputs.identity, force=force)
-    started = time.perf_counter()
     predicted = predict(
         model,
         store,
@@ -214,103 +267,100 @@ def run_test(
         in_sample=True,
         workspace=workspace,
     )
-    tests, n_trained = _tests(model, inputs, predicted)
-    remarks = {
-        **inputs.table.remarks,
-        **_remarks(model, inputs, predicted, n_trained),
-        **_films_seen(tests[0], inputs),
-    }
+    run = _store_run(model, inputs, predicted)
+    (pair,) = run.protocol.pairs
+    outcomes: Outcomes = {(model.info.name, pair, 0, 0): _test(model, run, predicted)}
+    remarks = {**inputs.table.remarks, **_remarks(model, run, predicted)}
     inputs = replace(inputs, table=replace(inputs.table, remarks=remarks))
-    fits = [_about_test(test) for test in tests]
-    fits[0]["folds"][0]["chosen"] = dict(model.info.chosen)
-    about = about_run(inputs, folder, [], fits)
-    table = table_of_tests(tests)
-    found = results(table, settings_of(about))
-    about["seconds"] = round(time.perf_counter() - started, 3)
-    files = {"predictions.csv": table, "results.csv": found}
-    return printed(write_run(folder, about, files, force=force))
+    return run_fitted(run, inputs, folder, outcomes, force=force)
 
 
-def _tests(
-    model: SavedModel, inputs: Inputs, predicted: Predicted
-) -> tuple[list[Test], int]:
-    """Return the tests of the model and of the baselines, and how many clips were left out.
-
-    These are clips with a class that trained the model. The baselines are those that learn nothing.
-    """
-    info = model.info
+def _store_run(model: SavedModel, inputs: Inputs, predicted: Predicted) -> StoreRun:
+    """Return the store with one fold: the clips that trained the model train, others are tested."""
     table = inputs.table
     ((task, labels),) = inputs.labels.items()
-    row_of = {clip_id: row for row, clip_id in enumerate(table.ids)}
-    rows = np.array([row_of[clip_id] for clip_id in predicted.clip_ids])
-    has_class = labels[rows] != LEFT_OUT
-    is_tested = has_class & np.isin(predicted.basis, [*SEEN])
-    n_trained = int((has_class & ~is_tested).sum())
+    is_scored = np.isin(table.id_array, predicted.clip_ids) & (labels != LEFT_OUT)
+    is_tested = is_scored & _is_new(inputs, predicted)
+    train = np.flatnonzero(is_scored & ~is_tested)
     if not is_tested.any():
-        clips = count(n_trained, "clip")
+        clips = count(len(train), "clip")
         raise FixInput(
-            f"{info.name} was trained, or may have been, on each of the {clips} with a class in"
-            f" {task} and features: there is nothing to test",
+            f"{model.info.name} was trained, or may have been, on each of the {clips} with a class"
+            f" in {task} and features: there is nothing to test",
             where=inputs.manifest_path,
             hint="clips of other films, with features of the same recipe",
         )
-    rows = rows[is_tested]
-    facts: RunRow = {"task": task, "train": task, "test": task, "fold": FOLD, "seed": 0}
-    # A model that does not say how many clips trained has seen one of each of its films.
-    n_seen = max(info.training.n_clips, len(info.training.films))
-    facts["n_seen"] = n_seen
-    of_model = Test(
-        {
-            **facts,
-            "store": inputs.stores[0].name,
-            "model": info.name,
-            "is_model": True,
-            "is_trained": True,
-            "is_probability": predicted.are_probabilities,
-        },
-        clip_id=table.id_array[rows],
-        movie_id=table.films[rows],
-        group=table.groups[rows],
-        y=labels[rows] == 1,
-        score=as_scores(predicted.scores[is_tested, -1], len(rows)),
-        decision=np.array(predicted.decisions)[is_tested] == info.classes[1],
-        seen=np.array([SEEN[basis] for basis in np.array(predicted.basis)[is_tested]]),
-        leaked=np.zeros(len(rows), dtype=np.bool_),
+    test = np.flatnonzero(is_tested)
+    held = HeldOut(
+        FOLD,
+        units=np.arange(len(table)),
+        films=table.groups,
+        is_by_film=False,
+        train=train,
+        validation=NO_ROWS,
+        test=test,
+        hidden=test,
+        excluded=NO_ROWS,
     )
-    tests = [of_model]
-    for name, score, decision in ((RANDOM, 0.0, 0.5), (ALL_POSITIVE, 1.0, 1.0)):
-        of_baseline = {"store": "", "model": name, "is_probability": name != RANDOM}
-        tests.append(
-            of_model._replace(
-                facts={**facts, **of_baseline, "is_model": False, "is_trained": False},
-                score=np.full(len(rows), score),
-                decision=np.full(len(rows), decision),
-            )
-        )
-    return tests, n_trained
+    (features,) = inputs.stores
+    folds = {(task, task): [held]}
+    return StoreRun(inputs.protocol, table, inputs.labels, features, folds)
 
 
-def _remarks(
-    model: SavedModel, inputs: Inputs, predicted: Predicted, n_trained: int
-) -> dict[str, str]:
+def _is_new(inputs: Inputs, predicted: Predicted) -> BoolArray:
+    """Return which clips of the table have a score, and did not train the model."""
+    new = np.array(predicted.clip_ids)[np.isin(predicted.basis, [*SEEN])]
+    return np.isin(inputs.table.id_array, new)
+
+
+def _test(model: SavedModel, run: StoreRun, predicted: Predicted) -> OneTest:
+    """Return the test of the model on the clips that it was not trained on."""
+    info = model.info
+    (pair,) = run.protocol.pairs
+    (held,) = run.folds[pair]
+    place_of = {clip_id: place for place, clip_id in enumerate(predicted.clip_ids)}
+    places = [place_of[clip_id] for clip_id in run.table.id_array[held.test].tolist()]
+    facts = {
+        "seed": 0,
+        "is_model": True,
+        "is_trained": True,
+        "is_probability": predicted.are_probabilities,
+        # A model that does not say how many clips trained has seen one of each of its films.
+        "n_seen": max(info.training.n_clips, len(info.training.films)),
+    }
+    seen = np.array([SEEN[predicted.basis[place]] for place in places])
+    return tested(
+        run,
+        (info.name, pair, 0),
+        facts,
+        as_scores(predicted.scores[places, -1], len(places)),
+        np.array(predicted.decisions)[places] == info.classes[1],
+        replace(run.leak(pair, held, NO_ROWS), seen=seen),
+        chosen=info.chosen,
+    )
+
+
+def _remarks(model: SavedModel, run: StoreRun, predicted: Predicted) -> dict[str, str]:
     """Return what a reader should know of the clips, the films and the task of a test."""
     info = model.info
-    (task,) = inputs.labels
+    ((task, held),) = ((pair[0], folds[0]) for pair, folds in run.folds.items())
+    protocol = run.protocol
     remarks = {}
-    if n_trained:
-        clips = count(n_trained, "clip")
-        has = f"{clips} with a class in {task}"
+    if len(held.train):
+        has = f"{count(len(held.train), 'clip')} with a class in {task}"
         # A model that does not list its clips may have learned from any of its films.
         is_sure = model.clips is not None and not predicted.n_by_id
         trained = "trained" if is_sure else "may have trained"
         remarks["trained"] = f"{has} {trained} {info.name}, and are not tested."
-    classes = Classes.of(inputs.protocol.tasks[task])
+    if protocol.grid.baselines == UNTRAINED:
+        remarks["guesses"] = (
+            f"Only guesses that learn nothing stand beside {info.name}"
+            f" ({' and '.join(UNTRAINED)}): the clips that trained it are not all here, from which"
+            " a run learns film_prior and neighbour."
+        )
+    classes = Classes.of(protocol.tasks[task])
     is_other = info.asked is not None and classes != info.asked
-    if (
-        is_other
-        or task != info.task
-        or info.where not in ("", inputs.protocol.data.where)
-    ):
+    if is_other or task != info.task or info.where not in ("", protocol.data.where):
         asked = f"{info.task}{info.with_where}"
         if is_other:
             asked = f"{asked}: {info.asked}"
@@ -328,30 +378,24 @@ def _remarks(
             "These videos have other files than those whose features were scored:"
             f" {few(predicted.replaced)}."
         )
-    return remarks
+    return {**remarks, **_films_seen(model, run, predicted)}
 
 
-def _films_seen(of_model: Test, inputs: Inputs) -> dict[str, str]:
+def _films_seen(
+    model: SavedModel, run: StoreRun, predicted: Predicted
+) -> dict[str, str]:
     """Return which films of the test the model has seen in training, and how they are left out."""
-    was_seen = of_model.seen == FILM_WAS_SEEN
-    films = sorted({*of_model.movie_id[was_seen].tolist()})
+    ((held,),) = run.folds.values()
+    film_of = dict(zip(run.table.ids, run.table.films.tolist(), strict=True))
+    tested_ids = {*run.table.id_array[held.test].tolist()}
+    basis_of = dict(zip(predicted.clip_ids, predicted.basis, strict=True))
+    was_seen = [clip for clip in tested_ids if basis_of[clip] == FILM_SEEN]
+    films = sorted({film_of[clip] for clip in was_seen})
     if not films:
         return {}
-    text = f"{of_model.facts['model']} was trained on other clips of {few(films)}"
-    if not inputs.protocol.data.where and not was_seen.all():
+    text = f"{model.info.name} was trained on other clips of {few(films)}"
+    if not run.protocol.data.where and len(was_seen) < len(tested_ids):
         words = ", ".join(map(quoted_word, films))
         option = shell_word(f"data.where=movie_id not in {{{words}}}")
         text = f"{text}; --set {option} tests other films alone"
     return {"films seen": f"{text}."}
-
-
-def _about_test(test: Test) -> dict[str, Any]:
-    """Return what run.json says of a test, as of the fits of a run."""
-    facts = test.facts
-    fold = {"fold": FOLD, "seed": 0, "n_train": facts["n_seen"], "n_validation": 0}
-    return {
-        **{name: facts[name] for name in ("train", "test", "store", "model")},
-        "skipped": {},
-        "skipped_films": {},
-        "folds": [{**fold, "chosen": {}}],
-    }

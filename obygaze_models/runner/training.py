@@ -261,9 +261,11 @@ def fit_final(
     stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
     info = _model_info(inputs, run, rows, name=folder.name, **facts)
     clips = training_clips(run, stated, columns, unit_norm=is_of_vectors)
+    hashes = store_run.of_store.hashes
+    clips = replace(clips, hashes=[hashes.get(row, "") for row in rows.tolist()])
     if store is not None:
-        hashes = tuple(video_hashes(stated, store))
-        training = structs.replace(info.training, video_hashes=hashes)
+        videos = tuple(video_hashes(stated, store))
+        training = structs.replace(info.training, video_hashes=videos)
         made_of = structs.replace(info.features, grid=store.recipe.grid)
         info = structs.replace(info, training=training, features=made_of)
     X = store_run.of_store.of(rows)
@@ -322,15 +324,17 @@ def _model(store_run: StoreRun, run: Run) -> _Kept:
 def _fit_every_clip(run: StoreRun, model: Model, task: str) -> Fitted:
     """Fit a model as the cells are fitted, but on every clip of a task.
 
-    One with epochs stops on the validation clips of the first fold, and trains on all others.
+    What is left out inside the fit is as in the folds: whole films, or clips. A model with epochs
+    stops on the validation clips of the first fold, and trains on all others.
     """
     rows = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
-    held = nothing_held_out(run.table, rows)
+    # A protocol may not test the task that it trains on.
+    pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
+    pair = next(pair for pair in pairs if pair[0] == task)
+    first = run.folds[pair][0]
+    held = first.without_test(rows)
     if has_epochs(model.kind):
-        # A protocol may not test the task that it trains on.
-        pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
-        pair = next(pair for pair in pairs if pair[0] == task)
-        validation = np.intersect1d(rows, run.folds[pair][0].validation)
+        validation = np.intersect1d(rows, first.validation)
         train = np.setdiff1d(rows, validation)
         held = replace(held, train=train, validation=validation)
     seed = seed_of(model.kind, run.protocol.fit.seed)

@@ -33,7 +33,7 @@ from obygaze_models.models.common import Floats
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 # Its columns before those of the scores, and behind them where clips are counted in frames.
-FACTS = ("clip_id", "movie_id", "start_s", "end_s")
+FACTS = ("clip_id", "movie_id", "start_s", "end_s", "features")
 FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
 
 
@@ -195,12 +195,15 @@ class TrainingClips:
 
     Attributes:
         facts: The id of each clip, with the film and the span that the manifest stated.
+        hashes: The hash of the features of each clip; "" where it is not known, or where many clips
+            have the same features for want of words.
         scores: For a column of `Predicted.columns()`, such as `p:positive`, one number a clip; NaN
             where no fold tested the clip.
     """
 
     facts: ClipFacts
     scores: Mapping[str, Floats] = field(default_factory=dict)
+    hashes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if len(self.row_of) != len(self):
@@ -236,12 +239,13 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, span, scores, frames; "" is not known."""
+        """Return the table as CSV: clip, film, span, features, scores, frames; "" is not known."""
         columns: list[Sequence[Any]] = [
             self.clip_ids,
             self.facts.movie_ids.tolist(),
             json_values(self.facts.start_s),
             json_values(self.facts.end_s),
+            self.hashes or [""] * len(self),
         ]
         names = [*FACTS, *self.scores]
         columns += map(json_values, self.scores.values())
@@ -310,7 +314,7 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     columns: dict[str, Sequence[str]] = {}
     for number, name in enumerate(header):
         columns[name] = [row[number] for row in body]
-    clip_ids, movie_ids, starts, ends = (columns.pop(name) for name in FACTS)
+    clip_ids, movie_ids, starts, ends, hashes = (columns.pop(name) for name in FACTS)
     counted = {name: columns.pop(name) for name in FRAME_COLUMNS if name in columns}
     counted_rows = zip(*counted.values(), strict=True)
     frames = [frames_of(dict(zip(counted, row, strict=True))) for row in counted_rows]
@@ -326,7 +330,7 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
         # None becomes NaN.
         numbers = [_number(cell) for cell in cells]
         scores[name] = np.array(numbers, dtype=np.float64)
-    return TrainingClips(facts, scores)
+    return TrainingClips(facts, scores, hashes)
 
 
 def _number(cell: str) -> float | None:

@@ -34,11 +34,12 @@ from obygaze_features.store.joining import JOINED
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
-from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
+from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 from obygaze_models.zoo.seen import (
+    COPY,
     IN_SAMPLE,
     OUT_OF_FOLD,
     what_was_seen,
@@ -61,6 +62,7 @@ class Predicted:
       show the same seconds;
     - `film-unknown`: the model was not trained on this clip, and the films that it was trained on
       are not known;
+    - `copy`: the model was trained on a clip of another id with exactly these features;
     - `in-sample`: the model was trained on the clip, and the score is its own.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
@@ -244,6 +246,12 @@ class PredictedFiles:
             )
             hint = "a model of a manifest with the films of its clips"
             warnings.append((text, hint))
+        if counts[COPY]:
+            text = (
+                f"{count(counts[COPY], 'clip')} with exactly the features of a training clip, under"
+                " another id: their scores are as those of training clips"
+            )
+            warnings.append((text, "one id for one clip, in the manifest"))
         if counts[IN_SAMPLE]:
             warnings.append(
                 f"the model was trained on {counts[IN_SAMPLE]} of these clips: their in-sample"
@@ -487,7 +495,8 @@ def _predicted(
             hint=f"obygaze store info {shell_word(store.location)} --clips",
         )
     stated = _stated(ids, listed, store)
-    seen = what_was_seen(model, stated, store, in_sample=in_sample)
+    hashes = row_hashes(values[is_finite])
+    seen = what_was_seen(model, stated, store, hashes=hashes, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, seen.basis)
     kept = np.flatnonzero([clip not in refused for clip in ids])
     basis = [seen.basis[place] for place in kept.tolist()]

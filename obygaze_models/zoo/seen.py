@@ -1,7 +1,7 @@
 """What a model has seen of clips: those that it was trained on, and those of its films.
 
 It is asked of what a model keeps of its training clips: their ids, films and spans, and the hashes
-of their video files. Features that are equal say nothing: black and silent clips are equal.
+of their features and of their video files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_models.zoo.saving import SavedModel
 
+COPY = "copy"  # a clip with exactly the features of a training clip of another id
 OUT_OF_FOLD = "out-of-fold"
 IN_SAMPLE = "in-sample"
 
@@ -49,7 +50,12 @@ class Seen:
 
 
 def what_was_seen(
-    model: SavedModel, clips: ClipFacts, store: Store, *, in_sample: bool = False
+    model: SavedModel,
+    clips: ClipFacts,
+    store: Store,
+    *,
+    hashes: Sequence[str] = (),
+    in_sample: bool = False,
 ) -> Seen:
     """Return what a model has seen of clips.
 
@@ -60,6 +66,7 @@ def what_was_seen(
         model: The model.
         clips: What a manifest or the store states of the clips.
         store: The store of their features, which may know the hashes of the videos.
+        hashes: The hash of the features of each clip.
         in_sample: Whether clips that have an out-of-fold score get the model's own score.
     """
     _require_films(model, clips, store)
@@ -79,6 +86,10 @@ def what_was_seen(
     basis = []
     for row, is_seen in zip(rows.tolist(), is_film_seen.tolist(), strict=True):
         basis.append(_basis(model, row, is_seen, in_sample=in_sample))
+    trained = set() if model.clips is None else {*model.clips.hashes} - {""}
+    for place, features in enumerate(hashes):
+        if rows[place] < 0 and features in trained:
+            basis[place] = COPY
     is_of_training = store.seal == model.info.features.seal
     return Seen(basis, rows, 0 if is_of_training else n_by_ids)
 

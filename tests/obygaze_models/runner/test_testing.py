@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from msgspec import structs
+from numpy.typing import NDArray
 from support.stores import a_recipe, made_store
 
 import obygaze as og
@@ -176,6 +179,117 @@ def test_the_run_says_what_its_interval_is_of_and_what_to_cite(here: Path) -> No
     assert note == (
         "The features that trained theirs: licence CC-BY-NC-4.0; to cite: Their paper."
     )
+
+
+def split(here: Path, X: NDArray[np.float32], *changes: str) -> tuple[Run, Run]:
+    """`run` with a fixed split, and `train` on its training clips with `models test`."""
+    clips = []
+    for number, clip in enumerate(CLIPS):
+        is_tested = clip.movie_id in FILMS[3:]
+        if "shared" in changes:
+            is_tested = number % 2 == 1
+        extra = {**clip.extra, "part": "test" if is_tested else "train"}
+        clips.append(replace(clip, extra=extra))
+    manifest = Manifest("parts", Header("Parts"), tuple(clips), ("mood", "part"))
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
+    store = made_store(here / "stores" / "all", rows, {"clip": X}, recipe=a_recipe())
+    found = og.run(
+        "honest",
+        {"seen": store},
+        manifest,
+        tasks=["EN_S"],
+        changes=[
+            *QUICK,
+            *("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]'),
+            *("splits.validation=none", 'grid.models=["ridge"]'),
+        ],
+        output="whole",
+        workspace=here,
+    )
+    kept = "data.where=part == train"
+    og.train(
+        "ridge",
+        {"seen": store},
+        manifest,
+        changes=[*QUICK, kept],
+        output="kept",
+        workspace=here,
+    )
+    again = og.models.test(
+        "kept",
+        {"seen": store},
+        manifest,
+        changes=QUICK,
+        output="again",
+        workspace=here,
+    )
+    return found, again
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_fit_has_the_same_test_in_a_run_and_as_a_saved_model(
+    here: Path, shared: bool
+) -> None:
+    """Scores, what was seen, copies, baselines, intervals and differences; and the sentence."""
+    copied = X.copy()
+    # Every third clip of the last two films is a copy of a clip of the first two.
+    copied[4 * PER_FILM :: 3] = X[1 : 2 * PER_FILM : 3]
+    changes = ("shared",) if shared else ()
+    found, again = split(here, copied, *changes)
+    names = {"kept": "ridge"}
+    tests = []
+    for run in (found, again):
+        table = run.predictions.drop(columns="fold")
+        table["model"] = table["model"].replace(names)
+        tests.append(table.sort_values(["model", "clip_id"], ignore_index=True))
+    pd.testing.assert_frame_equal(*tests, rtol=1e-9)
+    of_model = tests[0][tests[0]["model"] == "ridge"]
+    assert {*of_model["seen"]} == {"film" if shared else "unseen", "clip"}
+    values = []
+    for run in (found, again):
+        table = run.results.copy()
+        for column in ("model", "against_model"):
+            table[column] = table[column].replace(names)
+        columns = ["model", "against_model", "film", "metric"]
+        values.append(table.sort_values(columns, ignore_index=True))
+    pd.testing.assert_frame_equal(*values, rtol=1e-9)
+    sentences = []
+    for run in (found, again):
+        (cell,) = run.models
+        sentences.append(sentence_of(run, cell).replace(cell.model, "it"))
+    assert sentences[0] == sentences[1]
+    assert "guesses" not in again.about["remarks"]
+
+
+def test_without_the_training_clips_only_guesses_that_learn_nothing_are_beside(
+    here: Path,
+) -> None:
+    keep(here)
+    others = MINE.with_clips(CLIPS[2 * PER_FILM :])
+    run = og.models.test(
+        "theirs", "seen", manifest=others, changes=QUICK, output="t", workspace=here
+    )
+    models = {cell.model for cell in run.cells if not cell.is_model}
+    assert models == {"random", "all_positive"}
+    assert "(random and all_positive)" in run.about["remarks"]["guesses"]
+    assert "random and all_positive" in result_text(run)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_exchanged_levels_are_refused(here: Path, is_asked: bool) -> None:
+    """By the clips themselves: the names of the classes do not tell."""
+    facts: dict[str, Any] = {"asked": Classes(classes={"EN": 0, "S": 1})}
+    keep(here, **facts)
+    text = 'schema = "obygaze-protocol/1"\n[tasks.SX]\nclasses = { EN = 1, S = 0 }\n'
+    if not is_asked:
+        text = text.replace("EN = 1, S = 0", "EN = 0, S = 1")
+    (here / "mine.toml").write_text(text + '[models.ridge]\nkind = "ridge"\n')
+    task = f"{here / 'mine.toml'}:SX"
+    if is_asked:
+        with pytest.raises(FixUsage, match="the classes are exchanged"):
+            run_on(here, task=task)
+    else:
+        assert len(rows_of(run_on(here, task=task)))
 
 
 def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:

@@ -21,6 +21,7 @@ from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_models.models.common import row_hashes
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -106,6 +107,19 @@ def test_other_capitals_than_those_of_the_training_are_refused(tmp_path: Path) -
         with pytest.raises(FixInput, match=said) as refusal:
             predict(model, store)
         assert "--manifest" in refusal.value.hint
+
+
+def test_a_copy_of_a_training_clip_is_seen(model: SavedModel, tmp_path: Path) -> None:
+    """Under another id and in another film; a clip whose hash is not known is no copy."""
+    assert model.clips is not None
+    hashes = ["", *row_hashes(X)[1:]]
+    kept = replace(model, clips=replace(model.clips, hashes=hashes))
+    rows = [Row("new-1", "cirk"), Row("new-2", "cirk"), Row("2", "alba")]
+    store = store_with(tmp_path, rows, np.stack([X[0], X[2], X[1]]))
+    found = predict(kept, store)
+    assert found.basis == ["unseen", "copy", "out-of-fold"]
+    (warned,) = (text for text in found.write().warnings if "exactly" in text[0])
+    assert warned[0].startswith("1 clip with exactly the features of a training clip")
 
 
 def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:
