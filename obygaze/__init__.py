@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.extracting import extract as extract
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
-    from obygaze_features.store import open_store as open_store
+    from obygaze_features.store.joining import open_store as open_store
     from obygaze_models.report import compare as compare
     from obygaze_models.report import report as report
     from obygaze_models.runner.datasets import Dataset as Dataset

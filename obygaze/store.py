@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.store.changing import join, merge, subset
+    from obygaze_features.store.changing import merge, subset
     from obygaze_features.store.copying import pull, push
     from obygaze_features.store.describing import describe_store as info
     from obygaze_features.store.exporting import export_features as export
@@ -18,7 +18,6 @@ __all__ = [
     "export",
     "import_",
     "info",
-    "join",
     "merge",
     "pull",
     "push",

@@ -30,7 +30,6 @@ from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import (
-    refuse_joined,
     same_space,
     space_of_array,
 )
@@ -250,7 +249,6 @@ def _stated_in(path: Path, manifest: Manifest | None) -> ClipFacts:
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:
     """Raise an error unless the texts are in the embedding space of an array."""
-    refuse_joined(store.recipe, store.location)
     shape = store.array(array).shape
     space = space_of_array(store.recipe, array)
     if space is not None and texts.space_id:

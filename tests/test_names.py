@@ -16,7 +16,7 @@ JUSTIFIED = {
     "IntArray": "the same type; see Bools",
     "Ints": "the same type; see Bools",
     "Values": "the same type in encoding and in the reader of imports; elsewhere private",
-    "join": "columns of a table to a manifest; vectors of stores side by side",
+    "open_store": "that of joining is public, and opens joins too; that of reading opens one store",
     "main": "where a process begins",
     "read": "each adapter of a data set has it",
     "usable_cores": "each operating system counts them",

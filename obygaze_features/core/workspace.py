@@ -146,6 +146,10 @@ class Workspace:
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(f"invalid path {name!r}: it has '..' after another folder")
+        if "+" in name and self._is_bare(name):
+            raise FixUsage(
+                f"invalid name {name!r}: + stands between stores that are read side by side"
+            )
         # Never a store of the current folder: those are read.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
         return self._new(folder)

@@ -16,7 +16,6 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import (
     TOKENIZER,
-    refuse_joined,
     same_space,
     space_of_array,
 )
@@ -93,10 +92,6 @@ def search(
     if out is not None:
         check_table_name(out)
     store = open_store(store, workspace=here.root)
-    of_one = "the store of one of them"
-    if text is not None:
-        of_one += " that reads sentences, as those of words and of CLIP do"
-    refuse_joined(store.recipe, store.location, of_one)
     array = _array_of_vectors(store, array)
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")

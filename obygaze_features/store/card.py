@@ -14,18 +14,12 @@ from obygaze_features.core.console import human, listed
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import SafeText, render
-from obygaze_features.store.joining import (
-    JoinedPart,
-    part_names,
-    part_slices,
-)
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import (
     FACTS,
     SECTIONS,
     UNVERIFIED,
     Recipe,
-    joined_parts,
 )
 from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import NO_REASON, OK, RowColumns
@@ -311,11 +305,6 @@ PREPARED = {"pictures": "Pixels", "sound": "Samples", "words": "Texts"}
 def recipe_sentences(recipe: Recipe) -> list[str]:
     """Return how the numbers were made, one sentence for each section."""
     value = recipe.to_json()
-    parts = joined_parts(recipe)
-    if parts:
-        windows = _words(recipe.windows)
-        cut = [f"The rows are windows of films, with {windows}."] if windows else []
-        return [*_sentences_of_parts(parts), *cut]
     if recipe.is_unknown:
         facts = _words(value.get(FACTS, {})) or "nothing"
         return [
@@ -355,21 +344,6 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:
         sentences.append(f"Also recorded: {_words(others)}.")
-    return sentences
-
-
-def _sentences_of_parts(parts: Sequence[JoinedPart]) -> list[str]:
-    """Return where the numbers of each part of a joined store are."""
-    sentences = [
-        "Vectors of several stores are side by side, each on the scale of its own store."
-    ]
-    names = part_names(parts)
-    for part, name, place in zip(parts, names, part_slices(parts), strict=True):
-        made_of = f"made of {part.medium}, " if part.medium else ""
-        sentences.append(
-            f"The numbers {place.start} to {place.stop - 1} are the array {part.array} of"
-            f" {name} ({made_of}fingerprint {_word(part.fingerprint)})."
-        )
     return sentences
 
 

@@ -1,6 +1,6 @@
 """Make stores of the rows of other stores.
 
-A subset, a merger, a join of vectors side by side.
+A subset, or a merger.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,47 +35,26 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.encoding import Values, fill_rows
-from obygaze_features.store.joining import (
-    DTYPES_OF_PARTS,
-    JOINED_ARRAY,
-    JOINED_DTYPE,
-    JoinedPart,
-    are_of_words,
-    canonical_order,
-    part_names,
-    part_slices,
-    recipe_of_parts,
-    split_array,
-)
 from obygaze_features.store.layout import (
-    N_WORDS,
-    TIMES_OF_WINDOWS,
     Array,
     with_companions,
 )
 from obygaze_features.store.making import FinishedFile, new_store, write_store
-from obygaze_features.store.matching import facts_of_rows, has_times_of_windows
-from obygaze_features.store.reading import Store, StoreName, open_store
-from obygaze_features.store.recipe import (
-    Recipe,
-    part_of,
-    refuse_joined,
-)
+from obygaze_features.store.matching import facts_of_rows
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     Kind,
     Maker,
     ManifestMark,
     Origin,
-    common_maker,
     place_in,
 )
-from obygaze_features.store.rows import FAILED, OK, Row, RowColumns
+from obygaze_features.store.rows import Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 
 # Rows that are in two stores are compared so many at a time.
 _COMPARED_ROWS = 256
-# The reason of a part of a joined row where its store does not have the clip.
-NOT_IN_PART = "no clip of that id in its store"
 
 
 @dataclass(frozen=True)
@@ -211,7 +190,7 @@ def _require_sources(
 
 def _change(
     target: Path,
-    source: PickedRows | JoinedRows,
+    source: PickedRows,
     *,
     arrays: Sequence[Array],
     recipe: Recipe,
@@ -462,7 +441,10 @@ def _require_one_recipe(stores: Sequence[Store]) -> None:
     for store in stores[1:]:
         hint = "only stores of one recipe are merged"
         if first.recipe.is_unknown and store.recipe.is_unknown:
-            hint += "; imports that were made in the same way have one with the same --backbone"
+            hint += (
+                "; imports that were made in the same way have one by the same name: obygaze store"
+                " import FILE --backbone NAME"
+            )
         first.recipe.require(
             store.recipe,
             where=store.location,
@@ -563,15 +545,6 @@ def _require_same_clips(stores: Sequence[Store]) -> list[str]:
     return sentences
 
 
-def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a sentence for each remark that is about some clips, with the first of them."""
-    sentences = []
-    for words, clips in remarks.items():
-        if clips:
-            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
-    return sentences
-
-
 def _merged_rows(
     stores: Sequence[Store],
     clips: Mapping[str, Sequence[SourceRow]],
@@ -628,7 +601,7 @@ def _check_equal(
                         )
 
 
-def _common_manifest(source: PickedRows | JoinedRows) -> ManifestMark:
+def _common_manifest(source: PickedRows) -> ManifestMark:
     """Return the manifest of all stores, or that of the new rows, "" if there are several."""
     manifests = {store.record.manifest for store in source.stores}
     if len(manifests) == 1:
@@ -658,225 +631,6 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
     return Terms(licence or licences[0], "\n".join(citations))
 
 
-# --- Joining ---
-
-
-def join(
-    stores: Sequence[PathLike | Store],
-    path: PathLike,
-    *,
-    licence: str = "",
-    progress: Progress | None = None,
-    workspace: PathLike | None = None,
-) -> Changed:
-    """Make one store of several, with their vectors of each clip side by side.
-
-    What was seen, heard and said in a clip becomes one vector of it, the array clip, so that a
-    model can learn from all of it. The order of the stores does not matter.
-
-    A clip has features where all stores have them. Any other one is a failed row with the reason of
-    the part that is missing. Films or times of a clip that differ are an error. All citations are
-    kept.
-
-    Args:
-        stores: The stores, near or far, each with an array that has one vector a clip. Without
-            `:ARRAY` it is the default array of the store, as in experiments.
-        path: The new store: a name or a folder.
-        licence: The licence of the new store, where those of the stores differ.
-        progress: Counts clips.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store join films.xclip films.wav2vec2 -o both
-        obygaze store join films.xclip:clip films.wav2vec2 films.words -o all-senses
-    """
-    here = Workspace.of(workspace)
-    target = new_store(here, path)
-    named = [_NamedPart.of(store, here) for store in stores]
-    order = canonical_order([one.part for one in named])
-    opened = [named[place].store for place in order]
-    parts = [named[place].part for place in order]
-    keys = [(one.fingerprint, one.array) for one in parts]
-    remarks = _require_sources("join", opened, keys)
-    terms = _common_terms(opened, licence)
-    source = JoinedRows(opened, parts, _clips_of(opened))
-    width = sum(part.width for part in parts)
-    arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
-    # An import may have another array of this name.
-    words = Array.of(N_WORDS, "int32", ())
-    have_words = all(store.record.array(N_WORDS) == words for store in opened)
-    if any(map(has_times_of_windows, opened)):
-        # The recipe of an import does not say that its rows are windows.
-        arrays += [Array.of(name, "float64", ()) for name in TIMES_OF_WINDOWS]
-    elif have_words and are_of_words(parts):
-        # Where all parts are silent, equal vectors are no copies.
-        arrays.append(words)
-    return _change(
-        target,
-        source,
-        arrays=arrays,
-        recipe=Recipe.from_json(recipe_of_parts(parts, opened[0].recipe.windows)),
-        terms=terms,
-        progress=progress,
-        remarks=[*remarks, *source.sentences()],
-    )
-
-
-def _require_one_cut(stores: Sequence[Store]) -> None:
-    """Raise an error unless all stores have clips, or windows that were cut in one way."""
-    for store in stores[1:]:
-        if store.recipe.windows != stores[0].recipe.windows:
-            raise Mismatch(
-                f"the recipes of this store and of {stores[0].location} do not say that both have"
-                " clips, or windows that were cut in the same way",
-                where=store.location,
-                hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
-            )
-
-
-class _NamedPart(NamedTuple):
-    """A store that a user names for a join, and which part of a row it gives."""
-
-    store: Store
-    part: JoinedPart
-
-    @classmethod
-    def of(cls, name: StoreName, workspace: Workspace) -> Self:
-        """Return the part of a name, which may end with `:ARRAY`."""
-        array_name = ""
-        if isinstance(name, str):
-            name, array_name = split_array(name)
-        store = open_store(name, workspace=workspace)
-        refuse_joined(
-            store.recipe, store.location, "the stores of all parts, in one join"
-        )
-        array = store.array(array_name or store.default_array)
-        is_vector = array.name in store.feature_arrays and len(array.shape) == 1
-        if not is_vector or array.dtype not in DTYPES_OF_PARTS:
-            shape = " x ".join(map(str, array.shape)) or "one number"
-            raise FixUsage(
-                f"a part of a join is a vector of {' or '.join(DTYPES_OF_PARTS)} for each clip,"
-                f" got the array {array.name!r} with {shape} of {array.dtype}",
-                where=store.location,
-                hint="STORE:ARRAY for another array of the store",
-            )
-        return cls(store, part_of(store.recipe, array))
-
-
-class JoinedRows(_NewRows):
-    """The rows of several stores side by side, as a `RowSource`.
-
-    A row is ok where all stores have features of its clip. The others are failed, with the name of
-    each part that is missing and its reason.
-
-    Args:
-        stores: The stores.
-        parts: The part of each store.
-        clips: The rows that the stores have of each clip.
-    """
-
-    def __init__(
-        self,
-        stores: Sequence[Store],
-        parts: Sequence[JoinedPart],
-        clips: Mapping[str, Sequence[SourceRow]],
-    ) -> None:
-        self.stores = stores
-        self.parts = parts
-        self.names = part_names(parts)
-        self.rows: list[Row] = []
-        self.makers = []
-        # The clips of which others have features, and this part has none.
-        self.without: list[list[str]] = [[] for _ in stores]
-        # The clips whose video was another file for one part than for another.
-        self.of_other_files: list[str] = []
-        # For each new row, the number of the row in each store; -1 where it has none.
-        self.numbers = np.full((len(clips), len(stores)), -1)
-        for rows in clips.values():
-            for _, place, number in rows:
-                self.numbers[len(self.rows), place] = number
-            self.rows.append(self._row_of(rows))
-        self.is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
-        if not self.is_ok.any():
-            raise FixInput(
-                f"no clip has features in all of {few(self.names)}",
-                where=", ".join(store.location for store in stores),
-                details=[f"{row.clip_id}: {row.reason}" for row in self.rows[:20]],
-                hint="stores of the same clips: obygaze store info STORE --clips",
-            )
-
-    def _row_of(self, rows: Sequence[SourceRow]) -> Row:
-        """Return the new row of a clip."""
-        row = _completed(rows[0].row, rows)._replace(
-            video_bytes=_only([each.row.video_bytes for each in rows]),
-            video_hash=_only([each.row.video_hash or None for each in rows]) or "",
-            pictures=_only([each.row.pictures for each in rows]),
-            maker=None,
-        )
-        row_of_place = {each.place: each.row for each in rows}
-        remarks = []
-        reason_of_missing = {}
-        for place, name in enumerate(self.names):
-            part = row_of_place.get(place)
-            if part is None:
-                reason_of_missing[place] = f"{name}: {NOT_IN_PART}"
-            elif not part.is_ok:
-                reason_of_missing[place] = f"{name}: {part.reason or part.status}"
-            elif part.reason:
-                remarks.append(f"{name}: {part.reason}")
-        if reason_of_missing:
-            if len(reason_of_missing) < len(self.names):
-                for place in reason_of_missing:
-                    self.without[place].append(row.clip_id)
-            reason = "; ".join(reason_of_missing.values())
-            return row._replace(status=FAILED, reason=reason)
-        videos = {each.row.video_hash for each in rows} - {""}
-        if len(videos) > 1:
-            self.of_other_files.append(row.clip_id)
-        made_by = [self.stores[each.place].maker_of(each.row) for each in rows]
-        makers = [one for one in made_by if one is not None]
-        place_of_maker = None
-        if makers:
-            place_of_maker = place_in(self.makers, common_maker(makers))
-        return row._replace(status=OK, reason="; ".join(remarks), maker=place_of_maker)
-
-    def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows; only those that are ok are read."""
-        self.progress.advance(after - first)
-        values = fill_rows(array, after - first)
-        is_ok = self.is_ok[first:after]
-        numbers = self.numbers[first:after][is_ok]
-        if array.name == N_WORDS:
-            for store, rows in zip(self.stores, numbers.T, strict=True):
-                values[is_ok] = np.maximum(values[is_ok], store.read(N_WORDS, rows))
-            return values
-        if array.name in TIMES_OF_WINDOWS:
-            have_times = [has_times_of_windows(store) for store in self.stores]
-            place = have_times.index(True)
-            values[is_ok] = self.stores[place].read(array.name, numbers[:, place])
-            return values
-        for place, columns in enumerate(part_slices(self.parts)):
-            store = self.stores[place]
-            part = self.parts[place]
-            values[is_ok, columns] = store.read(part.array, numbers[:, place])
-        return values
-
-    def sentences(self) -> list[str]:
-        """Return how many clips lack each part, or have parts that may not belong together."""
-        remarks = {}
-        for store, clips in zip(self.stores, self.without, strict=True):
-            remarks[f"without features in {store.location}"] = clips
-        words = "of which the parts were computed from different files of the video"
-        remarks[words] = self.of_other_files
-        return _sentences(remarks)
-
-
-def _only(values: Sequence[Any]) -> Any:
-    """Return the value of all that are known; None if none is, or if they differ."""
-    known = {value for value in values if value is not None}
-    return known.pop() if len(known) == 1 else None
-
-
 _ASKED = {
     "merge": _Asked(
         "store",
@@ -887,11 +641,5 @@ _ASKED = {
             _require_equal_kinds,
             _require_same_clips,
         ),
-    ),
-    "join": _Asked(
-        "part",
-        "name each array of a recipe once; for the clips of two stores of one recipe: obygaze"
-        " store merge --help",
-        (_require_one_cut, _require_same_clips),
     ),
 }

@@ -39,14 +39,6 @@ COMMANDS = {
             "progress": Bar("copy"),
         },
     ),
-    "join": Command(
-        "obygaze_features.store.changing:join",
-        {
-            "stores": Option(metavar="STORE[:ARRAY]..."),
-            "path": Option("-o --output", metavar="NAME"),
-            "progress": Bar("join"),
-        },
-    ),
     "import": Command(
         "obygaze_features.store.importing.features:import_features",
         {

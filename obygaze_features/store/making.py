@@ -37,7 +37,6 @@ from obygaze_features.store.encoding import (
     status_column,
     text_column,
 )
-from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (
     CARD,
     CHECKS,
@@ -206,7 +205,6 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     where = str(named_beside(folder))
     _check_texts(contents, where)
     check_arrays(arrays, where)
-    check_joined_arrays(contents.recipe.to_json(), arrays, where)
     check_rows(rows, where)
     _check_makers(rows, len(contents.makers), where)
     marks: dict[str, FileMark] = {}

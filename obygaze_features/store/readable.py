@@ -38,5 +38,8 @@ class ReadableStore(Protocol):
     def read(self, array: str, rows: Rows | Sequence[int]) -> npt.NDArray[Any]:
         """Return the values of some rows."""
 
+    def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return whether some rows have features."""
+
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
         """Return which frames of some rows are no padding."""

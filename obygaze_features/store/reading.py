@@ -118,6 +118,12 @@ class Reason(NamedTuple):
 NOT_IN_STORE = Reason("missing", "no clip of that name in this store")
 
 
+# The hint for a join where one store is needed.
+ONLY_READ = (
+    "the name of one store; run, train, models test and models predict read a join"
+)
+
+
 class BeingFilled(Corrupt):
     """A store is not made yet: continue its extraction, or wait for it.
 
@@ -240,6 +246,11 @@ def open_store(
         (72, ('clip',))
     """
     if isinstance(store, Store):
+        if len(store.stores) > 1:
+            raise FixUsage(
+                f"{store.location} is a join of stores: this needs one store",
+                hint=ONLY_READ,
+            )
         if expect is None or store.seal == checked_seal(expect):
             return store
         raise another_seal(store.seal, checked_seal(expect), store.location)
@@ -325,6 +336,10 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
     # It may be filled.
     if path.exists() or next_of(path).exists():
         return location
+    if "+" in name:
+        raise FixUsage(
+            f"{name!r} names a join of stores: this needs one store", hint=ONLY_READ
+        )
     return here.existing_store(name)
 
 
@@ -467,6 +482,11 @@ class Store:
         """Where it was opened."""
         return self.files.location
 
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """This store; those that are read side by side, of a join."""
+        return (self,)
+
     @cached_property
     def recipe(self) -> Recipe:
         """How the features were made."""
@@ -568,7 +588,15 @@ class Store:
                 where=self.location,
             )
         known = array if isinstance(array, Array) else self.array(array)
-        return self.arrays.read(known, wanted.astype(np.int64))
+        return self._read(known, wanted.astype(np.int64))
+
+    def _read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
+        return self.arrays.read(array, rows)
+
+    def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return whether some rows have features."""
+        is_ok: npt.NDArray[np.bool_] = self.table.codes_of(rows) == OK_CODE
+        return is_ok
 
     def status(self) -> Status:
         """Return the status of every row."""
@@ -823,11 +851,11 @@ class Store:
         if missing == "nan" and not present.all():
             values = self.arrays.reserve(array, len(present))
             values[~present] = np.nan
-            values[present] = self.arrays.read(array, selection.rows[present])
+            values[present] = self._read(array, selection.rows[present])
             return Matrix(values, present, selection, reasons)
         if not present.all():
             selection = selection[present]
-        values = self.arrays.read(array, selection.rows)
+        values = self._read(array, selection.rows)
         return Matrix(values, present, selection, reasons)
 
     def _presence(
@@ -837,7 +865,7 @@ class Store:
         rows = selection.rows
         present = rows >= 0
         known = np.flatnonzero(present)
-        present[known] = self.table.codes_of(rows[known]) == OK_CODE
+        present[known] = self.is_ok(rows[known])
         if present.all():
             return present, {}
         absent = selection[~present]

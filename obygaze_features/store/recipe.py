@@ -7,22 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
-from obygaze_features.store.joining import (
-    JOINED,
-    SAMPLING,
-    JoinedPart,
-    part_names,
-    parts_of,
-)
-
-if TYPE_CHECKING:
-    from obygaze_features.store.layout import Array
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -112,13 +102,11 @@ class Recipe:
             raise FixInput(
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
-        _check_section(SAMPLING, value.get(SAMPLING, {}))
+        _check_section("sampling", value.get("sampling", {}))
         is_unknown = value.get("unknown") is True
         if is_unknown:
             # An unknown recipe may be without facts.
             _check_section(FACTS, value.get(FACTS, {}))
-            return cls(text)
-        if parts_of(value):
             return cls(text)
         for key in SECTIONS:
             if key not in value:
@@ -143,8 +131,8 @@ class Recipe:
 
     @property
     def is_extracted(self) -> bool:
-        """Whether a model made the features of its stores, which were not imported or joined."""
-        return not (self.is_unknown or parts_of(self.to_json()))
+        """Whether a model made the features of its stores, which were not imported."""
+        return not self.is_unknown
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -186,13 +174,7 @@ class Recipe:
 
     @property
     def medium(self) -> str:
-        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows.
-
-        A joined store has that of its parts: "pictures and sound".
-        """
-        media = {part.medium: None for part in parts_of(self.to_json()) if part.medium}
-        if media:
-            return " and ".join(sorted(media))
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
         sampling = self.to_json().get("sampling")
         if not isinstance(sampling, dict):
             return ""
@@ -225,19 +207,14 @@ class Recipe:
         value = self.to_json()
         for key in self.windows:
             del value["sampling"][key]
-        if JOINED in value:
-            value.pop(SAMPLING, None)
         return self.from_json(value)
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone, where unknown features came from, or the parts."""
+        """A few words for lists: the backbone, or where unknown features came from."""
         value = self.to_json()
         imported_backbone = self.facts.get("backbone")
-        parts = parts_of(value)
-        if parts:
-            title = f"{JOINED}: {' + '.join(part_names(parts))}"
-        elif imported_backbone:
+        if imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
         elif self.is_unknown:
             title = f"{UNKNOWN_FACT} ({value.get('source', 'imported')})"
@@ -269,12 +246,7 @@ class Recipe:
 
         `sides` name the two recipes in the lines.
         """
-        ours = _by_part(self.to_json())
-        theirs = _by_part(other.to_json())
-        if (JOINED in ours) != (JOINED in theirs):
-            ours = {"backbone": self.title}
-            theirs = {"backbone": other.title}
-        return list(_differences("", ours, theirs, sides))
+        return list(_differences("", self.to_json(), other.to_json(), sides))
 
     def require(
         self,
@@ -301,18 +273,6 @@ def _check_section(key: str, section: Any) -> None:
     """Raise an error unless a section of a recipe is a mapping."""
     if not isinstance(section, Mapping):
         raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
-
-
-def _by_part(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe with the parts of a joined store by their names, in a few words each."""
-    parts = parts_of(recipe)
-    if not parts:
-        return recipe
-    words_of_part = {}
-    for name, part in zip(part_names(parts), parts, strict=True):
-        words = f"{part.array}, {part.width} {part.dtype}, {part.fingerprint}"
-        words_of_part[name] = words
-    return {**recipe, JOINED: words_of_part}
 
 
 def _differences(
@@ -384,35 +344,3 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
         str(backbone.get("revision", "")),
         hash_of_space(weights),
     )
-
-
-def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
-    """Return the parts of a joined store, in their order in a row; none of any other store."""
-    return parts_of(recipe.to_json())
-
-
-def is_made_of(part: JoinedPart, recipe: Recipe) -> bool:
-    """Return whether stores of a recipe have a part, of clips or of windows."""
-    return part.fingerprint == recipe.of_clips.fingerprint
-
-
-def part_of(recipe: Recipe, array: "Array") -> JoinedPart:
-    """Return the part that an array of vectors is."""
-    (width,) = array.shape
-    fingerprint = recipe.of_clips.fingerprint
-    return JoinedPart(
-        recipe.title, fingerprint, array.name, array.dtype, width, recipe.medium
-    )
-
-
-def refuse_joined(
-    recipe: Recipe, where: str, hint: str = "the store of one of them"
-) -> None:
-    """Raise an error for a joined store where the features of one model are needed."""
-    names = part_names(joined_parts(recipe))
-    if names:
-        raise FixUsage(
-            f"expected the features of one model, and this store joins {', '.join(names)}",
-            where=where,
-            hint=hint,
-        )

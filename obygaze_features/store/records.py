@@ -5,7 +5,7 @@ docs/store.md describes them in sections 2 and 7.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +15,6 @@ from msgspec import Meta
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256, refuse_newer
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
-from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
@@ -88,32 +87,11 @@ class Maker(Record, frozen=True):
         return Kind(self.program, self.device, self.precision)
 
 
-def common_maker(makers: Sequence[Maker]) -> Maker:
-    """Return what computed all numbers of a row."""
-    versions: dict[str, list[str]] = {}
-    for maker in makers:
-        for package, version in maker.versions.items():
-            versions.setdefault(package, []).append(version)
-    return Maker(
-        _listed(maker.program for maker in makers),
-        _listed(maker.device for maker in makers),
-        _listed(maker.device_name for maker in makers),
-        _listed(maker.precision for maker in makers),
-        {package: _listed(versions[package]) for package in sorted(versions)},
-    )
-
-
 def place_in(makers: list[Maker], maker: Maker) -> int:
     """Return the place of a maker in a list, to which it is added if it is not there."""
     if maker not in makers:
         makers.append(maker)
     return makers.index(maker)
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Return words that are not empty, each once; some may be such lists themselves."""
-    each = " and ".join(filter(None, words)).split(" and ")
-    return " and ".join(dict.fromkeys(each))
 
 
 class Origin(Record, frozen=True):
@@ -369,7 +347,6 @@ def _check_store(store: StoreRecord, where: str) -> None:
     """Raise an error unless the fingerprint, the counts and the list of files are right."""
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` is not that of the recipe", where)
-    check_joined_arrays(store.recipe, store.arrays, where)
     rows = store.rows
     if sum(rows.by_status.values()) != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)

@@ -17,7 +17,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
-from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.decoding import Rows
 from obygaze_features.store.readable import ReadableStore
 
 WindowRule = Literal["touch", "centre", "within"]
@@ -137,7 +137,7 @@ def read_segments(
             reason_of.update(dict.fromkeys(places, NO_FILM))
             continue
         rows = store.table.films.rows_of([film])
-        ok = rows[store.table.codes_of(rows) == OK_CODE]
+        ok = rows[store.is_ok(rows)]
         n_absent += len(rows) - len(ok)
         windows_of = _windows_of_film(
             store, array, ok, spans[places], rule, grid, is_reduced=reduce is not None
@@ -216,8 +216,7 @@ def _windows_of_film(
 
 def _grid_of(store: ReadableStore) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
-    sampling = store.recipe.to_json().get("sampling", {})
-    grid: Mapping[str, Any] | None = sampling.get("grid")
+    grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:
         raise FixInput(
             "the recipe of this store does not say that its rows are windows",

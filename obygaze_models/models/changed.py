@@ -12,10 +12,9 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from obygaze_features.store.joining import JoinedPart
 from obygaze_models.models.common import Ints, Scaling, as_float32
 from obygaze_models.models.estimator import OUTPUTS
-from obygaze_models.models.joined import PartScaling
+from obygaze_models.models.joined import FeaturePart, PartScaling
 from obygaze_models.models.learner import Learner
 from obygaze_models.models.lessons import FeatureRows, InnerScores, Lessons
 
@@ -52,7 +51,7 @@ class ChangedFeatures(Learner):
     _scaled: _Scaled
     _core: Any
 
-    def __init__(self, inside: Any, parts: Sequence[JoinedPart]) -> None:
+    def __init__(self, inside: Any, parts: Sequence[FeaturePart]) -> None:
         self.inside = inside
         self.parts = parts
 
@@ -128,7 +127,7 @@ class ChangedFeatures(Learner):
 def reading_changed(
     estimator: Any,
     *,
-    parts: Sequence[JoinedPart] = (),
+    parts: Sequence[FeaturePart] = (),
     scaled: bool = False,
 ) -> Any:
     """Return an estimator that learns from changed features; the same one if nothing changes.

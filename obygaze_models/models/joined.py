@@ -1,19 +1,25 @@
 """One factor for each part of joined features, so that neither width nor scale decides.
 
-Features of a joined store are vectors of several stores side by side. Each part is multiplied by
-one factor, which training clips give. All parts then have the same total variance, and the whole
+Features of a join are vectors of several stores side by side. Each part is multiplied by one
+factor, which training clips give. All parts then have the same total variance, and the whole
 row has the mean of what the parts had.
 """
 
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from obygaze_features.store.joining import JoinedPart, part_names, part_slices
 from obygaze_models.models.common import FixTraining, Floats
+
+
+class FeaturePart(NamedTuple):
+    """A part of joined features: the name of its store, and how many numbers a row has of it."""
+
+    name: str
+    width: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,17 +30,20 @@ class PartScaling:
     of_features: Floats
 
     @classmethod
-    def of(cls, X: Any, parts: Sequence[JoinedPart]) -> Self:
+    def of(cls, X: Any, parts: Sequence[FeaturePart]) -> Self:
         """Return the factors that some rows give: sqrt(mean(V) / (B * V_b)) for part b of B.
 
         V_b is the total variance of the part. A part that is the same in all rows has no factor.
         """
         variances = []
-        for name, columns in zip(part_names(parts), part_slices(parts), strict=True):
-            rows = np.asarray(X[:, columns], dtype=np.float64)
+        first = 0
+        for part in parts:
+            columns = X[:, first : first + part.width]
+            rows = np.asarray(columns, dtype=np.float64)
             variances.append(float(rows.var(axis=0).sum()))
             if not variances[-1] > 0:
-                raise FixTraining(f"{name} is the same for all training clips")
+                raise FixTraining(f"{part.name} is the same for all training clips")
+            first += part.width
         factors = np.sqrt(np.mean(variances) / (len(parts) * np.array(variances)))
         return cls(factors, np.repeat(factors, [part.width for part in parts]))
 

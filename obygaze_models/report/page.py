@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -245,18 +245,23 @@ def _data(run: Run) -> str:
 def _changed_stores(run: Run) -> Iterator[str]:
     """Yield a sentence for each store that is here, but has other content than the run has read."""
     for name, facts in run.about["stores"].items():
-        location = run.place(facts["location"])
-        # A store that was moved or removed says nothing.
-        with suppress(ObygazeError, OSError):
-            if (
-                not is_url(location)
-                and open_store(Path(location)).seal != facts["seal"]
-            ):
-                yield (
-                    f"The store {name} was changed after the run {run.folder.name}: clips were "
-                    "added, or it was made anew. The page shows the run as it was; "
-                    f"{RUN_AGAIN}, reads the store as it is now."
-                )
+        parts = facts.get("parts", {name: facts})
+        if any(_is_changed(run, of_part) for of_part in parts.values()):
+            yield (
+                f"The store {name} was changed after the run {run.folder.name}: clips were "
+                "added, or it was made anew. The page shows the run as it was; "
+                f"{RUN_AGAIN}, reads the store as it is now."
+            )
+
+
+def _is_changed(run: Run, facts: Mapping[str, Any]) -> bool:
+    """Return whether a store is here, and has another seal than the run has read."""
+    location = run.place(facts["location"])
+    # A store that was moved or removed says nothing.
+    with suppress(ObygazeError, OSError):
+        if not is_url(location):
+            return bool(open_store(Path(location)).seal != facts["seal"])
+    return False
 
 
 def _scale(run: Run) -> Iterator[str]:

@@ -771,7 +771,11 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
     yield "protocol", run.protocol["name"], about["protocol_sha256"]
     yield "manifest", manifest["path"], manifest["sha256"]
     for name, facts in about["stores"].items():
-        yield "store", f"{name}={facts['location']}", facts["seal"]
+        if "parts" not in facts:
+            yield "store", f"{name}={facts['location']}", facts["seal"]
+        for part, of_part in facts.get("parts", {}).items():
+            place = f"{name}, {part}={of_part['location']}"
+            yield "store", place, of_part["seal"]
     for name, model in run.protocol["models"].items():
         # Of a saved model that is tested.
         if "sha256" in model.get("settings", {}):

@@ -66,8 +66,7 @@ def about_run(
         },
         "stores": {
             store.name: {
-                **store.origin,
-                "location": stated_place(store.origin["location"], folder),
+                **_with_places(store.origin, folder),
                 "missing": dict(store.missing),
             }
             for store in inputs.stores
@@ -85,6 +84,16 @@ def about_run(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
+
+
+def _with_places(origin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what is known of a store, or of each store of a join, with its place as stated."""
+    if "parts" not in origin:
+        return {**origin, "location": stated_place(origin["location"], folder)}
+    parts = {
+        name: _with_places(of_part, folder) for name, of_part in origin["parts"].items()
+    }
+    return {**origin, "parts": parts}
 
 
 def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:

@@ -16,7 +16,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import Store
+from obygaze_features.store.joining import open_store
 from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import (
     clip_table,

@@ -345,7 +345,8 @@ def require_each_once(changes: Sequence[str]) -> None:
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
     """Open stores by the names that results give them; texts may be NAME=STORE."""
-    from obygaze_features.store import Store, open_store
+    from obygaze_features.store import Store
+    from obygaze_features.store.joining import names_of_join, open_store
 
     named: dict[str, OneStore] = {}
     if isinstance(stores, Mapping):
@@ -354,23 +355,28 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
         if isinstance(stores, str | os.PathLike | Store):
             stores = [stores]
         for store in stores:
-            name, place = named_store(store)
+            name, place = named_store(store, workspace)
             if name in named:
                 raise FixUsage(f"--store names {name!r} twice")
             named[name] = place
     if "" in named:
         raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
-    return {
-        name: open_store(store, workspace=workspace) for name, store in named.items()
-    }
+    opened: dict[str, Store] = {}
+    # A join may name other stores of the run.
+    for store in sorted(named, key=lambda name: bool(names_of_join(named[name]))):
+        opened[store] = open_store(named[store], workspace=workspace, named=opened)
+    return {name: opened[name] for name in named}
 
 
-def named_store(store: OneStore) -> tuple[str, OneStore]:
+def named_store(
+    store: OneStore, workspace: PathLike | None = None
+) -> tuple[str, OneStore]:
     """Return a store and its name: that of NAME=STORE, or the last part of its place.
 
     A path may have a `=` in it, too.
     """
     from obygaze_features.store import Store
+    from obygaze_features.store.joining import PLUS, names_of_join
 
     if isinstance(store, Store):
         return _last_name(store.location), store
@@ -381,8 +387,11 @@ def named_store(store: OneStore) -> tuple[str, OneStore]:
         raise FixUsage(f"--store must be of the form NAME=STORE, got {text!r}")
     if is_named:
         return name, place
-    location, _, _ = text.partition(EXPECTED)
-    return _last_name(location).replace("=", "-"), store
+    names = []
+    for place in names_of_join(text, workspace) or [text]:
+        location, _, _ = place.partition(EXPECTED)
+        names.append(_last_name(location).replace("=", "-"))
+    return PLUS.join(names), store
 
 
 def _last_name(location: str) -> str:

@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.joining import (
-    JoinedPart,
-    part_names,
-    part_slices,
-)
-from obygaze_features.store.recipe import ORIGIN, is_made_of, joined_parts
+from obygaze_features.store.joining import JoinedStore
+from obygaze_features.store.recipe import ORIGIN, Recipe
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
@@ -30,6 +25,7 @@ from obygaze_models.models.common import (
     row_hashes,
     with_padding,
 )
+from obygaze_models.models.joined import FeaturePart
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
 
@@ -70,7 +66,7 @@ class Features:
     copies: IntArray | None = None
     equal: IntArray | None = None
     hashes: Mapping[int, str] = field(default_factory=dict)
-    parts: Sequence[JoinedPart] = ()
+    parts: Sequence[FeaturePart] = ()
 
     @property
     def present(self) -> BoolArray:
@@ -109,14 +105,12 @@ def read_stores(
     features = []
     for name, store in stores.items():
         data = protocol.data
-        if name in protocol.features:
+        if isinstance(store, JoinedStore):
+            named = {one: of.array for one, of in protocol.features.items()}
+            store = store.with_arrays(named)
+        elif name in protocol.features:
             data = replace(data, array=(protocol.features[name].array,))
         features.append(read_store(name, store, table, data, of_frames))
-    for place, of_store in enumerate(features):
-        if of_store.parts:
-            features[place] = _with_names_of_parts(
-                of_store, features, stores, table.ids
-            )
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -130,6 +124,13 @@ def read_store(
     of_frames: bool | None,
 ) -> Features:
     """Return the features of a store for the clips of a table."""
+    if isinstance(store, JoinedStore):
+        arrays = {}
+        for part in store.parts:
+            if not part.named_array:
+                arrays[part.name] = choose_array(part.store, data.array)
+        store = store.with_arrays(arrays)
+        data = replace(data, array=())
     array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)
     matrix = _read(store, table, array, data)
@@ -154,7 +155,7 @@ def read_store(
         raise FixInput(
             f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
             where=store.location,
-            hint=f"obygaze store info {shell_word(store.location)}",
+            hint=look_at(store),
         )
     ids = [table.ids[row] for row in clips]
     missing = {clip: missing[clip] for clip in table.ids if clip in missing}
@@ -178,12 +179,13 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": _sha256(X, ids),
     }
-    told = {}
-    for fact, value in store.recipe.facts.items():
-        if fact != ORIGIN:
-            told[fact] = str(value)
+    told = _told_of(store.recipe)
     if told:
         origin["told"] = told
+    parts: list[FeaturePart] = []
+    if isinstance(store, JoinedStore):
+        parts = [FeaturePart(part.name, part.width) for part in store.parts]
+        origin["parts"] = _origins_of_parts(store)
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if not has_words.all():
@@ -199,41 +201,52 @@ def read_store(
         _copies(equal, clips[has_words]),
         equal,
         dict(zip(clips[has_words].tolist(), hashes[has_words].tolist(), strict=True)),
-        joined_parts(store.recipe),
+        parts,
     )
 
 
-def _with_names_of_parts(
-    features: Features,
-    all_features: Sequence[Features],
-    stores: Mapping[str, Store],
-    clip_ids: Sequence[str],
-) -> Features:
-    """Return joined features that name their parts as the stores of the run are named.
+def look_at(store: Store, option: str = "") -> str:
+    """Return what to type to look at a store, or at each store of a join."""
+    commands = []
+    for one in store.stores:
+        commands.append(f"obygaze store info {shell_word(one.location)}{option}")
+    return "; ".join(commands)
 
-    A part whose store is not in the run has the title of its recipe. A store that has other numbers
-    than its part is an error: it was changed since the join, and a gain over it would be another.
-    """
-    names = part_names(features.parts)
-    columns = part_slices(features.parts)
-    for place, part in enumerate(features.parts):
-        for other in all_features:
-            is_of_part = is_made_of(part, stores[other.name].recipe)
-            if not is_of_part or other.origin["array"] != part.array:
-                continue
-            names[place] = other.name
-            clips = np.flatnonzero(features.present & other.present)
-            of_part = features.of(clips)[:, columns[place]]
-            is_other = (of_part != other.of(clips)).any(axis=1)
-            if is_other.any():
-                differing = [clip_ids[row] for row in clips[is_other]]
-                raise FixInput(
-                    f"{features.name} was joined from other numbers than {other.name} has:"
-                    f" {few(differing, 3)} ({len(differing)} of {len(clips)} clips)",
-                    where=features.origin["location"],
-                    hint="obygaze store join again, with the stores as they are now",
-                )
-    return replace(features, origin={**features.origin, "parts": names})
+
+def _told_of(recipe: Recipe) -> dict[str, str]:
+    """Return what the importer of features stated of how they were made."""
+    told = {}
+    for fact, value in recipe.facts.items():
+        if fact != ORIGIN:
+            told[fact] = str(value)
+    return told
+
+
+def _origins_of_parts(store: JoinedStore) -> dict[str, dict[str, Any]]:
+    """Return what run.json says of each store of a join, by its name."""
+    origins = {}
+    for part in store.parts:
+        origin: dict[str, Any] = {
+            "location": part.store.location,
+            "backbone": part.store.recipe.title,
+            "array": part.array.name,
+            "dtype": part.array.dtype,
+            "width": part.width,
+            "fingerprint": part.store.fingerprint,
+            "seal": part.store.seal,
+        }
+        told = _told_of(part.store.recipe)
+        if told:
+            origin["told"] = told
+        origins[part.name] = origin
+    return origins
+
+
+def array_of(name: str, store: Store, protocol: Protocol) -> str:
+    """Return the array that a run reads of a store."""
+    if name in protocol.features:
+        return choose_array(store, (protocol.features[name].array,))
+    return choose_array(store, protocol.data.array)
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:
@@ -299,7 +312,7 @@ def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Se
         matched = store.match(table.clips)
         matrix = _matrix(store, array, table.ids)
         problem = "has features in this store"
-        hint = f"obygaze store info {shell_word(store.location)} --clips"
+        hint = look_at(store, " --clips")
         if (matched.rows < 0).all():
             problem = "is in this store"
             first = next(iter(store), "")

@@ -26,15 +26,7 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
-from obygaze_features.store.joining import (
-    JOINED,
-    JoinedPart,
-    part_names,
-)
-from obygaze_features.store.recipe import (
-    is_made_of,
-    joined_parts,
-)
+from obygaze_features.store.joining import JoinedStore
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
@@ -60,11 +52,21 @@ from obygaze_models.protocols.schedule import (
     without_validation,
 )
 from obygaze_models.protocols.schema import NONE, Protocol
-from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
+from obygaze_models.runner.features import (
+    CHOSEN,
+    Features,
+    array_of,
+    look_at,
+    read_stores,
+)
 from obygaze_models.text_vectors import (
     Sentences,
     check_spaces,
 )
+
+# The name that protocols give a join.
+JOINED = "joined"
+HOW_TO_JOIN = "--store a=A --store b=B --store joined=a+b"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Inputs:
     @cached_property
     def identity(self) -> str:
         """The hash of everything that the numbers depend on."""
-        # The answer is about the first store, and a joined one is scaled part by part.
+        # The answer is about the first store, and a join is scaled part by part.
         stores = []
         for store in self.stores:
             widths = [part.width for part in store.parts]
@@ -144,7 +146,7 @@ def gather(
     if protocol.splits.follow_scheme and table.has_video.any():
         # The paper leaves out clips without a video before anything else.
         features = [of_store.only(table.has_video) for of_store in features]
-        _check_any_present(features, table)
+        _check_any_present(features, table, stores)
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         "left out": _shares_left_out(features, labels, protocol),
@@ -163,15 +165,16 @@ def gather(
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
 
 
-def _check_any_present(features: Sequence[Features], table: ClipTable) -> None:
+def _check_any_present(
+    features: Sequence[Features], table: ClipTable, stores: Mapping[str, Store]
+) -> None:
     for of_store in features:
         if not of_store.present.any():
-            store = of_store.origin["location"]
             n_clips = int(np.sum(table.has_video))
             raise FixInput(
                 f"none of the {n_clips} clips with a video has features",
-                where=store,
-                hint=f"obygaze store info {shell_word(store)} --clips",
+                where=of_store.origin["location"],
+                hint=look_at(stores[of_store.name], " --clips"),
             )
 
 
@@ -280,8 +283,8 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             if name == JOINED and name not in known:
                 raise FixUsage(
                     f"the protocol {protocol.name} asks for a store called {JOINED!r}, which is"
-                    " made of two or more others",
-                    hint="obygaze store join A B -o NAME, then --store joined=NAME",
+                    " two or more others side by side",
+                    hint=HOW_TO_JOIN,
                 )
             if name and name not in known:
                 raise FixUsage(
@@ -291,18 +294,22 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
 
 
 def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
-    """Check what a run does with joined stores, and that a store called `joined` is one."""
+    """Check what a run does with joins, and that a store called `joined` is one."""
     for name, store in stores.items():
-        parts = joined_parts(store.recipe)
-        if name == JOINED and not parts:
+        if name == JOINED and not isinstance(store, JoinedStore):
             raise FixUsage(
-                f"the store {JOINED!r} is not a joined one",
+                f"the store {JOINED!r} is one store, and not several side by side",
                 where=store.location,
-                hint="obygaze store join A B -o NAME, then --store joined=NAME",
+                hint=HOW_TO_JOIN,
             )
-        if not parts:
+        if not isinstance(store, JoinedStore):
             continue
-        joined = f"{name} is joined ({' + '.join(part_names(parts))})"
+        joined = f"{name} is the join {store.location}"
+        if name in protocol.features:
+            raise FixUsage(
+                f"{joined}: features.{name}.array has no meaning",
+                hint=f"--store {name}=STORE:ARRAY+STORE:ARRAY",
+            )
         if protocol.data.scale != NONE:
             raise FixUsage(
                 f"{joined}: each part is scaled as a whole, so data.scale has no meaning",
@@ -315,41 +322,29 @@ def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
                     hint=f"leave out the store {name}, or the model {model}",
                 )
         if protocol.fit.choose_store:
-            _check_parts_alone(protocol, name, parts, stores)
+            _check_parts_alone(protocol, name, store, stores)
 
 
 def _check_parts_alone(
-    protocol: Protocol,
-    joined: str,
-    parts: Sequence[JoinedPart],
-    stores: Mapping[str, Store],
+    protocol: Protocol, joined: str, join: JoinedStore, stores: Mapping[str, Store]
 ) -> None:
-    """Check that training films choose among all parts of a joined store, each read as it is there.
+    """Check that training films choose among all parts of a join, each read as it is there.
 
     Else a gain could be that of a part, and not of several together.
     """
-    for part, title in zip(parts, part_names(parts), strict=True):
-        of_part = []
-        arrays = []
-        for name, store in stores.items():
-            if not is_made_of(part, store.recipe):
-                continue
-            of_part.append(name)
-            wanted = protocol.data.array
-            if name in protocol.features:
-                wanted = (protocol.features[name].array,)
-            arrays.append(choose_array(store, wanted))
-        if not of_part:
+    for part in join.parts:
+        store = stores.get(part.name)
+        if store is None:
             raise FixUsage(
-                f"{joined} has the part {title}, which is not among the stores to choose from",
-                hint="--store NAME=STORE, with the store of this part",
+                f"{joined} has the part {part.name}, which is not among the stores to choose from",
+                hint=f"--store {shell_word(part.store.location)} beside it",
             )
-        if part.array not in arrays:
+        array = array_of(part.name, store, protocol)
+        if part.named_array not in ("", array):
             raise FixUsage(
-                f"{joined} has the array {part.array} of {title}, and the store {of_part[0]} is"
-                f" read by its array {arrays[0]}",
-                hint=f"--store NAME={shell_word(stores[of_part[0]].location)} --set"
-                f" {shell_word(f'features.NAME.array={part.array}')}, with a NAME that has no dot",
+                f"{joined} has the array {part.named_array} of {part.name}, which is read by its"
+                f" array {array}",
+                hint=f"{part.name} without :{part.named_array} in the join",
             )
 
 

@@ -56,7 +56,7 @@ from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.run import OneTest, Outcomes, run_fitted, tested
 from obygaze_models.runner.store_run import StoreRun
 from obygaze_models.zoo.info import Classes, ModelInfo
-from obygaze_models.zoo.predicting import Predicted, array_to_read, predict
+from obygaze_models.zoo.predicting import Predicted, predict, store_to_read
 from obygaze_models.zoo.saving import SavedModel, read_document
 from obygaze_models.zoo.seen import COPY
 
@@ -93,9 +93,10 @@ def inputs_of_test(
     """
     info = model.info
     _check(info, changes, stores)
-    (store,) = stores.values()
+    ((name, store),) = stores.items()
     manifest, path = clips
-    array = array_to_read(model, store)
+    store, array = store_to_read(model, store)
+    stores = {name: store}
     protocol = _protocol(info, task, changes, manifest, array)
     try:
         inputs = gather(protocol, manifest, path, stores)

@@ -380,19 +380,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     return ModelInfo(
         **facts,
         where=protocol.data.where,
-        features=FeatureSpec(
-            **{
-                key: origin[key]
-                for key in ("backbone", "array", "dtype", "width", "fingerprint")
-            },
-            store=str(origin["location"]),
-            seal=origin["seal"],
-            told=origin.get("told", {}),
-            rule=origin.get("rule", ""),
-            reduce=origin.get("reduce", ""),
-            licence=origin.get("licence", ""),
-            citation=origin.get("citation", ""),
-        ),
+        features=_features_of(origin),
         training=TrainingData(
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
@@ -407,6 +395,25 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         metrics=_metrics(run, models),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=tuple(notes),
+    )
+
+
+def _features_of(origin: Mapping[str, Any]) -> FeatureSpec:
+    """Return what a model keeps of the features that it was trained on, or of one part of them."""
+    parts = origin.get("parts", {}).values()
+    return FeatureSpec(
+        **{
+            key: origin[key]
+            for key in ("backbone", "array", "dtype", "width", "fingerprint")
+        },
+        store=str(origin["location"]),
+        seal=origin["seal"],
+        told=origin.get("told", {}),
+        rule=origin.get("rule", ""),
+        reduce=origin.get("reduce", ""),
+        licence=origin.get("licence", ""),
+        citation=origin.get("citation", ""),
+        parts=tuple(_features_of(of_part) for of_part in parts),
     )
 
 

@@ -68,6 +68,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     grid: Mapping[str, float] = {}
     # What the importer of the features was told of how they were made.
     told: Mapping[str, str] = {}
+    # The features of each store of a join, in the order of a row.
+    parts: tuple["FeatureSpec", ...] = ()
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"

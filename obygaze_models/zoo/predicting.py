@@ -28,15 +28,19 @@ from obygaze_features.manifest.clip_facts import ClipFacts, Places
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import long_clips
-from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.importing.arrays import POOLINGS
-from obygaze_features.store.joining import JOINED
+from obygaze_features.store.joining import (
+    JOINED_ARRAY,
+    JoinedStore,
+    open_store,
+)
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.zoo.info import ModelInfo
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 from obygaze_models.zoo.seen import (
     COPY,
@@ -44,8 +48,6 @@ from obygaze_models.zoo.seen import (
     OUT_OF_FOLD,
     what_was_seen,
 )
-
-JOINED_TITLE = f"{JOINED}: "
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,14 +365,13 @@ def _opened(
 def _what_makes_features(model: SavedModel, manifest: str) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
     features = model.info.features
+    backbones = [part.backbone for part in features.parts] or [features.backbone]
     backbone = features.backbone
     name = shell_word(manifest)
-    parts = backbone.removeprefix(JOINED_TITLE).split(" + ")
-    if backbone.startswith(JOINED_TITLE) and IMPORTED in backbone:
-        both = " and ".join(parts)
-        return (
-            f"a store of these clips for each of {both}, then obygaze store join --help"
-        )
+    join = f"{'+'.join('ABCDEFGH'[: len(backbones)])} in place of the store"
+    if features.parts and not all(map(_is_extracted, backbones)):
+        each = " and ".join(backbones)
+        return f"a store of these clips for each of {each}, then {join}"
     if backbone.startswith(UNKNOWN_FACT):
         return (
             "imports have the same recipe with the same --backbone: import both so, each under a"
@@ -383,15 +384,19 @@ def _what_makes_features(model: SavedModel, manifest: str) -> str:
             if pooling.startswith(f"{word} "):
                 words += f" --pool {shell_word(pool)}"
         return f"obygaze store import FILE --manifest {name} {words} -o STORE"
-    words = " ".join(f"-b {shell_word(part)}" for part in parts)
+    words = " ".join(f"-b {shell_word(one)}" for one in backbones)
     command = f"obygaze extract run {name} {words}"
     if features.grid:
         command += f", of windows: {_what_cuts(features.grid)}"
-    if backbone.startswith(JOINED_TITLE):
-        stores = " ".join(shell_word(f"{manifest}.{part}") for part in parts)
-        joined = shell_word(f"{manifest}.joined")
-        command += f", then obygaze store join {stores} -o {joined}"
+    if features.parts:
+        stores = "+".join(f"{manifest}.{one.replace('@', '-')}" for one in backbones)
+        command += f", then {shell_word(stores)} in place of the store"
     return command
+
+
+def _is_extracted(backbone: str) -> bool:
+    """Return whether a model of this program made features, from their title."""
+    return not (backbone.startswith(UNKNOWN_FACT) or backbone.endswith(IMPORTED))
 
 
 def _what_cuts(grid: Mapping[str, float]) -> str:
@@ -404,14 +409,25 @@ def _what_cuts(grid: Mapping[str, float]) -> str:
     return " ".join(words)
 
 
-def _has_recipe(model: SavedModel, store: Store) -> bool:
+def _pairs(features: FeatureSpec, store: Store) -> list[tuple[FeatureSpec, Store]]:
+    """Return what a model reads with the stores that may have it: of a join, each of its parts.
+
+    Empty for a join in place of one store, or the reverse. Parts are in the order of their recipes.
+    """
+    wanted = features.parts or (features,)
+    is_join = isinstance(store, JoinedStore)
+    if len(wanted) != len(store.stores) or is_join != bool(features.parts):
+        return []
+    return [*zip(wanted, store.stores, strict=True)]
+
+
+def _has_recipe(features: FeatureSpec, store: Store) -> bool:
     """Return whether a store was made as that of the training clips of a model.
 
     A model of clips reads windows: a window has the features of the clip that has its pictures.
     """
     recipes = (store.recipe, store.recipe.of_clips)
-    wanted = model.info.features.fingerprint
-    return wanted in [recipe.fingerprint for recipe in recipes]
+    return features.fingerprint in [recipe.fingerprint for recipe in recipes]
 
 
 def _windows_for_clips(
@@ -444,7 +460,11 @@ def _replaced(
         return ()
     asked = set(ids)
     clips = [clip for clip in table if clip.clip_id in asked]
-    return replaced_videos(clips, table.header.video_root, store)
+    videos: dict[str, None] = {}
+    for one in store.stores:
+        replaced = replaced_videos(clips, table.header.video_root, one)
+        videos |= dict.fromkeys(replaced)
+    return [*videos]
 
 
 def _stated(
@@ -454,21 +474,22 @@ def _stated(
     of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
     clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
     listed_facts = ClipFacts.of_clips(clips)
-    rows = store.table.find(clip_ids)
-    known = np.flatnonzero(rows >= 0)
-    of_rows = facts_of_rows(rows[known], store)
     movie_ids = listed_facts.movie_ids.astype(np.object_)
     start_s = listed_facts.start_s.copy()
     end_s = listed_facts.end_s.copy()
     frames = listed_facts.frames.copy()
-    for column, in_store, is_missing in (
-        (movie_ids, of_rows.movie_ids, movie_ids == ""),
-        (start_s, of_rows.start_s, np.isnan(start_s)),
-        (end_s, of_rows.end_s, np.isnan(end_s)),
-        (frames, of_rows.frames, ~listed_facts.have_frames),
-    ):
-        is_taken = is_missing[known]
-        column[known[is_taken]] = in_store[is_taken]
+    for one in store.stores:
+        rows = one.table.find(clip_ids)
+        known = np.flatnonzero(rows >= 0)
+        of_rows = facts_of_rows(rows[known], one)
+        for column, in_store, is_missing in (
+            (movie_ids, of_rows.movie_ids, movie_ids == ""),
+            (start_s, of_rows.start_s, np.isnan(start_s)),
+            (end_s, of_rows.end_s, np.isnan(end_s)),
+            (frames, of_rows.frames, np.isnan(frames[:, :2]).any(axis=1)),
+        ):
+            is_taken = is_missing[known]
+            column[known[is_taken]] = in_store[is_taken]
     return replace(ClipFacts.of(clip_ids, movie_ids, start_s, end_s), frames=frames)
 
 
@@ -506,7 +527,8 @@ def _predicted(
     _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
     n_of_training = basis.count(OUT_OF_FOLD)
-    if model.info.features.seal in store.made_of:
+    pairs = _pairs(model.info.features, store)
+    if all(of_part.seal in one.made_of for of_part, one in pairs):
         n_of_training = 0
     stated_of_kept = stated.some(kept)
     return Predicted(
@@ -536,7 +558,7 @@ def features_for_model(
 ) -> Matrix | Segments:
     """Return the features of clips that a model reads, as `predict`."""
     wanted = model.info.features
-    array = array_to_read(model, store)
+    store, array = store_to_read(model, store)
     if wanted.rule:
         segments = [clip for clip in clips or () if isinstance(clip, Clip)]
         if not segments or len(segments) < len(clips or ()):
@@ -554,10 +576,11 @@ def features_for_model(
     return store.matrix(array, clips=ids, missing="drop")
 
 
-def array_to_read(model: SavedModel, store: Store) -> str:
-    """Return the array that a model reads; an error for features that it does not read."""
+def store_to_read(model: SavedModel, store: Store) -> tuple[Store, str]:
+    """Return a store with the array of it that a model reads; an error for other features."""
     wanted = model.info.features
-    if not _has_recipe(model, store):
+    pairs = _pairs(wanted, store)
+    if not pairs or not all(_has_recipe(*pair) for pair in pairs):
         hint = _what_makes_features(model, store.record.manifest.name or "MANIFEST")
         is_same_command = store.recipe.title == wanted.backbone and not wanted.grid
         if is_same_command and not store.recipe.is_unknown:
@@ -569,6 +592,24 @@ def array_to_read(model: SavedModel, store: Store) -> str:
             where=store.location,
             hint=hint,
         )
+    arrays = [_array_to_read(model.info.name, *pair) for pair in pairs]
+    if not isinstance(store, JoinedStore):
+        return store, arrays[0]
+    names = [part.name for part in store.parts]
+    join = store.with_arrays(dict(zip(names, arrays, strict=True)))
+    read = [part.array.name for part in join.parts]
+    if read != arrays:
+        raise Mismatch(
+            f"{model.info.name} reads the arrays {', '.join(arrays)} of these stores, got"
+            f" {', '.join(read)}",
+            where=store.location,
+            hint="+".join(names),
+        )
+    return join, JOINED_ARRAY
+
+
+def _array_to_read(model: str, wanted: FeatureSpec, store: Store) -> str:
+    """Return the array of a store that a model reads; an error for another type or width."""
     array = wanted.array
     if store.recipe.is_unknown and len(store.feature_arrays) == 1:
         # An import's only array may have another name.
@@ -578,7 +619,7 @@ def array_to_read(model: SavedModel, store: Store) -> str:
     expected = f"{wanted.dtype} {[wanted.width]}"
     if found != expected:
         raise Mismatch(
-            f"{model.info.name} expects {expected} in the array {array!r}, got {found}",
+            f"{model} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
             hint=f"a store with this array, as {shell_word(wanted.store)}",
         )

@@ -96,9 +96,11 @@ def what_was_seen(
 
 def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
     """Return the hashes of the videos of clips and of their films, as far as a store knows them."""
-    rows = store.table.find(clips.clip_ids.tolist())
-    hashes = set(files_of_rows(rows[rows >= 0], store))
-    hashes |= {video for _, video in _videos_of_films(clips, store)}
+    hashes: set[str] = set()
+    for one in store.stores:
+        rows = one.table.find(clips.clip_ids.tolist())
+        hashes |= set(files_of_rows(rows[rows >= 0], one))
+        hashes |= {video for _, video in _videos_of_films(clips, one)}
     return sorted(hashes - {""})
 
 
@@ -129,15 +131,16 @@ def _is_film_seen(
     trained_hashes = set(training.video_hashes)
     films = set(training.films)
     is_seen = np.zeros(len(clips), dtype=np.bool_)
-    if trained_hashes:
-        rows = store.table.find(clips.clip_ids.tolist())
+    for one in store.stores if trained_hashes else ():
+        rows = one.table.find(clips.clip_ids.tolist())
         known = np.flatnonzero(rows >= 0)
-        files = files_of_rows(rows[known], store)
-        is_seen[known] = [file in trained_hashes for file in files]
-        for film, file in _videos_of_films(clips, store):
+        files = files_of_rows(rows[known], one)
+        was_read = np.isin(files, [*trained_hashes])
+        is_seen[known] |= was_read
+        for film, file in _videos_of_films(clips, one):
             if file in trained_hashes:
                 films.add(film)
-        films.update(clips.movie_ids[is_seen].tolist())
+    films.update(clips.movie_ids[is_seen].tolist())
     names = np.array([*films - {""}], dtype=np.str_)
     return is_seen | np.isin(clips.movie_ids, names)
 

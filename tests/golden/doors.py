@@ -154,11 +154,6 @@ def import_accede(place: Place, folder: str) -> None:
     place(f"manifest import {folder} --as liris-accede")
 
 
-def join_stores(place: Place, stores: Sequence[str], output: str) -> None:
-    """Make a store of the vectors of several stores side by side."""
-    place(f"store join {' '.join(stores)} -o {output}")
-
-
 def run_protocol(
     place: Place,
     protocol: str,

@@ -16,7 +16,6 @@ from golden.doors import (
     import_clips,
     import_features,
     import_mobygaze,
-    join_stores,
     predict,
     run_protocol,
     train,
@@ -36,7 +35,7 @@ FEW_BASELINES = 'grid.baselines=["random", "neighbour"]'
 PLAIN = (NO_CONCEPTS, FEW_BASELINES)
 SEEN = {"seen": "seen"}
 COARSE = {"coarse": "coarse"}
-SENSES = {**SEEN, **COARSE, "joined": "both"}
+SENSES = {**SEEN, **COARSE, "joined": "seen+coarse"}
 
 
 def tables_of_run(
@@ -91,7 +90,6 @@ def make_films(place: Place) -> None:
     )
     coarse = worlds.coarse_features(rows)
     import_features(place, rows, coarse, "coarse", manifest="films", lacking=(7, 31))
-    join_stores(place, ("seen", "coarse"), "both")
     frames = worlds.frame_features(rows)
     import_features(
         place, rows, frames, "frames", manifest="films", array="frames", lacking=(9,)

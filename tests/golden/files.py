@@ -25,7 +25,6 @@ from golden.doors import (
     extract,
     import_clips,
     import_features,
-    join_stores,
     predict,
     train,
 )
@@ -51,7 +50,7 @@ def record_files(place: Place) -> dict[str, Table]:
 
 
 def record_stores(place: Place) -> dict[str, Table]:
-    """Stores that were imported, joined, cut and merged."""
+    """Stores that were imported, cut and merged."""
     rows = worlds.labelled_clips(per_film=10)
     import_clips(place, rows, "films")
     seen = worlds.seen_features(rows)
@@ -68,13 +67,12 @@ def record_stores(place: Place) -> dict[str, Table]:
         manifest="films",
         array="frames",
     )
-    join_stores(place, ("seen", "coarse"), "joined")
     first, second, *_ = worlds.FILMS
     for name, film in (("cut-1", first), ("cut-2", second)):
         place(f"store subset seen --film {film} -o {name}")
     place("store merge cut-1 cut-2 -o merged")
     place(f"store subset frames --without {first} -o without-a-film")
-    names = ("seen", "coarse", "frames", "joined", "cut-1", "merged", "without-a-film")
+    names = ("seen", "coarse", "frames", "cut-1", "merged", "without-a-film")
     return {
         "stores.bytes": bytes_of_stores(place, names),
         "stores.arrays": arrays_of_stores(place, names),

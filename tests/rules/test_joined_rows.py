@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.seeds import amount
 from support.stores import a_recipe, made_store
-from support.written_stores import check_store, lasting_bytes
 
-from obygaze_features.core.errors import FixInput
+from obygaze import open_store
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store import Recipe, Row, Store, open_store
-from obygaze_features.store.changing import join
-from obygaze_features.store.recipe import (
-    joined_parts,
-)
+from obygaze_features.manifest.model import Clip
+from obygaze_features.store import Recipe, Row, Store
+from obygaze_features.store.joining import JoinedRecipe
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
@@ -115,21 +114,16 @@ def some_parts(draw: st.DrawFn) -> list[Part]:
     return parts
 
 
-def expected_row(clip: str, parts: Sequence[Part]) -> tuple[str, str]:
-    """The status of a clip in the joined store, and its reason."""
+def reasons_of(clip: str, parts: Sequence[Part]) -> list[str]:
+    """Why a clip has no joined features: what each store says that lacks them."""
     reasons = []
     for part in parts:
         status = part.statuses.get(clip)
         if status is None:
-            reasons.append(f"{part.title}: no clip of that id in its store")
+            reasons.append(f"{part.title} missing: no clip of that name in this store")
         elif status != OK:
-            reasons.append(f"{part.title}: {REASONS[status]}")
-    return (FAILED, "; ".join(reasons)) if reasons else (OK, "")
-
-
-def known_videos(clip: str, parts: Sequence[Part]) -> set[str]:
-    """The hashes that parts know of the file of a clip."""
-    return {part.videos[clip] for part in parts if clip in part.videos} - {""}
+            reasons.append(f"{part.title} {status}: {REASONS[status]}")
+    return reasons
 
 
 @settings(deadline=None, max_examples=amount(10, 300))
@@ -137,52 +131,74 @@ def known_videos(clip: str, parts: Sequence[Part]) -> set[str]:
 def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
     in_order = sorted(parts, key=lambda part: part.title)
     clips = list(dict.fromkeys(clip for part in in_order for clip in part.statuses))
-    rows = []
-    values = []
-    of_other_files = []
+    reasons = {}
+    values = {}
     for clip in clips:
-        status, reason = expected_row(clip, in_order)
-        has_times = any(p.has_times for p in parts if clip in p.statuses)
-        start_s = float(clip[-1]) if has_times else None
-        row = Row(clip, clip[:4], start_s, status=status, reason=reason)
-        videos = known_videos(clip, parts)
-        if len(videos) == 1:
-            row = row._replace(video_hash="".join(videos))
-        elif videos and status == OK:
-            of_other_files.append(clip)
-        rows.append(row)
-        vectors = [part.vector(clip).astype(np.float32) for part in in_order]
-        values.append(np.concatenate(vectors))
+        lacking = reasons_of(clip, in_order)
+        if lacking:
+            reasons[clip] = f"missing: {'; '.join(lacking)}"
+        else:
+            vectors = [part.vector(clip).astype(np.float32) for part in in_order]
+            values[clip] = np.concatenate(vectors)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        here = Workspace(folder)
-        stores = [part.write(folder) for part in parts]
-        if not any(row.is_ok for row in rows):
-            with pytest.raises(FixInput, match="no clip has features in all of"):
-                join(stores, folder / "both", workspace=here)
-            assert not (folder / "both").exists()
-            return
-        joined = join(stores, folder / "both", workspace=here)
-        counts = []
-        for line in joined.warnings:
-            if "different files" in line:
-                counts.append(int(line.split()[0]))
-        assert counts == ([len(of_other_files)] if of_other_files else [])
-        both = open_store(folder / "both")
-        expected = {"clip": np.stack(values)}
-        if parts[0].cut:
-            expected |= times_of(clips)
-        check_store(folder / "both", rows, expected)
-        assert [array.name for array in both.record.arrays] == [*expected]
-        assert list(both.rows) == rows
+        for part in parts:
+            part.write(folder / "stores")
+        both = open_store("+".join(part.title for part in parts), workspace=folder)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ObygazeWarning)
+            matrix = both.matrix(clips=clips, missing="drop")
+        check_files([str(one.message) for one in caught], in_order)
+        assert matrix.clip_ids.tolist() == [*values]
+        assert {clip: str(one) for clip, one in matrix.reasons.items()} == reasons
+        assert matrix.values.dtype == np.float32
+        assert matrix.values.tobytes() == b"".join(
+            map(np.ndarray.tobytes, values.values())
+        )
+        whole = both.matrix(missing="drop")
+        assert whole.values.tobytes() == matrix.values.tobytes()
         # A model of clips takes windows: but for the cut, both have one recipe.
         assert both.recipe.grid == parts[0].cut.get("grid", {})
-        recipes = [replace(part, cut={}).recipe.fingerprint for part in in_order]
         of_clips = both.recipe.of_clips
-        assert [part.fingerprint for part in joined_parts(of_clips)] == recipes
-        assert [*of_clips.to_json()] == ["joined"]
-        join([*reversed(stores)], folder / "again", workspace=here)
-        assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")
+        assert isinstance(of_clips, JoinedRecipe)
+        fingerprints = [recipe.fingerprint for recipe, _ in of_clips.of_parts]
+        assert fingerprints == [
+            replace(part, cut={}).recipe.fingerprint for part in in_order
+        ]
+        if parts[0].cut:
+            check_segments(both, values)
+
+
+def check_files(said: Sequence[str], parts: Sequence[Part]) -> None:
+    """It is said of which clips two parts were computed from different files."""
+    expected = []
+    for one, two in combinations(parts, 2):
+        n_clips = 0
+        for clip in one.statuses.keys() & two.statuses.keys():
+            files = {one.videos[clip], two.videos[clip]} - {""}
+            n_clips += len(files) > 1
+        if n_clips:
+            expected.append(n_clips)
+    counts = [int(text.split()[0]) for text in said if "different files" in text]
+    assert counts == expected
+
+
+def check_segments(both: Store, values: Mapping[str, np.ndarray]) -> None:
+    """A segment has the windows that all parts have."""
+    segments = []
+    for film in ("alba", "brug", "casa"):
+        segments.append(Clip(f"whole-{film}", film, start_s=0.0, end_s=10.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ObygazeWarning)
+        found = both.segments(segments, "clip", reduce="mean")
+    expected = {}
+    for segment in segments:
+        own = [values[clip] for clip in sorted(values) if clip[:4] == segment.movie_id]
+        if own:
+            expected[segment.clip_id] = np.mean(own, axis=0, dtype=np.float64)
+    assert found.clip_ids.tolist() == [*expected]
+    for vector, wanted in zip(found.values, expected.values(), strict=True):
+        np.testing.assert_array_equal(vector, wanted.astype(np.float32))
 
 
 @settings(max_examples=10, deadline=None)
@@ -203,6 +219,8 @@ def test_arrays_of_one_store_are_of_the_same_clips(
             recipe = a_recipe(backbone={"name": "other"})
             made_store(here.root / "two", rows, {"d": values["a"]}, recipe=recipe)
             parts.append(f"{here.root}/two:d")
-        made = join(parts, here.root / "both", workspace=here)
-        said = [text for text in made.warnings if "matched by the ids alone" in text]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ObygazeWarning)
+            open_store("+".join(parts), workspace=here).matrix(clips=CLIPS)
+        said = [one for one in caught if "matched by the ids alone" in str(one.message)]
         assert len(said) == (has_another and not has_films)

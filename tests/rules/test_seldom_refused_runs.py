@@ -165,7 +165,7 @@ def test_a_killed_process_of_a_run_is_one_sentence() -> None:
 def test_a_list_of_no_clips_is_not_a_table_of_no_scores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(predicting, "array_to_read", lambda *_: "clip")
+    monkeypatch.setattr(predicting, "store_to_read", lambda *_: (None, "clip"))
     model: Any = SimpleNamespace(
         info=SimpleNamespace(features=SimpleNamespace(rule=""))
     )

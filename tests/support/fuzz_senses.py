@@ -131,7 +131,7 @@ def new_targets(folder: Path, workspace: Path) -> list[Target]:
     ]
 
 
-WRITTEN_STORES = ("both", "heard", "seen")
+WRITTEN_STORES = ("heard", "seen")
 WRITTEN_MODELS = ("joined", "probe", "mlp", "tree", "pcbm-lr")
 SMALL = """schema = "obygaze-protocol/1"
 [tasks.EN_S]
@@ -167,13 +167,12 @@ def written_workspace(folder: Path) -> Path:
         "manifest import clips.csv -o pier",
         "store import seen.npz --manifest pier -o seen --backbone seen",
         "store import heard.npz --manifest pier -o heard --backbone heard",
-        "store join seen heard -o both",
-        "train ridge --store both --manifest pier -o joined",
+        "train ridge --store seen+heard --manifest pier -o joined",
         "train logistic --store seen --manifest pier -o probe",
         "train mlp --store seen --manifest pier -o mlp",
         "train pcbm-dt --store seen --manifest pier -o tree",
         "train pcbm-lr --store seen --manifest pier -o pcbm-lr",
-        "run small.toml --manifest pier --store seen --store both -o small",
+        "run small.toml --manifest pier --store seen --store seen+heard -o small",
     ):
         call_obygaze(*line.split(), cwd=folder).ok()
     return folder

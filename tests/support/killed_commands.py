@@ -15,7 +15,7 @@ import numpy as np
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import export_features, import_features
-from obygaze_features.store.changing import join, merge, subset
+from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.placing import seal_at
@@ -85,7 +85,6 @@ def exporting(name: str, **options: Any) -> Command:
 SOME_FILMS = ["film-4", "film-5", "film-6"]
 COMMANDS = {
     "merge": making(lambda to, kept: merge([kept / "part", kept / "new"], to)),
-    "join": making(lambda to, kept: join([kept / "new", kept / "other"], to)),
     "subset": making(lambda to, kept: subset(kept / "new", to, films=SOME_FILMS)),
     "import": making(
         lambda to, kept: import_features(kept / "f.npz", to, keep_frames=True)

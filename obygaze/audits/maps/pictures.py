@@ -20,9 +20,6 @@ from obygaze_features.extraction.windows import ranks_of_window
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import Store
-from obygaze_features.store.recipe import (
-    refuse_joined,
-)
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
@@ -80,7 +77,6 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
 
 def _known_recipe(store: Store) -> dict[str, Any]:
     """Return the recipe of a store; an error if nobody knows how its features were made."""
-    refuse_joined(store.recipe, store.location)
     if store.recipe.is_unknown:
         raise FixInput("the recipe of this store is unknown", where=store.location)
     return store.recipe.to_json()

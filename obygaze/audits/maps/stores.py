@@ -22,9 +22,6 @@ from obygaze_features.store import (
 )
 from obygaze_features.store.changing import origins_of
 from obygaze_features.store.layout import MASK, OF_FRAMES
-from obygaze_features.store.recipe import (
-    refuse_joined,
-)
 from obygaze_features.store.rows import STATUS_OF_WORD, RowColumns
 
 MAPS = "maps"
@@ -46,7 +43,6 @@ def random_directions(width: int) -> Directions:
 
 def token_grid(store: Store) -> tuple[int, int, int]:
     """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
-    refuse_joined(store.recipe, store.location)
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:

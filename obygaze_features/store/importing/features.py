@@ -27,7 +27,6 @@ from obygaze_features.store.importing.arrays import (
 from obygaze_features.store.importing.clips import check_some_known, matched_clips
 from obygaze_features.store.importing.reader import Reader, open_features
 from obygaze_features.store.importing.rows import ImportedRows
-from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
@@ -151,7 +150,6 @@ def import_features(
     backbone = backbone.strip()
     reader = open_features(Path(source), arrays, id_key=id_key)
     try:
-        _check_backbone(backbone)
         is_of_tokens = features_of(reader) == ["tokens"]
         if pool is None and is_of_tokens and not keep_frames:
             # The released tokens have what experiments read beside them.
@@ -199,16 +197,6 @@ def _next_command(
     if manifest is None or not has_vector(arrays):
         return f"obygaze store info {shell_word(store)}"
     return first_command(manifest, manifest.name, [store])
-
-
-def _check_backbone(backbone: str) -> None:
-    """Raise an error for a name that says that features were joined."""
-    if backbone.startswith(f"{JOINED}: "):
-        # A model without a store has no more than the name of its features.
-        raise FixUsage(
-            f"{backbone!r} would be taken for the features of joined stores",
-            hint="--backbone NAME with a name of its own",
-        )
 
 
 def _recipe_of(

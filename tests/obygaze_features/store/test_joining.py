@@ -1,49 +1,39 @@
-"""Stores that have the vectors of several stores side by side; `tests/rules` draws random ones."""
+"""Stores that are read side by side; `tests/rules` draws random ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.plain_store import reseal
 from support.stores import a_recipe, made_store, some_rows, some_values
 from support.written_stores import files_of
 
-from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
-    FixUsage,
-    Mismatch,
-    ObygazeError,
-)
+import obygaze as og
+from obygaze_features.core.errors import FixUsage, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store import Array, Recipe, Store, open_store
+from obygaze_features.store import Array, Store
+from obygaze_features.store import open_store as open_one
 from obygaze_features.store.card import Terms
-from obygaze_features.store.changing import join
-from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.joining import (
-    JoinedPart,
-    part_names,
-    recipe_of_parts,
-    split_array,
-)
-from obygaze_features.store.recipe import (
-    joined_parts,
-)
+from obygaze_features.store.joining import split_array
 from obygaze_features.store.rows import FAILED
 
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
 HEARD = a_recipe(backbone={"name": "wav2vec2"}, sampling={"medium": "sound"})
+NO_CLIP = "missing: no clip of that name in this store"
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Workspace:
+    """A workspace with both stores."""
     (tmp_path / "stores").mkdir()
-    return Workspace(tmp_path)
+    workspace = Workspace(tmp_path)
+    seen_store(workspace)
+    heard_store(workspace)
+    return workspace
 
 
 def seen_store(here: Workspace, name: str = "seen", **more: Any) -> Store:
@@ -60,136 +50,132 @@ def seen_store(here: Workspace, name: str = "seen", **more: Any) -> Store:
 
 def heard_store(here: Workspace, name: str = "heard", **more: Any) -> Store:
     """A store of sound: one clip has none, and another one is not there."""
-    rows = more.pop("rows", None)
-    if rows is None:
-        rows = some_rows(N_ROWS)
-        rows[2] = rows[2]._replace(status=FAILED, reason="no-sound: no sound")
-        del rows[4]
+    rows = some_rows(N_ROWS)
+    rows[2] = rows[2]._replace(status=FAILED, reason="no-sound: no sound")
+    del rows[4]
     arrays = (Array.of("clip", "float32", (2,)),)
     values = some_values(len(rows), arrays, seed=2)
     path = here.root / "stores" / name
     return made_store(path, rows, values, **({"recipe": HEARD} | more))
 
 
-def both(here: Workspace, name: str = "both") -> Store:
-    """The join of both."""
-    seen_store(here)
-    heard_store(here)
-    join(["seen", "heard"], name, workspace=here.root)
-    return open_store(here.root / "stores" / name)
+def opened(here: Workspace, name: str) -> Store:
+    return og.open_store(name, workspace=here.root)
+
+
+def test_a_clip_that_is_lacking_names_the_store_that_lacks_it(here: Workspace) -> None:
+    both = opened(here, "seen+heard")
+    ids = opened(here, "seen").clip_ids.tolist()
+    matrix = both.matrix(clips=[ids[4], ids[2], ids[0], "nobody"], missing="drop")
+    assert matrix.clip_ids.tolist() == [ids[0]]
+    assert {clip: str(reason) for clip, reason in matrix.reasons.items()} == {
+        ids[4]: f"missing: heard {NO_CLIP}",
+        ids[2]: "missing: heard failed: no-sound: no sound",
+        "nobody": f"missing: heard {NO_CLIP}; seen {NO_CLIP}",
+    }
+    with pytest.raises(NotFound, match=r"heard failed: no-sound"):
+        both.matrix(clips=[ids[2]])
+    values = both.matrix(clips=ids, missing="nan").values
+    assert np.isnan(values).all(axis=1).nonzero()[0].tolist() == [2, 4]
+    assert sorted(both.matrix(missing="nan").reasons) == [ids[2], ids[4]]
+    # Its rows are those of the first part, in the order of the recipes: heard.
+    assert both.status().counts == {"ok": N_ROWS - 2, "missing": 1}
+    assert [row.status for row in both.rows].count("failed") == 1
+
+
+def test_all_ways_of_reading_agree(here: Workspace) -> None:
+    both = opened(here, "seen+heard")
+    whole = both["clip"]
+    assert whole.shape == (N_ROWS - 2, 5)
+    seen = opened(here, "seen").matrix("pooled", clips=whole.clip_ids).values
+    heard = opened(here, "heard").matrix("clip", clips=whole.clip_ids).values
+    # The order is that of the recipes: wav2vec2, xclip-b16.
+    expected = np.concatenate([heard, seen.astype(np.float32)], axis=1)
+    assert whole.values.tobytes() == expected.tobytes()
+    streamed = [part.values for part in both.stream("clip", missing="drop")]
+    assert np.concatenate(streamed).tobytes() == expected.tobytes()
+    again = pickle.loads(pickle.dumps(both))  # noqa: S301 - its own bytes
+    assert again["clip"].values.tobytes() == expected.tobytes()
+    other_order = opened(here, "heard + seen:pooled")
+    assert other_order.seal == both.seal
+    assert other_order.fingerprint == both.fingerprint
+    assert both.recipe.title == "wav2vec2 + xclip-b16"
+    assert both.recipe.medium == "pictures and sound"
 
 
 def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
-    seen_store(here, terms=Terms("CC-BY-4.0", "One."))
-    heard_store(here, terms=Terms("MIT", "Two."))
-    with pytest.raises(Mismatch, match=r"have different licences: .*heard: MIT"):
-        join(["seen", "heard"], "both", workspace=here.root)
-    join(["seen", "heard"], "both", licence="CC-BY-4.0", workspace=here.root)
-    terms = open_store(here.root / "stores/both").terms
-    assert terms == Terms("CC-BY-4.0", "Two. | One.")
+    seen_store(here, "seen-2", terms=Terms("CC-BY-4.0", "One."))
+    heard_store(here, "heard-2", terms=Terms("MIT", "Two."))
+    heard_store(here, "heard-3", terms=Terms("CC-BY-4.0", "Two."))
+    of_two = opened(here, "seen-2+heard-2").terms
+    assert of_two == Terms("MIT (heard-2), CC-BY-4.0 (seen-2)", "Two. | One.")
+    assert opened(here, "seen-2+heard-3").terms.licence == "CC-BY-4.0"
+    heard_store(here, "heard-4", terms=Terms())
+    of_none = opened(here, "seen-2+heard-4").terms
+    assert of_none.licence == "not stated (heard-4), CC-BY-4.0 (seen-2)"
 
 
-Refusal = tuple[Callable[[Workspace], object], str]
-REFUSALS: dict[str, Refusal] = {
-    "one part": (
-        lambda here: join(["seen"], "x", workspace=here.root),
-        "a join needs at least two parts",
-    ),
-    "the same part": (
-        lambda here: join(["seen", "seen:pooled"], "x", workspace=here.root),
-        "this is the same part as .*seen",
-    ),
-    "a join of a join": (
-        lambda here: join(["both", "seen"], "x", workspace=here.root),
-        "this store joins wav2vec2, xclip-b16",
-    ),
-    "windows with clips": (
-        lambda here: join(["windows", "heard"], "x", workspace=here.root),
-        "do not say that both have clips, or windows that were cut in the same way",
-    ),
-    "other clips": (
-        lambda here: join(["other", "heard"], "x", workspace=here.root),
-        "no clip has features in all of other, wav2vec2",
-    ),
+REFUSALS = {
+    "seen+seen": "seen and seen have features of one recipe and array",
+    "seen+seen:pooled": "have features of one recipe and array",
+    "seen:frames+heard": "is a vector of float16 or float32 for each clip, got the array 'frames'",
+    "seen:nothing+heard": "no array 'nothing'",
+    "seen+": "a store is missing in 'seen\\+'",
+    "seen+nowhere": "no store called 'nowhere'",
+    "windows+heard": "do not say that both have clips, or windows that were cut",
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_is_refused(here: Workspace, name: str) -> None:
-    both(here)
-    grid = {"rule": "grid", "grid": {"seconds": 2, "window": 16}}
+    grid = {"rule": "grid", "unit": "window", "grid": {"seconds": 2, "window": 16}}
     seen_store(here, "windows", recipe=a_recipe(sampling=grid))
-    other = [row._replace(clip_id=f"x{row.clip_id}") for row in some_rows(N_ROWS)]
-    seen_store(here, "other", rows=other, recipe=a_recipe(backbone={"name": "other"}))
-    refused, words = REFUSALS[name]
     before = files_of(here.root)
-    with pytest.raises(ObygazeError, match=words):
-        refused(here)
+    with pytest.raises(ObygazeError, match=REFUSALS[name]):
+        opened(here, name)
     assert files_of(here.root) == before
 
 
-def parts_of_recipe(*titles: str) -> list[dict[str, Any]]:
-    """Parts as they stand in a recipe."""
-    parts = []
-    for title in titles:
-        part = JoinedPart(title, a_recipe().fingerprint, title, "float32", 2, "")
-        parts.append(part)
-    return list(recipe_of_parts(parts)["joined"])
+def test_other_clips_of_the_same_ids_are_refused(here: Workspace) -> None:
+    rows = some_rows(N_ROWS)
+    rows[1] = rows[1]._replace(movie_id="another-film")
+    recipe = a_recipe(backbone={"name": "other"})
+    values = some_values(N_ROWS, (Array.of("clip", "float32", (2,)),), seed=2)
+    made_store(here.root / "stores/other", rows, values, recipe=recipe)
+    both = opened(here, "seen+other")
+    assert len(both.matrix(clips=[rows[0].clip_id])) == 1
+    with pytest.raises(Mismatch, match="another-film"):
+        both.matrix(clips=[rows[1].clip_id])
 
 
-@pytest.mark.parametrize(
-    "joined",
-    [
-        *("parts", [1, 2]),
-        parts_of_recipe("a"),
-        parts_of_recipe("b", "a"),
-        [{**part, "width": 0} for part in parts_of_recipe("a", "b")],
-        [{**part, "dtype": "float64"} for part in parts_of_recipe("a", "b")],
-        [{**part, "fingerprint": "a"} for part in parts_of_recipe("a", "b")],
-        [{**part, "more": 1} for part in parts_of_recipe("a", "b")],
-        # The array has five numbers.
-        parts_of_recipe("a", "b"),
-    ],
-)
-def test_a_strangers_parts_are_checked(here: Workspace, joined: Any) -> None:
-    both(here)
-    folder = here.root / "stores/both"
+def test_a_join_is_no_part_of_a_join(here: Workspace) -> None:
+    both = opened(here, "seen+heard")
+    from obygaze_features.store.joining import open_store
 
-    def spoil(document: dict[str, Any]) -> None:
-        document["recipe"] = {"joined": joined}
-
-    reseal(folder, spoil)
-    with pytest.raises((FixInput, Corrupt)):
-        _ = open_store(folder).recipe
+    with pytest.raises(FixUsage, match=r"both is a join itself: heard\+seen"):
+        open_store("both+seen", workspace=here.root, named={"both": both})
 
 
-def test_a_strangers_windows_are_checked(here: Workspace) -> None:
-    parts = joined_parts(both(here).recipe)
-    for sampling in ("a", 1, [1]):
-        with pytest.raises(FixInput, match="sampling has an invalid value"):
-            Recipe.from_json({**recipe_of_parts(parts), "sampling": sampling})
-    folder = here.root / "stores/both"
-
-    def spoil(document: dict[str, Any]) -> None:
-        recipe = Recipe.from_json(recipe_of_parts(parts, {"unit": "window"}))
-        document |= {"recipe": recipe.to_json(), "fingerprint": recipe.fingerprint}
-
-    reseal(folder, spoil)
-    with pytest.raises(Corrupt, match="has the array clip of all their vectors"):
-        _ = open_store(folder).recipe
+def test_where_one_store_is_needed_a_join_is_refused(here: Workspace) -> None:
+    refused = "join of stores: this needs one store"
+    with pytest.raises(FixUsage, match=refused):
+        open_one("seen+heard", workspace=here.root)
+    with pytest.raises(FixUsage, match=refused):
+        og.store.export(opened(here, "seen+heard"), here.root / "x.npz")
+    with pytest.raises(FixUsage, match=refused):
+        og.store.info("seen+heard", workspace=here.root)
 
 
-def test_names_of_parts_are_different() -> None:
-    first, second = "1" * 64, "2" * 64
-    parts = [
-        JoinedPart("a", first, "clip", "float32", 2, ""),
-        JoinedPart("b", first, "clip", "float32", 2, ""),
-        JoinedPart("b", first, "pooled", "float32", 2, ""),
-        JoinedPart("c", first, "clip", "float32", 2, ""),
-        JoinedPart("c", second, "clip", "float32", 2, ""),
-    ]
-    names = ["a", "b:clip", "b:pooled", "c:clip@11111111", "c:clip@22222222"]
-    assert part_names(parts) == names
+def test_no_store_gets_a_name_with_a_plus(here: Workspace) -> None:
+    with pytest.raises(FixUsage, match="stands between stores that are read"):
+        og.store.subset("seen", "seen+heard", films=["tt0000100"], workspace=here.root)
+
+
+def test_a_folder_with_a_plus_in_its_name_is_one_store(here: Workspace) -> None:
+    path = here.root / "c++"
+    path.mkdir()
+    (here.root / "stores/seen").rename(path / "seen+heard")
+    assert len(opened(here, str(path / "seen+heard")).stores) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,15 +194,3 @@ def test_names_of_parts_are_different() -> None:
 )
 def test_a_store_is_named_with_its_array(text: str, store: str, array: str) -> None:
     assert split_array(text) == (store, array)
-
-
-def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:
-    np.savez(here.root / "a.npz", clip_id=["a-1"], X=np.ones((1, 3)))
-    with pytest.raises(FixUsage, match="would be taken for the features of joined"):
-        import_features(
-            here.root / "a.npz",
-            "x",
-            arrays={"clip": "X"},
-            backbone="joined: a + b",
-            workspace=here.root,
-        )

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obygaze_features.store.joining import JoinedPart
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.changed import reading_changed
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.fitting import fit, fit_best
+from obygaze_models.models.joined import FeaturePart
 from obygaze_models.models.lessons import Lessons, lessons_of
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import build
@@ -51,8 +51,8 @@ def test_without_validation_rows_fits_inside_run_through_all_epochs(
 
 def test_parts_are_scaled_once_for_all_tasks() -> None:
     """Vectors are found on the same rows, whatever the classes are of."""
-    part = JoinedPart("a", "0" * 64, "x", "float32", 3, "video")
-    other = JoinedPart("b", "1" * 64, "x", "float32", 3, "video")
+    part = FeaturePart("a", 3)
+    other = FeaturePart("b", 3)
     model = reading_changed(build("pcbm-lr"), parts=[part, other])
     lessons = six_films()
     first = fit(model, lessons)

@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from support.joined_stores import part_of
 from support.seeds import amount, most_by_chance
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_features.store.joining import canonical_order
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
     RunSettings,
@@ -31,6 +29,7 @@ from obygaze_models.evaluation.results import (
     draws_of,
 )
 from obygaze_models.evaluation.tables import table_of_tests
+from obygaze_models.models.joined import FeaturePart
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import run as running
@@ -95,10 +94,9 @@ def cells_on_stores(manifest: Manifest, values: Values) -> dict[str, Cell]:
     for name, X in values.items():
         origin = {"location": name, "sha256": name, "backbone": name}
         stores.append(Features(name, X, rows, {}, origin))
-    parts = [part_of(name, X) for name, X in values.items()]
-    order = canonical_order(parts)
-    parts = [parts[place] for place in order]
-    X = np.concatenate([values[part.title] for part in parts], axis=1)
+    # The order of their recipes is that of their names.
+    parts = [FeaturePart(name, values[name].shape[1]) for name in sorted(values)]
+    X = np.concatenate([values[part.name] for part in parts], axis=1)
     origin = {"location": "joined", "sha256": "joined", "backbone": "joined"}
     stores.append(Features("joined", X, rows, {}, origin, parts=parts))
     inputs = Inputs(protocol, manifest, "", table, labels, stores)

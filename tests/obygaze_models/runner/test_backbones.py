@@ -1,4 +1,4 @@
-"""Which backbone a pattern of a protocol matches: never that of a joined store."""
+"""Which backbone a pattern of a protocol matches: never that of a join."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from obygaze_models.evaluation.results import is_backbone
 from obygaze_models.protocols.schema import PaperValue
 
 
-def test_no_pattern_matches_a_joined_store(tmp_path: Path) -> None:
-    """Its recipe says that it is joined, and not its title."""
+def test_no_pattern_matches_a_join(tmp_path: Path) -> None:
     assert is_backbone("X-CLIP (imported)", "x-clip")
     manifest = films(3, 12, seed=1)
     X = planted(manifest, width=14)
     stores = joined_stores(tmp_path, manifest, {"xclip-b16": X, "xclip-b32": -X})
     # What an importer calls a backbone joins nothing.
-    recipe = Recipe.unknown("the importer", {"backbone": "joined: x"})
+    recipe = Recipe.unknown("the importer", {"backbone": "a + b"})
     stores["import"] = store_of(tmp_path / "import", manifest, X, recipe=recipe)
-    printed = [PaperValue("ap", 0.5, backbone=one) for one in ("*", "joined: *")]
+    printed = [PaperValue("ap", 0.5, backbone=one) for one in ("*", "* + *")]
     protocol = quick("honest", *ONE_PAIR, 'grid.models=["ridge"]', replicates=2)
     protocol = replace(protocol, paper=tuple(printed))
     run = run_on(tmp_path, protocol, manifest, stores)

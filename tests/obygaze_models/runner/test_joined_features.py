@@ -14,18 +14,19 @@ from support.experiments import (
     planted,
     quick,
     run_on,
-    store_of,
 )
-from support.joined_stores import joined_stores, part_of, recipe_of
+from support.joined_stores import joined_stores, recipe_of
+from support.stores import made_store
 from support.tables import rows_of, the_cell
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store.joining import part_slices
+from obygaze_features.store import Row
+from obygaze_features.store.joining import JoinedPart, JoinedStore
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.joined import PartScaling
+from obygaze_models.models.joined import FeaturePart, PartScaling
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.answer import gain_of
 from obygaze_models.runner.files import Run
@@ -43,7 +44,6 @@ FEW_FITS = (
     "models.pcbm-lr.tolerance=0.1",
     "models.pcbm-lr.cross_fit=2",
 )
-WINDOWS = {"unit": "window", "grid": {"seconds": 1.0, "every": 1.0}}
 ONLY_RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["random"]')
 
 
@@ -70,20 +70,20 @@ def factors_by_hand(X: NDArray[Any], widths: list[int]) -> NDArray[np.float64]:
 
 def test_the_factors_are_five_lines_of_numpy() -> None:
     X = np.concatenate([*senses().values()], axis=1)
-    parts = [part_of(name, values) for name, values in senses().items()]
+    parts = [FeaturePart(name, values.shape[1]) for name, values in senses().items()]
     scaling = PartScaling.of(X, parts)
     np.testing.assert_allclose(
         scaling.factors, factors_by_hand(X, [14, 22]), rtol=1e-10
     )
-    scaled = scaling.scaled(X)
-    variances = [scaled[:, part].var(axis=0).sum() for part in part_slices(parts)]
+    scaled = np.split(scaling.scaled(X), [14], axis=1)
+    variances = [part.var(axis=0).sum() for part in scaled]
     assert variances[0] == pytest.approx(variances[1])
 
 
 def test_a_part_that_is_the_same_for_all_clips_is_refused() -> None:
     X = np.ones((6, 5))
     X[:, :2] = np.arange(12).reshape(6, 2)
-    parts = [part_of("seen", X[:, :2]), part_of("heard", X[:, 2:])]
+    parts = [FeaturePart("seen", 2), FeaturePart("heard", 3)]
     with pytest.raises(FixTraining, match="heard is the same for all training clips"):
         PartScaling.of(X, parts)
 
@@ -175,7 +175,7 @@ def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> N
         with pytest.raises(FixUsage, match=message):
             gather(fusion(*changes), MANIFEST, "made-up", used)
 
-    joined = r"joined is joined \(heard \+ seen\)"
+    joined = r"joined is the join heard\+seen"
     refused(f"{joined}.* data.scale has no meaning", "data.scale=standard")
     refused(f"{joined}.* data.scale has no meaning", "data.scale=unit")
     refused("joined has the part heard, which is not among", without="heard")
@@ -186,29 +186,27 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
     values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
     stores = joined_stores(tmp_path, MANIFEST, values)
     without = {name: store for name, store in stores.items() if name != "read"}
-    with pytest.raises(FixUsage, match="joined has the part read, which is not among"):
+    with pytest.raises(
+        FixUsage, match="has the part read, which is not among"
+    ) as error:
         gather(fusion(), MANIFEST, "made-up", without)
-    other = store_of(
-        tmp_path / "other",
-        MANIFEST,
-        values["read"],
-        array="pooled",
-        recipe=recipe_of("read"),
-    )
-    # The name of a store in a run often has a dot, which parts the keys of --set.
-    used = {**without, "films.read": other}
-    read_so = "store films.read is read by its array pooled"
+    assert error.value.hint == f"--store {tmp_path / 'read'} beside it"
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
+    X = values["read"].astype(np.float32)
+    of_two = {"clip": X, "pooled": X}
+    read = made_store(tmp_path / "two", rows, of_two, recipe=recipe_of("read"))
+    parts = [JoinedPart("read", read, "read:pooled", "pooled")]
+    parts += [JoinedPart(name, stores[name], name) for name in ("seen", "heard")]
+    used = {**stores, "read": read, "joined": JoinedStore(parts)}
+    read_so = "the array pooled of read, which is read by its array clip"
     with pytest.raises(FixUsage, match=read_so) as error:
         gather(fusion(), MANIFEST, "made-up", used)
-    assert error.value.hint == (
-        f"--store NAME={tmp_path / 'other'} --set features.NAME.array=clip, with a NAME that has"
-        " no dot"
-    )
-    with pytest.raises(FixUsage, match="the store 'joined' is not a joined one"):
-        gather(quick(), MANIFEST, "made-up", {"joined": other})
+    assert error.value.hint == "read without :pooled in the join"
+    with pytest.raises(FixUsage, match="the store 'joined' is one store, and not"):
+        gather(quick(), MANIFEST, "made-up", {"joined": stores["read"]})
     with pytest.raises(FixUsage, match="asks for a store called 'joined'") as error:
         gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
-    assert "then --store joined=NAME" in str(error.value.hint)
+    assert "--store joined=a+b" in str(error.value.hint)
 
 
 # ---- models that are kept ----
@@ -245,17 +243,18 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     )
     _, model = og.train(
         kind,
-        "joined",
+        "heard+seen",
         FEWER.name,
         changes=changes,
         output=f"kept-{kind}",
         n_jobs=1,
         workspace=workspace,
     )
-    assert model.info.features.backbone == "joined: heard + seen"
+    assert model.info.features.backbone == "heard + seen"
+    assert [part.width for part in model.info.features.parts] == [22, 14]
     assert model.info.training.view == "raw"
     predicted = og.predict(
-        f"kept-{kind}", "joined", in_sample=True, workspace=workspace
+        f"kept-{kind}", "seen+heard", in_sample=True, workspace=workspace
     )
     scaling, fitted = fits[0]
     rows = [FEWER.clip_ids.index(clip) for clip in predicted.clip_ids]
@@ -275,32 +274,3 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     # The factors are in use: without them, the scores are others.
     assert np.ptp(scaling.factors) > 0.1 * scaling.factors.max()
-
-
-# ---- over time ----
-
-
-def test_a_part_that_was_changed_after_the_join_is_refused(tmp_path: Path) -> None:
-    """Its numbers, where both have them: what one of the two lacks changes nothing."""
-    rng = np.random.default_rng(2)
-    stores = joined_stores(tmp_path / "before", MANIFEST, senses(), cut=WINDOWS)
-    changed, lacking = np.split(rng.permutation(len(MANIFEST))[:8], 2)
-    X = senses()["heard"]
-    X[changed, rng.integers(X.shape[1])] += 0.25
-    X[lacking] += 1
-    ids = MANIFEST.clip_ids
-    stores["heard"] = store_of(
-        tmp_path / "after",
-        MANIFEST,
-        X,
-        failed=[ids[row] for row in lacking],
-        recipe=recipe_of("heard", WINDOWS),
-    )
-    protocol = fusion(*ONLY_RIDGE)
-    n_both = len(MANIFEST) - len(lacking)
-    said = f"joined from other numbers than heard has: {ids[min(changed)]}.*"
-    with pytest.raises(
-        FixInput, match=rf"{said}\({len(changed)} of {n_both} clips\)"
-    ) as refused:
-        gather(protocol, MANIFEST, "", stores)
-    assert "obygaze store join again" in refused.value.hint

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 from support.experiments import films, planted, quick, run_on, store_of
+from support.joined_stores import join_of
 from support.sentences import recipe_of_words
 from support.stores import made_store
 from support.tables import models
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Recipe, Row, Store, open_store
-from obygaze_features.store.changing import join
+from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.runner.limits import limits_of
 
 ONE_PAIR = (
@@ -64,9 +64,8 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
 
 def copies_in_a_join(folder: Path, manifest: Manifest, *parts: Store) -> int:
     """How many tested clips have the joined features of a training clip."""
-    join(parts, folder / "both", workspace=folder)
     protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
-    both = open_store(folder / "both")
+    both = join_of({Path(part.location).name: part for part in parts})
     found = run_on(folder, protocol, manifest, {"both": both})
     return int(models(found)[0].copies)
 
