@@ -201,7 +201,7 @@ def _printed_of(cell: Cell, settings: RunSettings) -> dict[tuple[str, str], RunR
 def _is_about(printed: Mapping[str, Any], cell: Cell, backbone: str | None) -> bool:
     """Return whether a printed number is about a cell of this backbone.
 
-    No pattern of backbones matches a cell without one, such as that of a joined store.
+    No pattern of backbones matches a cell without one, such as that of a join.
     """
     known = {
         "model": cell.model,

@@ -308,7 +308,7 @@ def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         if name in protocol.features:
             raise FixUsage(
                 f"{joined}: features.{name}.array has no meaning",
-                hint=f"--store {name}=STORE:ARRAY+STORE:ARRAY",
+                hint=f"--store {shell_word(name)}=STORE:ARRAY+STORE:ARRAY",
             )
         if protocol.data.scale != NONE:
             raise FixUsage(

@@ -355,7 +355,7 @@ def _missing_features(run: Run, models: Models) -> Iterator[Values]:
     """Yield how many clips have no features in each store, with the most frequent reasons."""
     stores = run.about["stores"]
     named: set[str] = set()
-    # A joined store that lacks only what others lack is not named.
+    # A join that lacks only what others lack is not named.
     for store in sorted(stores, key=lambda name: "parts" in stores[name]):
         missing = stores[store]["missing"]
         if not missing or ("parts" in stores[store] and named.issuperset(missing)):
