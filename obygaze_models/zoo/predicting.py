@@ -482,13 +482,14 @@ def _stated(
         rows = one.table.find(clip_ids)
         known = np.flatnonzero(rows >= 0)
         of_rows = facts_of_rows(rows[known], one)
+        is_without_frames = np.isnan(frames[:, :2]).any(axis=1)
         for column, in_store, is_missing in (
             (movie_ids, of_rows.movie_ids, movie_ids == ""),
             (start_s, of_rows.start_s, np.isnan(start_s)),
             (end_s, of_rows.end_s, np.isnan(end_s)),
-            (frames, of_rows.frames, np.isnan(frames[:, :2]).any(axis=1)),
+            (frames, of_rows.frames, is_without_frames),
         ):
-            is_taken = is_missing[known]
+            is_taken = np.asarray(is_missing)[known]
             column[known[is_taken]] = in_store[is_taken]
     return replace(ClipFacts.of(clip_ids, movie_ids, start_s, end_s), frames=frames)
 
