@@ -269,7 +269,7 @@ def _said_in(
         path = table_of_marks(source, workspace)
         folder = Workspace.of(workspace).folder(FOLDER)
         if path == Path(source) or path.parent == folder:
-            return _Said(read_marks([path]).marks)
+            return _Said(read_marks([path], workspace).marks)
     manifest = read_manifest(source, workspace=workspace)
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name, "clips are marks of no film")
@@ -307,8 +307,8 @@ def _said_in(
             continue
         film = manifest[clip_id].movie_id
         start_s, end_s = spans_s[clip_id]
-        texts = map(printable_line, (column, value, annotator))
-        marks.append(Mark(film, start_s, end_s, *texts))
+        column, value, annotator = map(printable_line, (column, value, annotator))
+        marks.append(Mark(film, start_s, end_s, column, value, annotator))
     if not marks and without_times:
         n_clips = count(len(without_times), "clip")
         raise FixInput(

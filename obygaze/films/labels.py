@@ -51,6 +51,7 @@ from obygaze_features.manifest.annotators import (
     orders_of,
     what_differs,
 )
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -63,6 +64,7 @@ from obygaze_features.manifest.model import (
     view_words,
 )
 from obygaze_features.manifest.own_labels import COVERED
+from obygaze_features.manifest.spans import FrameSpan, frames_of
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_features.manifest.windows import id_of_span
@@ -327,7 +329,7 @@ def project_tables(
     length_s = _length_of(clips, every)
     paths = tables_of_marks(names, workspace)
     where = ", ".join(map(str, paths))
-    marks = read_marks(paths)
+    marks = read_marks(paths, workspace)
     if not marks.marks:
         raise FixInput("the table has no marks", where=where)
     _refuse_reserved(marks, where)
@@ -345,7 +347,10 @@ def project_tables(
     for clip in known:
         if clip.clip_id in places:
             place = places[clip.clip_id]
-            spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place))
+            frames = frames_of(clip.extra)
+            if frames is not None:
+                _refuse_another_rate(clip, frames, marks)
+            spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place, frames))
         elif clip.movie_id in films:
             without.append(clip.clip_id)
     if without and not spans:
@@ -370,6 +375,18 @@ def project_tables(
         named = named_films(others, known.films)
         warnings.append(f"no clips of films with marks: {named}")
     return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
+
+
+def _refuse_another_rate(clip: Clip, frames: FrameSpan, marks: Marks) -> None:
+    """Raise an error if the table of a clip counts its film at another rate than the marks."""
+    rate = marks.rates.get(clip.movie_id)
+    if rate is not None and frames.rate not in (None, rate):
+        raise FixInput(
+            f"the clips of the film {clip.movie_id} are counted at"
+            f" {frame_rate_text(frames.rate)} frames per second, and its marks at"
+            f" {frame_rate_text(rate)}",
+            hint="correct the framerate of one of the two tables",
+        )
 
 
 def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:

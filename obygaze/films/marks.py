@@ -1,8 +1,9 @@
 """The table of marks: a span of a film, a column, a word, and who says it; a row a word.
 
-Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. The words that
-one person gives one span in one column belong together, and so do a level and its concepts. Four
-columns mean something:
+Times are seconds on the clock of the decoded pictures; a mark ends before `end_s`. A mark that is
+counted in frames has the times of these in the file of its film, or, where none is linked, by their
+rate. The words that one person gives one span in one column belong together, and so do a level and
+its concepts. Four columns mean something:
 
 - `level` and `concepts` have the words of the papers;
 - `watched` says what was seen: the word is the column that was looked for, or `watched` for all;
@@ -21,8 +22,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from obygaze.films.pictures import LinkedFilms
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
@@ -44,7 +46,14 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.io import as_id, ids_of_names, said_in_manifest
 from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
+from obygaze_features.manifest.spans import (
+    FRAMES,
+    RATE_COLUMN,
+    FrameSpan,
+    Span,
+    frames_of,
+)
+from obygaze_features.manifest.times import FrameClocks
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 COLUMNS = ("movie_id", "start_s", "end_s", "column", "value", "annotator")
@@ -62,7 +71,10 @@ DIGITS = 9
 
 
 class Mark(NamedTuple):
-    """A span of a film, and what somebody says of it in one column."""
+    """A span of a film, and what somebody says of it in one column.
+
+    `frames` are those of the span, if a table counts them; they have a rate.
+    """
 
     movie_id: str
     start_s: float
@@ -70,6 +82,13 @@ class Mark(NamedTuple):
     column: str
     value: str
     annotator: str
+    frames: FrameSpan | tuple[()] = ()
+
+    def at_rate(self) -> Self:
+        """Return the mark at frame / rate, as times alone."""
+        times_s = self.frames.times_s if self.frames else None
+        start_s, end_s = times_s or (self.start_s, self.end_s)
+        return self._replace(start_s=start_s, end_s=end_s, frames=())
 
 
 @dataclass(frozen=True)
@@ -106,7 +125,7 @@ class MarkReader:
         self.tiers = tiers or {}
         self.words = words or {}
         self.n_left_out: Counter[str] = Counter()
-        self.rates: dict[str, Fraction] = {}
+        self.clocks = FrameClocks()
         # The tiers, words and columns that the files have.
         self.found: dict[str, dict[str, None]] = {"tier": {}, "word": {}, "column": {}}
         self._marks: list[Mark] = []
@@ -174,14 +193,15 @@ class MarkReader:
                 if not text or "|" in text:
                     row.add(name, f"expected one name, got {text!r}")
             film = self.film(row["movie_id"])
-            span_s = self._span_of(row, film, table)
+            span = self._span_of(row, film, table)
             for column, text in _said_in_row(row, columns):
                 named, person = self.column_of(column)
                 if not named:
                     self.n_left_out[f"the tier {column}"] += 1
-                elif span_s is not None:
+                elif span is not None:
+                    span_s, frames = span
                     refuse_another(person, annotator, column, path)
-                    said = Mark(film, *span_s, named, text, person or annotator)
+                    said = Mark(film, *span_s, named, text, person or annotator, frames)
                     self.add(said, path, row)
         violations.raise_if_any("the marks cannot be read")
 
@@ -221,31 +241,34 @@ class MarkReader:
 
     def _span_of(
         self, row: TableRow, film: str, table: CsvTable
-    ) -> tuple[float, float] | None:
-        """Return start and end of a row in seconds; pictures need the rate of their film."""
+    ) -> tuple[Span, FrameSpan | tuple[()]] | None:
+        """Return start and end of a row in seconds, and its frames, if it counts them."""
         text = row.cells.get(RATE_COLUMN, "").strip()
-        rate = known_frame_rate(text) if text else None
-        if rate is not None and self.rates.setdefault(film, rate) != rate:
-            earlier = frame_rate_text(self.rates[film])
-            row.add(
-                RATE_COLUMN, f"two frame rates of the film {film}: {earlier}, {text}"
-            )
-        elif text and rate is None:
+        rate = known_frame_rate(text)
+        if text and rate is None:
             row.add(RATE_COLUMN, f"{text!r} is not a frame rate")
+        elif rate is not None and self.clocks.rate_problem(film, rate):
+            row.add(RATE_COLUMN, self.clocks.rate_problem(film, rate))
         cells = (row.cells.get("start_s"), row.cells.get("end_s"))
         if not any(cells) and {*FRAMES} <= {*table.columns}:
-            frames = row.frames()
-            if frames is None:
+            numbers = row.frames()
+            if numbers is None:
                 return None
             if rate is None:
                 row.add("start_frame", f"pictures have times by a column {RATE_COLUMN}")
                 return None
-            return seconds_of_frames(*frames, rate)
+            return seconds_of_frames(*numbers, rate), FrameSpan(*numbers, rate)
         start_s, end_s = map(number_of_cell, cells)
         if start_s is None or end_s is None or not 0 <= start_s < end_s:
             row.add("start_s", SPAN_EXPECTED)
             return None
-        return start_s, end_s
+        frames = frames_of({**row.cells, RATE_COLUMN: text})
+        if frames is None or frames.rate is None:
+            return (start_s, end_s), ()
+        problem = self.clocks.span_problem(film, frames, (start_s, end_s))
+        if problem:
+            row.add(FRAMES[0], problem)
+        return (start_s, end_s), frames
 
 
 def _columns_said(path: Path, table: CsvTable, violations: Violations) -> list[str]:
@@ -331,18 +354,25 @@ def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted(fixed))
 
 
-def read_marks(tables: Sequence[Path]) -> Marks:
+def read_marks(tables: Sequence[Path], workspace: PathLike | None = None) -> Marks:
     """Return the marks of tables; one error has all violations of a table.
 
+    Args:
+        tables: The tables.
+        workspace: The workspace, whose linked films give the times of frames.
+
     Raises:
-        FixInput: A cell is wrong, or one person's marks of a film are in two tables: these may be
-            of two people.
+        FixInput: A cell is wrong, or a film has not the frames or the rate of a mark; or one
+            person's marks of a film are in two tables: these may be of two people.
     """
     reader = MarkReader()
     paths = [*dict.fromkeys(tables)]
     for path in paths:
         reader.read_table(path)
-    return Marks(reader.marks(", ".join(map(str, paths))), reader.rates)
+    marks = reader.marks(", ".join(map(str, paths)))
+    if any(mark.frames for mark in marks):
+        marks = tuple(sorted(map(LinkedFilms(workspace).at_frames, marks)))
+    return Marks(marks, reader.clocks.rates)
 
 
 # ---- tables of a workspace -----------------------------------------------------------------------
@@ -372,13 +402,22 @@ def tables_of_marks(
 
 
 def written(marks: Iterable[Mark]) -> bytes:
-    """Return the table of marks."""
+    """Return the table of marks, with their frames where some are counted in frames."""
+    in_order = sorted(set(marks))
+    columns: Sequence[str] = COLUMNS
+    if any(mark.frames for mark in in_order):
+        columns = (*COLUMNS, *FRAMES, RATE_COLUMN)
     rows = []
-    for mark in sorted(set(marks)):
-        start_s = round(mark.start_s, DIGITS)
-        end_s = round(mark.end_s, DIGITS)
-        rows.append(mark._replace(start_s=start_s, end_s=end_s))
-    return csv_bytes(COLUMNS, rows)
+    for mark in in_order:
+        cells = mark._asdict()
+        cells["start_s"] = round(mark.start_s, DIGITS)
+        cells["end_s"] = round(mark.end_s, DIGITS)
+        if mark.frames:
+            first, last, rate = mark.frames
+            cells |= {FRAMES[0]: first, FRAMES[1]: last}
+            cells[RATE_COLUMN] = frame_rate_text(rate) if rate else ""
+        rows.append([cells.get(column, "") for column in columns])
+    return csv_bytes(columns, rows)
 
 
 def marks_by_film(marks: Iterable[Mark]) -> dict[str, list[Mark]]:

@@ -4,17 +4,23 @@ Marks lie on boundaries of pictures. Files of other programs have whole millisec
 another picture may be the first one; so an import puts times on the nearest boundary.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from obygaze.films.marks import Mark
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.times import times_of_films
+
+if TYPE_CHECKING:
+    from obygaze.films.marks import Mark
+    from obygaze_features.extraction.film_frames import FilmFrames
 
 Floats = Sequence[float]
 # Sound may be a little longer than the pictures.
@@ -26,7 +32,7 @@ class LinkedFilms:
 
     def __init__(self, workspace: PathLike | None = None) -> None:
         self.workspace = Workspace.of(workspace)
-        self._boundaries: dict[str, Floats] = {}
+        self._frames: dict[str, FilmFrames] = {}
 
     @cached_property
     def files(self) -> dict[str, list[Path]]:
@@ -58,24 +64,46 @@ class LinkedFilms:
                 films.append(film)
         return films[0] if len(films) == 1 else ""
 
-    def boundaries(self, film: str) -> Floats | None:
-        """Return when each picture of a film begins and the last one ends; None without a file."""
+    def frames(self, film: str) -> FilmFrames | None:
+        """Return the frames of a film as its file shows them; None without a file."""
         path = self.file_of(film)
         if path is None:
             return None
-        if film not in self._boundaries:
-            from obygaze_features.video.film import film_index
+        if film not in self._frames:
+            from obygaze_features.extraction.film_frames import FilmFrames
 
-            index = film_index(path, self.workspace.folder("indexes"))[0]
-            self._boundaries[film] = index.boundaries_s.tolist()
-        return self._boundaries[film]
+            self._frames[film] = FilmFrames(path, self.workspace.folder("indexes"))
+        return self._frames[film]
+
+    def boundaries(self, film: str) -> Floats | None:
+        """Return when each picture of a film begins and the last one ends; None without a file."""
+        frames = self.frames(film)
+        return None if frames is None else frames.boundaries_s.tolist()
+
+    def at_frames(self, mark: Mark) -> Mark:
+        """Return a mark; one that counts frames has their times in the file of the film, if any."""
+        film = self.frames(mark.movie_id) if mark.frames else None
+        if film is None or not mark.frames:
+            return mark
+        problem = film.problem_with(mark.frames)
+        if problem:
+            raise FixInput(
+                f"a mark of {mark.annotator!r} in the film {mark.movie_id} is counted in frames"
+                f" that the film contradicts: {problem}",
+                where=str(self.file_of(mark.movie_id)),
+                hint="link the file that the frames were counted in, or correct the table",
+            )
+        start_s, end_s = film.times_of(mark.frames)
+        return mark._replace(start_s=start_s, end_s=end_s)
 
     def at_pictures(self, marks: Iterable[Mark]) -> list[Mark]:
         """Return marks with the times of their pictures, where the film is there."""
         placed = []
         for mark in marks:
             boundaries = self.boundaries(mark.movie_id)
-            if boundaries is not None:
+            if mark.frames:
+                mark = self.at_frames(mark)
+            elif boundaries is not None:
                 refuse_behind_end(mark, boundaries)
                 first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
                 start_s, end_s = times_of_pictures(boundaries, first, last)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from obygaze.films.marks import (
     COMMENT,
@@ -34,6 +34,7 @@ from obygaze.films.marks import (
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.annotators import spelled_order
 from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.spans import FrameSpan
 
 DEFAULT_THRESHOLD = Fraction(1, 5)
 # A clip is a negative if most of it was seen.
@@ -45,17 +46,24 @@ Orders = Mapping[str, Sequence[str]]
 
 
 class ClipSpan(NamedTuple):
-    """A clip as a span of its film, in seconds."""
+    """A clip as a span of its film, in seconds, and in frames, if its table counts them."""
 
     clip_id: str
     movie_id: str
     start_s: float
     end_s: float
+    frames: FrameSpan | None = None
 
     @property
     def length_s(self) -> float:
         """How long the clip is."""
         return self.end_s - self.start_s
+
+    def at_rate(self) -> Self:
+        """Return the clip at frame / rate, as times alone."""
+        times_s = self.frames.times_s if self.frames else None
+        start_s, end_s = times_s or (self.start_s, self.end_s)
+        return self._replace(start_s=start_s, end_s=end_s, frames=None)
 
 
 class Answer(NamedTuple):
@@ -190,9 +198,7 @@ def _people_of_films(
             # Who watched, and marked nothing in any film, looked for what others marked.
             looked_for = {*(own_columns[name] or columns), COMMENT}
             used = [column for column in columns if column in looked_for]
-            person = _Person(name, own, used, orders)
-            if are_drawn:
-                person.counts_as_seen = set()
+            person = _Person(name, own, used, orders, are_drawn=are_drawn)
             people.setdefault(film, []).append(person)
     return people
 
@@ -201,7 +207,13 @@ class _Person:
     """What one person marked and watched in a film."""
 
     def __init__(
-        self, name: str, marks: Sequence[Mark], columns: Sequence[str], orders: Orders
+        self,
+        name: str,
+        marks: Sequence[Mark],
+        columns: Sequence[str],
+        orders: Orders,
+        *,
+        are_drawn: bool,
     ) -> None:
         self.name = name
         self.orders = orders
@@ -215,13 +227,29 @@ class _Person:
             if looked:
                 self.seen[column] = Track([*looked, *own])
         # The columns in which all of the film counts as seen, where nothing says what was watched.
-        self.counts_as_seen = {mark.column for mark in own} - {COMMENT, CONCEPTS_COLUMN}
+        self.counts_as_seen = set[str]()
+        if not are_drawn:
+            self.counts_as_seen = {mark.column for mark in own}
+            self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
         self.levels_of = _levels_of_concepts(self.tracks)
         # The columns in which a clip got the word for nothing because all counts as seen.
         self.assumed: set[str] = set()
+        # The same marks at frame / rate, if all of them count frames.
+        self.in_frames: _Person | None = None
+        if all(mark.frames for mark in marks):
+            counted = [mark.at_rate() for mark in marks]
+            self.in_frames = _Person(
+                name, counted, columns, orders, are_drawn=are_drawn
+            )
+            self.in_frames.assumed = self.assumed
 
     def answer(self, span: ClipSpan, threshold: float) -> Answer:
-        """Return what this person says of a clip."""
+        """Return what this person says of a clip.
+
+        What both count in frames is compared in frames: whether a film is linked changes no label.
+        """
+        if self.in_frames is not None and span.frames and span.frames.rate:
+            return self.in_frames.answer(span.at_rate(), threshold)
         needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
         cells: dict[str, str] = {}
         of_level: list[tuple[Mark, float]] = []

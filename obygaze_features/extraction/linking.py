@@ -10,7 +10,6 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, InstallExtra, NotFound
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.frame_rate import seconds_of_frames
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, link
 from obygaze_features.manifest.model import Clip, Manifest
@@ -120,10 +119,8 @@ def _stated(clip: Clip) -> Span | None:
     """Return the times of a clip in its film, if a person stated them, and not only frames."""
     frames = frames_of(clip.extra)
     span = span_in_film(clip)
-    if is_linked(clip) or frames is None or frames.rate is None:
-        return None if is_linked(clip) else span
-    is_of_rate = span == seconds_of_frames(frames.first, frames.last, frames.rate)
-    return None if is_of_rate else span
+    is_of_frames = frames is not None and span == frames.times_s
+    return None if is_linked(clip) or is_of_frames else span
 
 
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:

@@ -39,7 +39,6 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.frame_rate import seconds_of_frames
 from obygaze_features.manifest.io import (
     as_id,
     read_manifest,
@@ -387,8 +386,8 @@ def original(clip: Clip) -> Clip:
     span = span_in_film(clip)
     frames = frames_of(clip.extra)
     is_part = is_linked(clip) and clip.start_s is not None
-    if is_part and frames is not None and frames.rate is not None:
-        span = seconds_of_frames(frames.first, frames.last, frames.rate)
+    if is_part and frames is not None:
+        span = frames.times_s or span
     if span and not name:
         extra |= {column: "" for column in FILM_TIMES if column in extra}
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)

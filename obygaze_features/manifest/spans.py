@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
 from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
@@ -28,6 +28,13 @@ class FrameSpan(NamedTuple):
     first: int
     last: int
     rate: Fraction | None = None
+
+    @property
+    def times_s(self) -> Span | None:
+        """Start and end of the frames by their rate; None without a rate."""
+        if self.rate is None:
+            return None
+        return seconds_of_frames(self.first, self.last, self.rate)
 
 
 def frames_of(cells: Mapping[str, str]) -> FrameSpan | None:

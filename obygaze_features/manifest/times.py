@@ -21,10 +21,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
-from obygaze_features.manifest.frame_rate import (
-    frame_rate_text,
-    seconds_of_frames,
-)
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
 from obygaze_features.manifest.spans import (
     FrameSpan,
@@ -155,12 +152,12 @@ class FrameClocks:
     """
 
     def __init__(self) -> None:
-        self._rate_of: dict[str, Fraction] = {}
+        self.rates: dict[str, Fraction] = {}
         self._late_of: dict[str, float] = {}
 
     def rate_problem(self, film: str, rate: Fraction) -> str:
         """Return that other rows of a film state another frame rate, with both; "" if not."""
-        of_others = self._rate_of.setdefault(film, rate)
+        of_others = self.rates.setdefault(film, rate)
         if of_others == rate:
             return ""
         return (
@@ -178,9 +175,9 @@ class FrameClocks:
             frames: The frames of the row.
             times_s: Its times.
         """
-        if frames.rate is None:
+        of_frames = frames.times_s
+        if frames.rate is None or of_frames is None:
             return ""
-        of_frames = seconds_of_frames(frames.first, frames.last, frames.rate)
         begins_s, ends_s = (
             time_s - frame_s for time_s, frame_s in zip(times_s, of_frames, strict=True)
         )

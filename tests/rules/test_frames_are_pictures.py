@@ -7,6 +7,7 @@ container rounds times to milliseconds, and in films whose pictures begin later 
 from __future__ import annotations
 
 import csv
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -166,3 +167,113 @@ def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> 
     text = (tmp_path / "t.csv").read_text(encoding="utf-8")
     (tmp_path / "t.csv").write_text(text.replace("23.976", "25.0"), encoding="utf-8")
     call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()
+
+
+MARKS = "movie_id,annotator,start_frame,end_frame,framerate,level,concepts"
+
+
+def written_lines(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return [*csv.DictReader(stream)]
+
+
+def link_one_clip(folder: Path, film: CountedFilm) -> None:
+    """Link a manifest with a clip of a film."""
+    header = "clip_id,movie_id,start_frame,end_frame,framerate"
+    row = f"one,{film.name},0,9,{film.rate}"
+    written_lines(folder / "linked.csv", header, row)
+    call_obygaze("manifest", "import", "linked.csv", cwd=folder).ok()
+    call_obygaze("manifest", "link", "linked", "films", cwd=folder).ok()
+
+
+def test_a_mark_is_at_its_frames_once_the_film_is_linked(tmp_path: Path) -> None:
+    folder = workspace_of(tmp_path, [LATE])
+    written_lines(folder / "m.csv", MARKS, f"{LATE.name},ada,25,49,25,S,")
+    times = [(1.0, 2.0), (2.52, 3.52), (4.0, 5.0)]
+    rows = [f"c{n},{LATE.name},{start},{end}" for n, (start, end) in enumerate(times)]
+    written_lines(folder / "c.csv", "clip_id,movie_id,start_s,end_s", *rows)
+    call_obygaze("manifest", "import", "c.csv", cwd=folder).ok()
+    call_obygaze("manifest", "import", "m.csv", "--as", "marks", cwd=folder).ok()
+    # What was imported before it was linked is at its frames, too.
+    expected = {"before": ["S", "EN", "EN"], "after": ["EN", "S", "EN"]}
+    for when, levels in expected.items():
+        if when == "after":
+            link_one_clip(folder, LATE)
+        for marks in ("m.csv", "m"):
+            words = ("manifest", "project", marks, "--clips", "c", "-o", when)
+            call_obygaze(*words, "--force", cwd=folder).ok()
+            labels = rows_of(folder / "manifests" / f"{when}.csv")
+            assert [row["level"] for row in labels] == levels
+    call_obygaze(
+        "manifest", "import", "m.csv", "--as", "marks", "--force", cwd=folder
+    ).ok()
+    (row,) = rows_of(folder / "segments" / "m.csv")
+    assert (row["start_s"], row["end_s"]) == ("2.52", "3.52")
+    frames = row["start_frame"], row["end_frame"], row["framerate"]
+    assert frames == ("25", "49", "25")
+
+
+def test_linking_changes_no_label_of_clips_and_marks_in_frames(tmp_path: Path) -> None:
+    """Neither the share that a mark covers: times in milliseconds would change it."""
+    film = CountedFilm("29.97", "mkv", is_late=True)
+    folder = workspace_of(tmp_path, [film])
+    generator = random.Random(7)
+    marks = []
+    for first in range(0, 140, 10):
+        begins = first + generator.randrange(8)
+        ends = begins + generator.choice([0, 1, 1, 2, 5])
+        marks.append(f"{film.name},ada,{begins},{ends},29.97,S,Look")
+    written_lines(folder / "m.csv", MARKS, *marks)
+    rows = [f"c{n},{film.name},{10 * n},{10 * n + 9},29.97" for n in range(15)]
+    header = "clip_id,movie_id,start_frame,end_frame,framerate"
+    written_lines(folder / "c.csv", header, *rows)
+    call_obygaze("manifest", "import", "c.csv", cwd=folder).ok()
+    words = ("manifest", "project", "m.csv", "--clips", "c", "-o")
+    call_obygaze(*words, "before", cwd=folder).ok()
+    call_obygaze("manifest", "link", "c", "films", cwd=folder).ok()
+    call_obygaze(*words, "after", cwd=folder).ok()
+    before, after = (
+        rows_of(folder / "manifests" / f"{when}.csv") for when in ("before", "after")
+    )
+    assert before[0]["start_s"] != after[0]["start_s"]
+    assert {row["level"] for row in before} == {"S", "EN"}
+    labels = [(row["level"], row["covered"]) for row in before]
+    assert labels == [(row["level"], row["covered"]) for row in after]
+
+
+def test_marks_that_the_linked_film_contradicts_are_refused(tmp_path: Path) -> None:
+    folder = workspace_of(tmp_path, [LATE])
+    link_one_clip(folder, LATE)
+    written_lines(folder / "m.csv", MARKS, f"{LATE.name},ada,25,49,23.976,S,")
+    for words in (("import", "m.csv", "--as", "marks"), ("project", "m.csv")):
+        ways = ("--clips", "linked") if words[0] == "project" else ("-o", "m")
+        refused = call_obygaze("manifest", *words, *ways, cwd=folder)
+        assert refused.code == 1
+        assert "23.976 frames per second, and the film has 25" in refused.stderr
+    written_lines(folder / "m.csv", MARKS, "elsewhere,ada,25,49,23.976,S,")
+    rows = "clip_id,movie_id,start_frame,end_frame,framerate", "e,elsewhere,0,99,25"
+    written_lines(folder / "e.csv", *rows)
+    words = ("manifest", "project", "m.csv", "--clips", "e.csv")
+    refused = call_obygaze(*words, cwd=folder)
+    assert refused.code == 1
+    assert "counted at 25 frames per second, and its marks at 23.976" in refused.stderr
+
+
+def test_segments_of_mobygaze_are_at_their_frames(tmp_path: Path) -> None:
+    folder = workspace_of(tmp_path, [LATE])
+    header = (
+        ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;"
+        "imdb_key;movie_title;framerate;subtitle;start_clip;end_clip"
+    )
+    row = f"0;id_0;1;annotator1;Sure;['Look'];[];25;49;{LATE.name};A;25.0;;0;0"
+    written_lines(folder / "moby.csv", header, row)
+    words = ("manifest", "import", "moby.csv", "--as", "mobygaze", "-o", "moby")
+    call_obygaze(*words, cwd=folder).ok()
+    call_obygaze("manifest", "link", "moby", "films", cwd=folder).ok()
+    (segment,) = read_manifest(folder / "manifests" / "moby.toml")
+    assert (segment.start_s, segment.end_s) == (2.52, 3.52)

@@ -117,15 +117,15 @@ def test_what_has_one_span_is_of_one_span(
         assert len(samples) == round(SPAN_S * SOUND.rate)
         np.testing.assert_allclose(samples, level_of(span), atol=1e-4)
 
-    # Marks that are projected on the windows, in seconds and in frames.
+    # Marks that are projected on the windows, in seconds and, at one rate, in frames.
     write_manifest(cut, tmp_path / "manifests" / "cut.toml")
-    first, after = (round((MARKED + one) * SPAN_S * fps) for one in (0, 1))
     start_s, end_s = MARKED * SPAN_S, (MARKED + 1) * SPAN_S
+    pictures = [n for n, time_s in enumerate(times_s) if start_s <= time_s < end_s]
     marked = ids[MARKED - spans[0]]
-    for columns, cells in (
-        ("start_s,end_s", f"{start_s},{end_s}"),
-        ("start_frame,end_frame", f"{first},{after - 1}"),
-    ):
+    cells_of_columns = {"start_s,end_s": f"{start_s},{end_s}"}
+    if rate is not None:
+        cells_of_columns["start_frame,end_frame"] = f"{pictures[0]},{pictures[-1]}"
+    for columns, cells in cells_of_columns.items():
         (tmp_path / "marks.csv").write_text(
             f"movie_id,annotator,{columns},level,concepts,framerate\n"
             f"late,ada,{cells},S,,{float(fps):.5g}\n"

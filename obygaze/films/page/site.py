@@ -318,7 +318,7 @@ class Site:
             if "." in path.stem.removeprefix(start):
                 continue
             try:
-                tables[path] = read_marks([path]).marks
+                tables[path] = read_marks([path], self.workspace).marks
             except ObygazeError as error:
                 tables[path] = error
         return tables

@@ -82,7 +82,7 @@ def imported(path: Path, **options: Any) -> ImportedMarks:
 
 
 def rows(made: ImportedMarks) -> list[tuple[Any, ...]]:
-    return [(mark.start_s, *mark[3:]) for mark in made.marks]
+    return [(mark.start_s, *mark[3:6]) for mark in made.marks]
 
 
 # ---- reading -------------------------------------------------------------------------------------

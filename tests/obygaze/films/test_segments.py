@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from obygaze.films.marks import Mark, read_marks
+from obygaze.films.marks import Mark, read_marks, written
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.spans import FrameSpan
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate"
 MARKS = "movie_id,start_s,end_s,column,value,annotator"
@@ -32,12 +33,36 @@ def test_a_row_of_all_that_is_said_of_a_segment(tmp_path: Path) -> None:
     read = read_marks([path])
     assert read.rates == {"tt1": Fraction(25)}
     span = ("tt1", 0.24, 0.36)
-    assert read.marks == (
-        Mark(*span, "comment", "a, comment", "Anna"),
-        Mark(*span, "concepts", "Expression of emotion", "Anna"),
-        Mark(*span, "concepts", "Look", "Anna"),
-        Mark(*span, "level", "S", "Anna"),
+    said = (
+        ("comment", "a, comment"),
+        ("concepts", "Expression of emotion"),
+        ("concepts", "Look"),
+        ("level", "S"),
     )
+    frames = FrameSpan(6, 8, Fraction(25))
+    assert read.marks == tuple(Mark(*span, *one, "Anna", frames) for one in said)
+
+
+def test_frames_of_marks_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """Beside one without frames, and of a film whose file begins late."""
+    frames = FrameSpan(6, 8, Fraction(24000, 1001))
+    late = Mark("tt1", 1.77, 1.895, "level", "S", "Anna", frames)
+    marks = (late, Mark("tt2", 0.0, 1.0, "level", "HN", "Anna"))
+    path = tmp_path / "marks.csv"
+    path.write_bytes(written(marks))
+    assert "start_frame,end_frame,framerate" in path.read_text(encoding="utf-8")
+    assert read_marks([path], tmp_path).marks == marks
+
+
+def test_frames_that_are_not_at_the_times_of_their_row_are_refused(
+    tmp_path: Path,
+) -> None:
+    header = f"{MARKS},start_frame,end_frame,framerate"
+    rows = ("m,1,2,level,S,Eva,25,49,25", "m,7,8,level,S,Eva,50,99,25")
+    lines = told(table(tmp_path, *rows, header=header))
+    assert len(lines) == 1
+    assert "the frames 50 to 99 are 2 s to 4 s" in lines[0]
+    assert "the times are 7 s to 8 s" in lines[0]
 
 
 def test_every_cell_of_a_row_is_a_mark(tmp_path: Path) -> None:
