@@ -19,6 +19,7 @@ from obygaze.films.marks import (
     WATCHED,
     Mark,
     MarkReader,
+    at_pictures,
     columns_in,
     in_one_spelling,
     marks_by_film,
@@ -168,7 +169,7 @@ def import_marks(
         for one in names:
             if one not in reader.found[noun]:
                 raise unknown_name(noun, one, [*reader.found[noun]], where=where)
-    marks = in_one_spelling(reader.films.at_pictures(reader.marks(where)))
+    marks = in_one_spelling(at_pictures(reader.marks(where), reader.films))
     if not marks:
         raise FixInput(
             "the files have no marks",

@@ -24,7 +24,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from obygaze.films.pictures import LinkedFilms
+from obygaze.films.pictures import (
+    Floats,
+    LinkedFilms,
+    pictures_of,
+    times_of_pictures,
+)
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
@@ -66,6 +71,8 @@ SCORE = "score"
 NOTHING = "none"
 SPAN_EXPECTED = "expected seconds in the film, the start before the end"
 FOLDER = "segments"
+# Sound may be a little longer than the pictures.
+MOST_BEHIND_S = 1.0
 # Digits behind the point of a second that a table has: a billionth is rounding.
 DIGITS = 9
 
@@ -371,7 +378,8 @@ def read_marks(tables: Sequence[Path], workspace: PathLike | None = None) -> Mar
         reader.read_table(path)
     marks = reader.marks(", ".join(map(str, paths)))
     if any(mark.frames for mark in marks):
-        marks = tuple(sorted(map(LinkedFilms(workspace).at_frames, marks)))
+        films = LinkedFilms(workspace)
+        marks = tuple(sorted(at_frames(mark, films) for mark in marks))
     return Marks(marks, reader.clocks.rates)
 
 
@@ -399,6 +407,49 @@ def tables_of_marks(
     """Return the files of one or more tables of marks."""
     tables = [names] if isinstance(names, str | os.PathLike) else names
     return [table_of_marks(name, workspace) for name in tables]
+
+
+def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
+    """Return a mark; one that counts frames has their times in the file of the film, if any."""
+    film = films.frames(mark.movie_id) if mark.frames else None
+    if film is None or not mark.frames:
+        return mark
+    problem = film.problem_with(mark.frames)
+    if problem:
+        raise FixInput(
+            f"a mark of {mark.annotator!r} in the film {mark.movie_id} is counted in frames that"
+            f" the film contradicts: {problem}",
+            where=str(films.file_of(mark.movie_id)),
+            hint="link the file that the frames were counted in, or correct the table",
+        )
+    start_s, end_s = film.times_of(mark.frames)
+    return mark._replace(start_s=start_s, end_s=end_s)
+
+
+def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
+    """Return marks with the times of their pictures, where the film is there."""
+    placed = []
+    for mark in marks:
+        boundaries = films.boundaries(mark.movie_id)
+        if mark.frames:
+            mark = at_frames(mark, films)
+        elif boundaries is not None:
+            refuse_behind_end(mark, boundaries)
+            first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
+            start_s, end_s = times_of_pictures(boundaries, first, last)
+            mark = mark._replace(start_s=start_s, end_s=end_s)
+        placed.append(mark)
+    return placed
+
+
+def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
+    """Raise an error for a mark that ends behind its film: it was made on another copy."""
+    end_s = float(boundaries[-1])
+    if mark.end_s > end_s + MOST_BEHIND_S:
+        raise FixInput(
+            f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, and the film {mark.movie_id}"
+            f" at {end_s:.3f} s: it was made on another copy"
+        )
 
 
 def written(marks: Iterable[Mark]) -> bytes:

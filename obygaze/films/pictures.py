@@ -7,7 +7,7 @@ another picture may be the first one; so an import puts times on the nearest bou
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +19,9 @@ from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.times import times_of_films
 
 if TYPE_CHECKING:
-    from obygaze.films.marks import Mark
     from obygaze_features.extraction.film_frames import FilmFrames
 
 Floats = Sequence[float]
-# Sound may be a little longer than the pictures.
-MOST_BEHIND_S = 1.0
 
 
 class LinkedFilms:
@@ -79,47 +76,6 @@ class LinkedFilms:
         """Return when each picture of a film begins and the last one ends; None without a file."""
         frames = self.frames(film)
         return None if frames is None else frames.boundaries_s.tolist()
-
-    def at_frames(self, mark: Mark) -> Mark:
-        """Return a mark; one that counts frames has their times in the file of the film, if any."""
-        film = self.frames(mark.movie_id) if mark.frames else None
-        if film is None or not mark.frames:
-            return mark
-        problem = film.problem_with(mark.frames)
-        if problem:
-            raise FixInput(
-                f"a mark of {mark.annotator!r} in the film {mark.movie_id} is counted in frames"
-                f" that the film contradicts: {problem}",
-                where=str(self.file_of(mark.movie_id)),
-                hint="link the file that the frames were counted in, or correct the table",
-            )
-        start_s, end_s = film.times_of(mark.frames)
-        return mark._replace(start_s=start_s, end_s=end_s)
-
-    def at_pictures(self, marks: Iterable[Mark]) -> list[Mark]:
-        """Return marks with the times of their pictures, where the film is there."""
-        placed = []
-        for mark in marks:
-            boundaries = self.boundaries(mark.movie_id)
-            if mark.frames:
-                mark = self.at_frames(mark)
-            elif boundaries is not None:
-                refuse_behind_end(mark, boundaries)
-                first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
-                start_s, end_s = times_of_pictures(boundaries, first, last)
-                mark = mark._replace(start_s=start_s, end_s=end_s)
-            placed.append(mark)
-        return placed
-
-
-def refuse_behind_end(mark: Mark, boundaries: Floats) -> None:
-    """Raise an error for a mark that ends behind its film: it was made on another copy."""
-    end_s = float(boundaries[-1])
-    if mark.end_s > end_s + MOST_BEHIND_S:
-        raise FixInput(
-            f"a mark of {mark.annotator!r} ends at {mark.end_s:.3f} s, and the film {mark.movie_id}"
-            f" at {end_s:.3f} s: it was made on another copy"
-        )
 
 
 def times_of_pictures(boundaries: Floats, first: int, last: int) -> tuple[float, float]:

@@ -161,7 +161,7 @@ class FrameClocks:
         if of_others == rate:
             return ""
         return (
-            f"{frame_rate_text(rate)}, and other rows of this film state"
+            f"{frame_rate_text(rate)}, and other rows of the film {film} state"
             f" {frame_rate_text(of_others)}"
         )
 

@@ -163,7 +163,7 @@ def test_a_film_of_which_a_table_states_two_rates_is_refused(tmp_path: Path) -> 
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     refused = call_obygaze("manifest", "import", "t.csv", cwd=tmp_path)
     assert refused.code == 1
-    assert "23.976, and other rows of this film state 25" in refused.stderr
+    assert "23.976, and other rows of the film a state 25" in refused.stderr
     text = (tmp_path / "t.csv").read_text(encoding="utf-8")
     (tmp_path / "t.csv").write_text(text.replace("23.976", "25.0"), encoding="utf-8")
     call_obygaze("manifest", "import", "t.csv", cwd=tmp_path).ok()

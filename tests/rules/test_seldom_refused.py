@@ -288,7 +288,7 @@ REFUSED: dict[str, Case] = {
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
     "the table has no marks": lambda f: project_marks(marks(f), every=1),
     "the clips are those of": clips_of_a_view,
-    "two frame rates of the film lake": two_rates,
+    "and other rows of the film lake state": two_rates,
     "two videos for the film 'lake'": two_videos,
     "several files have no name": lambda f: import_manifest(
         [elan(f), elan(f / "b")], workspace=f

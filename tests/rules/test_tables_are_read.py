@@ -342,7 +342,7 @@ def test_frames_of_a_film_are_counted_at_one_rate(
         return
     with pytest.raises(FixInput) as caught:
         read_clips(path)
-    assert "and other rows of this film state" in str(caught.value.details)
+    assert "and other rows of the film" in str(caught.value.details)
 
 
 @SLOW

@@ -27,9 +27,9 @@ from obygaze.films.marks import (
     WATCHED,
     Mark,
     read_marks,
+    refuse_behind_end,
 )
 from obygaze.films.page.media import Media, PictureTimes
-from obygaze.films.pictures import refuse_behind_end
 from obygaze.films.predictions import PredictionTable
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import ObygazeError

@@ -13,7 +13,7 @@ from support.film import write_marks
 from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
-from obygaze.films.marks import Mark, Marks
+from obygaze.films.marks import Mark, Marks, at_pictures
 from obygaze.films.pictures import LinkedFilms, pictures_of, times_of_pictures
 from obygaze_features.core.errors import FixInput
 
@@ -58,7 +58,7 @@ def test_times_of_whole_milliseconds_are_put_on_the_pictures_they_were_of(
         mark = Mark("lake", start_s, end_s, "level", "S", "ada")
         rounded = mark._replace(start_s=round(start_s, 3), end_s=round(end_s, 3))
         assert pictures_of(boundaries, rounded.start_s, rounded.end_s) == (first, last)
-        assert linked.at_pictures([rounded]) == [mark]
+        assert at_pictures([rounded], linked) == [mark]
 
 
 def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
@@ -82,7 +82,7 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
 def test_a_mark_behind_the_end_was_made_on_another_copy(linked: LinkedFilms) -> None:
     mark = Mark("lake", 0.0, 60.0, "level", "S", "ada")
     with pytest.raises(FixInput, match="it was made on another copy"):
-        linked.at_pictures([mark])
+        at_pictures([mark], linked)
 
 
 def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:

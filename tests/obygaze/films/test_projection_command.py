@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -136,15 +137,17 @@ def test_words_in_the_column_of_the_share_are_not_lost(tmp_path: Path) -> None:
         project_marks(table, clips="films", workspace=tmp_path)
 
 
-@pytest.mark.parametrize("command", ["project", "agree"])
-def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [("manifest", "project"), ("agree",)])
+def test_clips_of_other_films_alone_are_an_error(
+    tmp_path: Path, command: Sequence[str]
+) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 S"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
     for words, what in (
         (("--clips", cut), "no clip lies in a film with marks (m)"),
         (("--every", "3"), "the marks span no whole clip"),
     ):
-        result = call_obygaze("manifest", command, table, *words)
+        result = call_obygaze(*command, table, *words)
         assert (result.code, result.stdout) == (1, "")
         assert f"Error: {what}\n" in result.stderr
 
