@@ -143,9 +143,7 @@ COMMANDS: dict[str, Command | str] = {
             "tiers": Option(
                 "--tier", metavar="OLD=COLUMN", group=FOR_MARKS, may_be_empty=True
             ),
-            "words": Option(
-                "--word", metavar="OLD=NEW", group=FOR_MARKS, may_be_empty=True
-            ),
+            "words": Option("--word", metavar="OLD=NEW", may_be_empty=True),
             "coded": Option(metavar="COLUMN", group=FOR_MARKS),
             "splits": Option(metavar="PATH"),
         },

@@ -31,15 +31,15 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.table_mapping import (
-    Draft,
-    DraftWritten,
-    TableMapping,
-)
+from obygaze_features.manifest.adapters.csv_table import Draft, DraftWritten
+from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest
 
-OF_TABLES = ("columns", "mapping", "form", "films", "sheet", "rule", "orders")
+OF_TABLES = (
+    *("columns", "mapping", "form", "films", "sheet", "rule", "orders"),
+    *("words", "write_mapping"),
+)
 OF_MARKS = ("tiers", "words", "coded")
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
@@ -80,7 +80,8 @@ FORMATS = (
         "table",
         csv_table.read,
         (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
-        options=(*OF_TABLES, "write_mapping"),
+        options=OF_TABLES,
+        several=True,
         write=export_table,
         written=written_tables.SUFFIXES,
     ),
@@ -164,20 +165,20 @@ def import_manifest(
     columns of a manifest, mappings, times, and several people; docs/guide/films.md describes marks.
 
     Args:
-        sources: A file or a folder; several files of marks.
+        sources: A file or a folder; several are marks, or tables of a person each.
         name: Name of the manifest. [default: from SOURCE]
         format: marks, or a data set: liris-accede, mobygaze, moviegraphs, obygaze12.
         force: Replace the output if it exists.
         columns: Read a column as TARGET.
         form: Make clip ids of columns, as in '{film}-{n:03d}'.
         films: The table states no films.
-        sheet: The sheet of a spreadsheet. [default: the only one]
+        sheet: The sheet of a spreadsheet. [default: the likely one]
         rule: Where people differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         mapping: Read columns and words as this TOML file says.
-        write_mapping: Write the mapping, or a draft of it, to this file.
+        write_mapping: Write the mapping, or one with likely answers, to this file.
         tiers: Read a tier as this column, as in level@anna.
-        words: Read a word as another one; `?` for not known.
+        words: Read a word as another one, a level or concept; `?` for not known.
         coded: Looked for in the whole film.
         splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
@@ -203,6 +204,7 @@ def import_manifest(
     paths = [Path(source) for source in typed]
     chosen = _format_of(paths, format)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
+    is_named = name is not None
     if name is None:
         name = _default_name(chosen, paths)
     path = Workspace.of(workspace).new_manifest(name)
@@ -210,6 +212,12 @@ def import_manifest(
     if chosen.read is import_marks:
         given.update({"force": force, "workspace": workspace})
         return import_marks(_files_in(paths, chosen), path.stem, **given)
+    if chosen.read is csv_table.read:
+        typed_name = ["-o", name] if is_named else []
+        of_format = ["--as", format] if format else []
+        forced = ["--force"] if force else []
+        words_of_command = [*map(str, typed), *typed_name, *of_format, *forced]
+        given["command"] = ["obygaze", "manifest", "import", *words_of_command]
     try:
         imported: ImportedManifest = chosen.read(files, name=path.stem, **given)
     except DraftWritten as error:

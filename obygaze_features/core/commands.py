@@ -185,10 +185,16 @@ class SessionCommand(click.Command):
 def named_values(
     words: Iterable[str], option: str, *, may_be_empty: bool = False
 ) -> dict[str, str]:
-    """Return the words NAME=VALUE of a repeatable option as a mapping."""
+    """Return the words NAME=VALUE of a repeatable option as a mapping.
+
+    Where one of them may be empty, they are an old word and a new one, and the old one may have any
+    sign.
+    """
     values: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
+        if may_be_empty:
+            name, sign, value = word.rpartition("=")
         is_pair = sign and (may_be_empty or (name and value))
         if not is_pair:
             raise FixUsage(f"{option} must be of the form NAME=VALUE, got {word!r}")

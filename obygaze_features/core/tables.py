@@ -30,6 +30,7 @@ from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workbooks import (
+    Sheet,
     header_index,
     header_place,
     read_sheet,
@@ -153,7 +154,8 @@ class CsvTable:
     `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
     taken for the delimiter and the header, where the first lines have different numbers of cells.
     `maybe_thousands` has a number of each column, as it was written, if all commas in it were read
-    as decimal ones and may be those of thousands.
+    as decimal ones and may be those of thousands. `sheet` is the one that was assumed to be meant
+    where `other_sheets` have data too.
     """
 
     columns: tuple[str, ...]
@@ -161,6 +163,8 @@ class CsvTable:
     delimiter: str = ","
     doubt: str = ""
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
+    sheet: str = ""
+    other_sheets: Sequence[str] = ()
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -194,6 +198,7 @@ def read_table(
     content: str | None = None,
     data: bytes | None = None,
     sheet: str = "",
+    assume_sheet: bool = False,
     header_row: int | None = None,
     texts: Collection[str] = (),
     as_written: Collection[str] = AS_WRITTEN,
@@ -218,17 +223,19 @@ def read_table(
     the rows are, where a table without rows is a violation. `data` are the bytes of a file that
     is not yet written to `path`.
 
-    Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
-    names of the columns; lines before it are not read. [default: the first line with the required
-    columns, else the first with two cells: a title has one]
+    Without a `sheet` it is the only one with data; if there are several and `assume_sheet`, the one
+    with the required columns, or else the one with the most cells. `header_row` is the number of
+    the line with the names of the columns; lines before it are not read. [default: the first line
+    with the required columns, else the first with two cells: a title has one]
     """
     collected = Violations(path) if violations is None else violations
     if sheet and not is_workbook(path):
         problem = "--sheet is for spreadsheets, another file has no sheets"
         raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     if data is None and (is_workbook(path) or is_parquet(path)):
+        found = _sheet_of(path, required, sheet, assume_sheet=assume_sheet)
         table = _read_sheet(
-            path, required, collected, sheet, header_row, texts, as_written
+            found, path, required, collected, header_row, texts, as_written
         )
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")
@@ -372,17 +379,25 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
             raise FixInput(problem, hint=hint)
 
 
+def _sheet_of(
+    path: Path, required: Sequence[str], name: str, *, assume_sheet: bool
+) -> Sheet:
+    """Return the sheet of a spreadsheet, or the table of a Parquet file."""
+    if is_parquet(path):
+        return read_parquet(path)
+    return read_sheet(path, name, likely=required if assume_sheet else None)
+
+
 def _read_sheet(
+    sheet: Sheet,
     path: Path,
     required: Sequence[str],
     violations: Violations,
-    sheet_name: str,
     header_row: int | None,
     texts: Collection[str],
     as_written: Collection[str],
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
-    sheet = read_parquet(path) if is_parquet(path) else read_sheet(path, sheet_name)
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")
@@ -401,7 +416,8 @@ def _read_sheet(
             if name and name not in texts and not is_text:
                 may_be_numbers.append(name)
         rows, thousands = _with_decimal_points(may_be_numbers, rows, NUMBER_OF_SHEET)
-    return CsvTable(tuple(header), rows, "", maybe_thousands=thousands)
+    assumed = sheet.name if sheet.others else ""
+    return CsvTable(tuple(header), rows, "", "", thousands, assumed, sheet.others)
 
 
 def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:

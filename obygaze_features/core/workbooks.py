@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -64,12 +64,14 @@ Position = tuple[int, int]
 class Sheet:
     """The texts of a sheet from its first row and column on.
 
-    `last_text` has the last row, from 0, of each column that has cells formatted as text.
+    `last_text` has the last row, from 0, of each column that has cells formatted as text. `others`
+    are the other sheets with data, where this one was assumed to be meant.
     """
 
     name: str
     rows: Sequence[Sequence[str]]
     last_text: Mapping[int, int]
+    others: Sequence[str] = ()
 
     @property
     def filled_rows(self) -> list[int]:
@@ -106,12 +108,16 @@ def cell_name(row: int, column: int) -> str:
     return f"{letters}{row + 1}"
 
 
-def read_sheet(path: Path, name: str = "") -> Sheet:
+def read_sheet(
+    path: Path, name: str = "", *, likely: Collection[str] | None = None
+) -> Sheet:
     """Return a sheet of a spreadsheet; without a name, the only visible one that has data.
 
     Args:
         path: The file.
         name: The name of the sheet.
+        likely: The columns of the sheet that is meant if several have data. Without them, several
+            are an error.
     """
     require_file(path)
     if path.suffix.lower() not in READ_SPREADSHEETS:
@@ -145,7 +151,10 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
             for sheet in worksheets
             if sheet.visible == visible
         ]
-    return _only_one(sheets, names, path)
+    with_data = [sheet for sheet in sheets if sheet.filled_rows]
+    if len(with_data) < 2 or likely is None:
+        return _only_one(with_data, names, path)
+    return _likely_one(with_data, likely)
 
 
 @contextmanager
@@ -180,9 +189,22 @@ def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
         )
 
 
-def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:
+def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
+    """Return the sheet that has columns, or else the one with the most cells."""
+
+    def likelihood(sheet: Sheet) -> tuple[bool, int]:
+        header = sheet.rows[header_place(sheet.rows, columns)]
+        names = {single_line(cell) for cell in header}
+        n_cells = sum(bool(cell) for cells in sheet.rows for cell in cells)
+        return names.issuperset(columns), n_cells
+
+    meant = max(sheets, key=likelihood)
+    others = [sheet.name for sheet in sheets if sheet is not meant]
+    return replace(meant, others=others)
+
+
+def _only_one(with_data: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:
     """Return the only sheet with data; an error names several."""
-    with_data = [sheet for sheet in sheets if sheet.filled_rows]
     if len(with_data) == 1:
         return with_data[0]
     if not with_data:
@@ -203,11 +225,13 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
     """Return the place of the row with the names of the columns; a title above it has one cell."""
     places = []
+    widest = max((sum(map(bool, cells)) for cells in rows), default=0)
     for place, cells in enumerate(rows):
         names = {single_line(cell) for cell in cells} - {""}
         has_required = bool(required) and names.issuperset(required)
-        places.append((has_required, len(names) > 1, len(names) > 0, -place))
-    return -max(places, default=(False, False, False, 0))[-1]
+        is_wide = len(names) > max(1, widest // 3)
+        places.append((has_required, is_wide, len(names) > 1, len(names) > 0, -place))
+    return -max(places, default=(False, False, False, False, 0))[-1]
 
 
 def header_index(

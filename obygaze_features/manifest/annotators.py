@@ -42,6 +42,10 @@ HIGHEST = "highest"
 MEAN = "mean"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME")
+WAYS_OF_RULES = (
+    "--rule agreed leaves open what they differ on; other rules are"
+    f" {', '.join(rule for rule in RULES if rule != AGREED)}"
+)
 COMMENT = "comment"
 # The word of a person who could not tell.
 UNKNOWN = "?"
@@ -120,25 +124,15 @@ def labelled(
     columns = columns_of_people(manifest)
     _check_names(columns, manifest)
     spelled = spelled_orders(orders or {}, manifest)
-    used = _Rule(chosen, spelled, tuple(manifest.header.concepts))
     made = (*columns, DIFFERS)
     of_clip = manifest.annotations_by_clip
-    clips = []
-    for clip in manifest.clips:
-        own = clip.extra
-        said = of_clip.get(clip.clip_id)
-        if said:
-            clip, own = used.label(clip, said)
-        cells = {name: own.get(name, "") for name in made}
-        clips.append(replace(clip, extra={**clip.extra, **cells}))
-    differing = [clip for clip in clips if clip.extra.get(DIFFERS)]
+    clips = _clips_by_rule(manifest, chosen, spelled)
+    differing = [clip for clip in clips if disputed(clip)]
     if differing and rule is None:
         raise FixInput(
-            f"annotators differ in {len(differing)} of {count(len(of_clip), 'clip')}:"
-            f" {what_differs(differing)}",
+            how_they_differ(manifest, differing),
             where=manifest.name,
-            hint="--rule agreed leaves open what they differ on; other rules are"
-            f" {', '.join(rule for rule in RULES if rule != AGREED)}",
+            hint=WAYS_OF_RULES,
         )
     # How much of a clip the mark of a level covers is said of the label that was.
     kept = [name for name in manifest.columns if name not in (*made, COVERED)]
@@ -165,6 +159,37 @@ def labelled(
         clips=tuple(with_kept),
         columns=tuple(kept),
         annotations=annotations,
+    )
+
+
+def _clips_by_rule(
+    manifest: Manifest, rule: str, orders: Mapping[str, Sequence[str]]
+) -> list[Clip]:
+    """Return the clips with the labels that a rule makes, and with what it leaves open."""
+    used = _Rule(rule, orders, tuple(manifest.header.concepts))
+    made = (*columns_of_people(manifest), DIFFERS)
+    of_clip = manifest.annotations_by_clip
+    clips = []
+    for clip in manifest.clips:
+        own = clip.extra
+        said = of_clip.get(clip.clip_id)
+        if said:
+            clip, own = used.label(clip, said)
+        cells = {name: own.get(name, "") for name in made}
+        clips.append(replace(clip, extra={**clip.extra, **cells}))
+    return clips
+
+
+def differing_clips(manifest: Manifest) -> list[Clip]:
+    """Return the clips on which annotators differ."""
+    return [clip for clip in _clips_by_rule(manifest, AGREED, {}) if disputed(clip)]
+
+
+def how_they_differ(manifest: Manifest, differing: Sequence[Clip]) -> str:
+    """Return in how many clips annotators differ, and on what."""
+    n_clips = count(len(manifest.annotations_by_clip), "clip")
+    return (
+        f"annotators differ in {len(differing)} of {n_clips}: {what_differs(differing)}"
     )
 
 

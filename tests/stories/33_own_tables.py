@@ -1,7 +1,8 @@
 """Story 33: I have a table of my own, as it is (German, French, Excel, ratings, ids of YouTube).
 
 I want a score of my own question in few commands. What the program cannot know of my table, it asks
-in a file: I fill in the lines with a `?`, and the next command reads the table.
+at once, and writes a file with the likely answers: I look through it, and the next command reads
+the table.
 """
 
 from __future__ import annotations
@@ -74,22 +75,24 @@ def excel(seconds: int) -> timedelta:
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table, what a person writes into the draft, and what must come of it.
+    """A table, what a person changes in the draft, and what must come of it.
 
-    `answers` has the lines of the draft that are filled in. `counts` is said of the columns that
-    are kept. `task` is the person's question, of which a clip is positive, or negative, or None:
-    its cell is empty. `corrected` is a cell with a typing error, and what was meant.
+    `asked` are lines of the draft. `answers` has those that are changed. `counts` is said of the
+    columns that are kept. `task` is the person's question, of which a clip is positive, or
+    negative, or None: its cell is empty. `corrected` is a cell with a typing error, and what was
+    meant.
     """
 
     name: str
     rows: Sequence[Sequence[Any]]
+    asked: Sequence[str]
     answers: dict[str, str]
     counts: str
     task: str
     is_positive: Callable[[Shot], bool | None]
     delimiter: str = ","
     encoding: str = "utf-8"
-    clip_id: Callable[[Shot], str] = lambda shot: f"{IDS[shot.film]}-{shot.n:02d}"
+    clip_id: Callable[[Shot], str] = lambda shot: f"{IDS[shot.film]}-{shot.n}"
     corrected: tuple[str, str] = ("", "")
     titles: Sequence[str] = field(default=TITLES)
 
@@ -138,16 +141,18 @@ TYPED_WRONG = [["Film", "Nr.", "Beginn", "Schluss", "Urteil"]] + [
     for s in SHOTS
 ]
 NUMBERED = 'id = "{movie_id}-{count:02d}"'
+TIMES = 'times = "m:ss"'
 TABLES = [
     OwnTable(
         "ja-nein.csv",
         GERMAN,
-        {
-            'id = "?"': 'id = "{movie_id}-{Nr:02d}"',
-            '? = "Film"': 'movie_id = "Film"',
-            '? = "Anfang (s)"': 'start_s = "Anfang (s)"',
-            '? = "Ende (s)"': 'end_s = "Ende (s)"',
-        },
+        [
+            'id = "{movie_id}-{Nr}"',
+            'movie_id = "Film"',
+            'start_s = "Anfang (s)"',
+            'end_s = "Ende (s)"',
+        ],
+        {},
         "objektifiziert (ja: 24, nein: 24)",
         "objektifiziert=ja",
         lambda shot: shot.word("ja", "nein") == "ja",
@@ -157,21 +162,18 @@ TABLES = [
     OwnTable(
         "wertung.xlsx",
         TIME_CELLS,
-        {
-            'id = "?"': NUMBERED,
-            'times = "?"': 'times = "m:ss"',
-            '? = "Film"': 'movie_id = "Film"',
-            '? = "Von"': 'start_s = "Von"',
-            '? = "Bis"': 'end_s = "Bis"',
-        },
+        [TIMES, 'movie_id = "Film"', 'start_s = "Von"', 'end_s = "Bis"'],
+        {'id = "{movie_id}-{count:03d}"': NUMBERED},
         "Wertung (0: 12, 1: 12, 2: 12, 3: 12)",
         "'Wertung>=2'",
         lambda shot: shot.rating >= 2,
+        clip_id=lambda shot: f"{IDS[shot.film]}-{shot.n:02d}",
     ),
     OwnTable(
         "channels.csv",
         CHANNELS,
-        {'id = "?"': 'id = "{id}"', 'video = "video"': 'movie_id = "video"'},
+        ['clip_id = "id"', 'movie_id = "video"'],
+        {'video = "video"': ""},
         "objectified (FALSE: 24, TRUE: 24)",
         "objectified",
         lambda shot: shot.word("TRUE", "FALSE") == "TRUE",
@@ -181,46 +183,40 @@ TABLES = [
     OwnTable(
         "own-levels.csv",
         OWN_LEVELS,
+        ['"lumière" = "visual"'],
         {
-            'level = "level"': 'verdict = "level"',
-            '"lumière" = "?"': '"lumière" = "visual"',
-            '"yes" = "?"': "",
-            '"no" = "?"': "",
-            '"maybe" = "?"': "",
+            "[levels]": '[columns]\nverdict = "level"',
+            'yes = "S"': "",
+            'no = "EN"': "",
+            'maybe = "NS"': "",
         },
         "verdict (maybe: 16, no: 16, yes: 16)",
         "verdict=yes",
         lambda shot: shot.word("yes", "no", "maybe") == "yes",
+        clip_id=lambda shot: f"{IDS[shot.film]}-{shot.n:02d}",
         titles=IDS,
     ),
     OwnTable(
         "tippfehler.csv",
         TYPED_WRONG,
-        {
-            'id = "?"': 'id = "{movie_id}-{Nr.:02d}"',
-            'times = "?"': 'times = "m:ss"',
-            '? = "Film"': 'movie_id = "Film"',
-            '? = "Beginn"': 'start_s = "Beginn"',
-            '? = "Schluss"': 'end_s = "Schluss"',
-        },
+        [TIMES, 'movie_id = "Film"', 'start_s = "Beginn"', 'end_s = "Schluss"'],
+        {'id = "{movie_id}-{Nr.}"': 'id = "{movie_id}-{Nr.:02d}"'},
         "Urteil (ja: 24, nein: 23, nien: 1)",
         "Urteil=ja",
         lambda shot: shot.word("ja", "nein") == "ja",
         delimiter=";",
+        clip_id=lambda shot: f"{IDS[shot.film]}-{shot.n:02d}",
         corrected=("0:2l", "0:21"),
     ),
 ]
 
 
-def fill_in(ws: Workspace, name: str, answers: dict[str, str]) -> None:
-    """Write the answers of a person into the lines of a draft; each must be asked for."""
+def change(ws: Workspace, name: str, answers: dict[str, str]) -> None:
+    """Write the answers of a person into the lines of a draft; each must be there once."""
     lines = ws.read(name).splitlines()
     for asked, answer in answers.items():
-        places = [
-            n for n, line in enumerate(lines) if line.partition("  #")[0] == asked
-        ]
-        assert len(places) == 1, f"{asked} is not asked once in:\n" + "\n".join(lines)
-        lines[places[0]] = answer
+        assert lines.count(asked) == 1, f"{asked} is not once in:\n" + "\n".join(lines)
+        lines[lines.index(asked)] = answer
     ws.write(name, "\n".join([*lines, ""]))
 
 
@@ -233,14 +229,15 @@ def test_a_table_becomes_a_score_of_its_own_question(
     table.write(path)
     typed = f"manifest import {shlex.quote(table.name)} -o own"
     drafted = ws(f"{typed} --write-mapping own.toml")
-    assert "fill in the lines with ? in own.toml" in drafted.err
+    assert "look through the answers in own.toml" in drafted.err
+    assert {*table.asked} <= {*ws.read("own.toml").splitlines()}
     assert len(drafted.err.splitlines()) < 12
     wrong, right = table.corrected
     if wrong:
-        assert f'Line 21 of the table: "{wrong}" is no time.' in ws.read("own.toml")
+        assert f"{table.name}:21: column 'Beginn': '{wrong}' is not" in drafted.err
         text = path.read_bytes().decode(table.encoding)
         path.write_bytes(text.replace(wrong, right).encode(table.encoding))
-    fill_in(ws, "own.toml", table.answers)
+    change(ws, "own.toml", table.answers)
     done = ws(f"{typed} --mapping own.toml")
     size = f"{N_IN_ALL} clips of {len(TITLES)} films"
     assert f": {size}" in done.out

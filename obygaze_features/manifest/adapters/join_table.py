@@ -205,7 +205,7 @@ def join(
     warnings = [*read.unnamed, *_warnings(rows, id_in_table, left_out, key)]
     for column, number in read.maybe_thousands.items():
         warnings.append(thousands_text(column, number))
-    hidden = hidden_columns(read, mapped)
+    hidden = hidden_columns(read.columns, mapped)
     if hidden:
         names = ", ".join(sorted(hidden))
         warnings.append(f"left out, something else is mapped to them: {names}")

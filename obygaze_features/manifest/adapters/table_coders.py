@@ -3,26 +3,21 @@
 Columns of people are turned into rows of people first, so that both tables are read in one way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
-from obygaze_features.manifest.annotators import (
-    annotations_of,
-    of_nobody,
-    said_columns,
-)
+from obygaze_features.manifest.adapters.table_mapping import CODER, TableMapping
+from obygaze_features.manifest.annotators import annotations_of, said_columns
 from obygaze_features.manifest.model import Annotation, Clip
+from obygaze_features.manifest.spans import MILLISECOND_S
 from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
-# How --map begins where it names the column of a person: coder:ada=COLUMN.
-CODER = "coder:"
-OF_CLIPS = ("scene", "video", "start_s", "end_s")
-
-Cells = dict[str, str]
+TIMES = ("start_s", "end_s")
+OF_CLIPS = ("scene", "video", *TIMES)
 
 
 def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -61,60 +56,74 @@ def made_of_coders(coders: Mapping[str, str]) -> list[str]:
     return [ANNOTATOR, *targets_of_coders(coders)] if coders else []
 
 
-def check_coders(coders: Mapping[str, str], mapped: Mapping[str, str]) -> None:
+def columns_of(target: str, mapping: TableMapping) -> list[str]:
+    """Return the columns of the table for one of the manifest: several if people have each."""
+    of_people = targets_of_coders(mapping.coders).get(target)
+    if of_people or target in mapping.columns:
+        return of_people or [mapping.columns[target]]
+    # A column of this name may be another one of the manifest.
+    return [] if target in mapping.columns.values() else [target]
+
+
+def check_coders(mapping: TableMapping) -> None:
     """Raise an error if a column is mapped both for all rows and for each person."""
-    for target in made_of_coders(coders):
-        if target in mapped:
+    for target in made_of_coders(mapping.coders):
+        if target in mapping.columns:
+            column = mapping.columns[target]
             raise FixUsage(
-                f"{target} is mapped to {mapped[target]!r} and to columns of people",
-                hint=f"leave out {shell_word(f'{target}={mapped[target]}')}, and the column"
-                f" {mapped[target]!r} keeps its name",
+                f"{target} is mapped to {column!r} and to columns of people",
+                hint=f"leave out {shell_word(f'{target}={column}')}, and the column"
+                f" {column!r} keeps its name",
             )
 
 
 def rows_of_coders(
-    rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
-) -> tuple[list[TableRow], list[Cells]]:
-    """Return a row for each person, where people have columns; else the rows as they are."""
+    rows: Sequence[TableRow], written: Sequence[TableRow], coders: Mapping[str, str]
+) -> list[TableRow]:
+    """Return a row for each person, where people have columns; else the rows as they are.
+
+    Args:
+        rows: The rows by the columns of the manifest.
+        written: The same rows by the columns of the table.
+        coders: The columns of each person.
+    """
     if not coders:
-        return [*rows], [*cells]
-    targets = targets_of_coders(coders)
-    expanded: list[TableRow] = []
-    cells_of_expanded = []
-    for row, values in zip(rows, cells, strict=True):
+        return [*rows]
+    blank = dict.fromkeys(targets_of_coders(coders), "")
+    expanded = []
+    for row, as_written in zip(rows, written, strict=True):
         for name, columns in columns_of_coders(coders).items():
-            said = {**dict.fromkeys(targets, ""), ANNOTATOR: name}
-            for target, column in columns.items():
-                said[target] = row[column]
-            expanded.append(row)
-            cells_of_expanded.append({**values, **said})
-    return expanded, cells_of_expanded
+            said = {target: as_written[column] for target, column in columns.items()}
+            cells = {**row.cells, **blank, ANNOTATOR: name, **said}
+            expanded.append(replace(row, cells=cells))
+    return expanded
 
 
-def are_of_people(
-    rows: Sequence[TableRow],
-    cells: Sequence[Cells],
-    coders: Mapping[str, str],
-    spelling: Spelling,
-) -> bool:
-    """Return whether clips have rows of several people, and spell each name in one way."""
-    ids = [values["clip_id"] for values in cells]
-    if not coders and len(set(ids)) == len(ids):
-        return False
-    has_names = any(values.get(ANNOTATOR) for values in cells)
+def with_people(
+    rows: Sequence[TableRow], *, have_columns: bool, spelling: Spelling
+) -> list[TableRow] | None:
+    """Return rows with each name of a person in one spelling; None if each clip has one row.
+
+    Args:
+        rows: The rows.
+        have_columns: Whether people have columns, so that a clip may have one row.
+        spelling: The words that were read before.
+    """
+    ids = [row["clip_id"] for row in rows]
+    if not have_columns and len(set(ids)) == len(ids):
+        return None
+    has_names = any(row.cells.get(ANNOTATOR) for row in rows)
     line_of: dict[str, int] = {}
     line_of_person: dict[tuple[str, str], int] = {}
     problem = ""
-    for row, values, clip_id in zip(rows, cells, ids, strict=True):
-        name = spelling.cell(values.get(ANNOTATOR, ""), ANNOTATOR)
-        values[ANNOTATOR] = name
+    named = []
+    for row in rows:
+        clip_id = row["clip_id"]
+        name = spelling.cell(row.cells.get(ANNOTATOR, ""), ANNOTATOR)
         first = line_of.setdefault(clip_id, row.line)
         if not has_names and clip_id and first != row.line:
             # One sentence for all of them, as they mostly have one reason.
-            problem = problem or (
-                f"{clip_id!r} is already on line {first}; if rows are of several annotators,"
-                " --map annotator=COLUMN"
-            )
+            problem = problem or twice(clip_id, first)
             row.add("clip_id", problem)
         elif has_names and not name:
             row.add(
@@ -124,46 +133,90 @@ def are_of_people(
         elif has_names and (clip_id, name) in line_of_person:
             line = line_of_person[clip_id, name]
             row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
-            values[ANNOTATOR] = ""
+            name = ""
         else:
             line_of_person[clip_id, name] = row.line
-    return True
+        named.append(replace(row, cells={**row.cells, ANNOTATOR: name}))
+    return named
+
+
+def twice(clip_id: str, line: int) -> str:
+    """Return the sentence on a clip that has another row on this line."""
+    return (
+        f"{clip_id!r} is already on line {line}; if rows are of several annotators,"
+        " --map annotator=COLUMN"
+    )
 
 
 def clips_and_annotations(
     rows: Sequence[TableRow],
     clips: Sequence[Clip],
-    columns: Iterable[str],
-    coders: Mapping[str, str],
+    mapping: TableMapping,
+    columns_of_file: Mapping[str, Collection[str]],
 ) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
     """Return each clip once, and what each person said of it.
 
     Of people with columns, a column for all is not said by them. What is not said must be the same
-    in all rows of a clip; else each other row is a violation.
+    in all rows of a clip; else each other row is a violation. Where people have a file each, a fact
+    may be missing in one of them, and times are the same to the millisecond.
+
+    Args:
+        rows: The rows.
+        clips: The clip of each row.
+        mapping: How the table is read.
+        columns_of_file: The columns of the manifest that each file states.
     """
-    said = said_columns(made_of_coders(coders) or [*columns])
+    columns = [*clips[0].extra] if clips else []
+    said = said_columns(made_of_coders(mapping.coders) or columns)
     facts = [name for name in columns if name not in (*said, ANNOTATOR)]
-    first_of: dict[str, tuple[TableRow, Clip]] = {}
+    first_of: dict[tuple[str, str], tuple[TableRow, Clip]] = {}
+    once: dict[str, Clip] = {}
     for row, clip in zip(rows, clips, strict=True):
-        first_row, first = first_of.setdefault(clip.clip_id, (row, clip))
+        kept = once.setdefault(clip.clip_id, clip)
         if not clip.extra[ANNOTATOR]:
             continue  # a violation already
+        stated = columns_of_file[row.violations.path]
         for column in (*OF_CLIPS, *facts):
-            ours = _fact(clip, column)
-            theirs = _fact(first, column)
-            if ours != theirs:
-                row.add(
-                    column,
-                    f"expected {theirs or 'nothing'!r} as on line {first_row.line}, which is also"
-                    f" of the clip {clip.clip_id!r}, got {ours or 'nothing'!r}",
-                )
+            if column not in stated:
+                continue
+            first_row, first = first_of.setdefault((clip.clip_id, column), (row, clip))
+            if first is clip and kept is not clip:
+                kept = _with_fact(kept, column, clip)
+            problem = _contradiction(column, (first_row, first), (row, clip))
+            if problem:
+                row.add(column, problem)
                 break
-    once = []
-    for _, clip in first_of.values():
-        once.append(replace(of_nobody(clip), level="", concepts=()))
-    return tuple(once), annotations_of(clips, said)
+        once[clip.clip_id] = kept
+    without_people = []
+    for clip in once.values():
+        extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
+        without_people.append(replace(clip, level="", concepts=(), extra=extra))
+    return tuple(without_people), annotations_of(clips, said)
 
 
-def _fact(clip: Clip, column: str) -> str:
-    """Return what a row says of its clip."""
-    return "|".join(clip.values(column))
+def _with_fact(clip: Clip, column: str, other: Clip) -> Clip:
+    """Return a clip with a fact that another row of it states."""
+    if column not in OF_CLIPS:
+        return replace(clip, extra={**clip.extra, column: other.extra[column]})
+    return replace(clip, **{column: getattr(other, column)})
+
+
+def _contradiction(
+    column: str, first: tuple[TableRow, Clip], other: tuple[TableRow, Clip]
+) -> str:
+    """Return the sentence on a row that states another fact of its clip than the first one."""
+    first_row, first_clip = first
+    row, clip = other
+    expected = "|".join(first_clip.values(column))
+    got = "|".join(clip.values(column))
+    is_other_file = first_row.violations.path != row.violations.path
+    is_same = expected == got
+    if expected and got and is_other_file and column in TIMES:
+        is_same = abs(float(expected) - float(got)) < MILLISECOND_S
+    if is_same:
+        return ""
+    of_file = f" of {first_row.violations.path}" if is_other_file else ""
+    return (
+        f"expected {expected or 'nothing'!r} as on line {first_row.line}{of_file}, which is also"
+        f" of the clip {clip.clip_id!r}, got {got or 'nothing'!r}"
+    )

@@ -5,15 +5,18 @@ numbers, `{count}` counts the clips of each film.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import CsvTable, TableRow, whole_number
-from obygaze_features.manifest.adapters.table_mapping import NEEDED
+from obygaze_features.core.tables import TableRow, whole_number
+from obygaze_features.manifest.adapters.table_mapping import NEEDED, TableMapping
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.expression import plain_value
+from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
 
 COUNT = "count"
@@ -35,45 +38,75 @@ def columns_of_form(form: str) -> list[str]:
 
 
 def hidden_columns(
-    table: CsvTable, columns: Mapping[str, str], form: str = ""
+    names: Sequence[str], columns: Mapping[str, str], form: str = ""
 ) -> list[str]:
     """Return the columns of a table whose name another column of the manifest takes."""
     taken = {*columns, "clip_id"} if form else {*columns}
     used = {*columns.values(), *columns_of_form(form)}
-    return [name for name in table.columns if name in taken and name not in used]
+    return [name for name in names if name in taken and name not in used]
 
 
-def counts_in_films(
-    rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]
-) -> list[str]:
+def with_names(
+    rows: Sequence[TableRow], written: Sequence[TableRow], mapping: TableMapping
+) -> list[TableRow]:
+    """Return rows with the names of their clips, which a form makes of cells if there is one.
+
+    Args:
+        rows: The rows by the columns of the manifest.
+        written: The same rows by the columns of the table.
+        mapping: What names are made of.
+    """
+    if not mapping.id:
+        return [*rows]
+    counts = [""] * len(rows)
+    if COUNT in columns_of_form(mapping.id):
+        counts = _counts_in_films(rows)
+    named = []
+    for row, as_written, number in zip(rows, written, counts, strict=True):
+        cells = {COUNT: number, **as_written.cells, **row.cells}
+        # Without a film, which is a violation already, the name is made of the line.
+        name = f"{row.line}"
+        if mapping.films or row["movie_id"]:
+            name = _name_of_form(mapping.id, row, cells)
+        named.append(replace(row, cells={**row.cells, "clip_id": name}))
+    return named
+
+
+def with_ids(named: Sequence[TableRow], mapping: TableMapping) -> list[TableRow]:
+    """Return rows with ids in place of names, and with the scenes and titles that names have."""
+    rows = []
+    for row in named:
+        cells = {**row.cells, **{name: as_id(row[name]) for name in NEEDED}}
+        cells.setdefault("scene", _scene_in(cells["clip_id"], cells["movie_id"]))
+        rows.append(replace(row, cells=cells))
+    _check_names(named, rows)
+    _check_films(rows, mapping)
+    return _with_titles(named, rows)
+
+
+def _counts_in_films(rows: Sequence[TableRow]) -> list[str]:
     """Return the number of each row's clip in its film, from 1: rows with equal times are one clip.
 
     Without times, rows of several annotators may be of one clip or of several: each is a violation.
     """
     places_of_film: dict[str, dict[tuple[str, ...], str]] = {}
     counts = []
-    for row, values in zip(rows, cells, strict=True):
-        place = tuple(plain_value(values.get(column, ""), column) for column in _PLACES)
+    for row in rows:
+        place = tuple(plain_value(row.cells.get(name, ""), name) for name in _PLACES)
         if not any(place):
-            if values.get("annotator"):
+            if row.cells.get("annotator"):
                 row.add(
                     None,
                     f"{{{COUNT}}} of annotators' rows needs the times of the clips",
                 )
             place = (str(row.line),)
-        places = places_of_film.setdefault(values["movie_id"], {})
+        places = places_of_film.setdefault(row["movie_id"], {})
         counts.append(places.setdefault(place, str(len(places) + 1)))
     return counts
 
 
-def id_of_form(form: str, row: TableRow, cells: Mapping[str, str]) -> str:
-    """Return the id that a form makes of cells.
-
-    Args:
-        form: The form.
-        row: Gets the violations of cells that make no id.
-        cells: The cells by column.
-    """
+def _name_of_form(form: str, row: TableRow, cells: Mapping[str, str]) -> str:
+    """Return the name that a form makes of cells; a cell that makes none is a violation."""
 
     def filled(match: re.Match[str]) -> str:
         column = match["column"]
@@ -91,86 +124,79 @@ def id_of_form(form: str, row: TableRow, cells: Mapping[str, str]) -> str:
     return _PART.sub(filled, form)
 
 
-def add_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[dict[str, str]],
-    form: str,
-    targets: Collection[str],
-    *,
-    has_films: bool,
-) -> None:
-    """Add the clip ids that a form makes of the cells of the table and of the targets."""
-    counts = [""] * len(rows)
-    if COUNT in columns_of_form(form):
-        counts = counts_in_films(rows, cells)
-    for row, values, number in zip(rows, cells, counts, strict=True):
-        of_targets = {target: values[target] for target in targets}
-        named = {COUNT: number, **row.cells, **of_targets}
-        if has_films and not values["movie_id"]:
-            # It is a violation already.
-            values["clip_id"] = f"{row.line}"
-        else:
-            values["clip_id"] = id_of_form(form, row, named)
+def _scene_in(clip_id: str, movie_id: str) -> str:
+    """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
+    film, _, text = clip_id.rpartition("-")
+    number = whole_number(text)
+    return "" if not film or film != movie_id or number is None else str(number)
 
 
-def check_clip_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[dict[str, str]],
-    given_ids: Sequence[Mapping[str, str]],
-    names: Mapping[str, str],
-) -> None:
-    """Add violations: names that become one id, clip ids that several films have.
+def _check_names(given: Sequence[TableRow], made: Sequence[TableRow]) -> None:
+    """Add violations: names that become one id, and ids that differ by capitals alone.
 
-    Two ids that differ by capitals alone are one film written in two ways, and one file on some
-    disks. `names` has the columns of the table by those of the manifest, where these differ.
+    Two such ids are one film written in two ways, and one file on some disks.
     """
-    clip, film = (names.get(name, name) for name in NEEDED)
-    given_names: dict[tuple[str, str], str] = {}
-    first_spelling: dict[tuple[str, str], str] = {}
-    film_of_clip: dict[str, str] = {}
-    repeated = []
-    for row, values, given in zip(rows, cells, given_ids, strict=True):
-        movie_id = values["movie_id"]
-        for column in NEEDED:
-            id_ = values[column]
-            first_given = given_names.setdefault((column, id_), given[column])
-            if first_given != given[column]:
+    for column in NEEDED:
+        name_of: dict[str, str] = {}
+        spelling_of: dict[str, str] = {}
+        for before, row in zip(given, made, strict=True):
+            id_ = row[column]
+            first = name_of.setdefault(id_, before[column])
+            if first != before[column]:
                 row.add(
                     column,
-                    f"{first_given!r} and {given[column]!r} both become {id_!r}; rename one",
+                    f"{first!r} and {before[column]!r} both become {id_!r}; rename one",
                 )
-            spelling = first_spelling.setdefault((column, id_.casefold()), id_)
+            spelling = spelling_of.setdefault(id_.casefold(), id_)
             if spelling != id_:
                 row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
+
+
+def _check_films(rows: Sequence[TableRow], mapping: TableMapping) -> None:
+    """Add violations of clip ids that several films have."""
+    film_of_clip: dict[str, str] = {}
+    problem = ""
+    for row in rows:
+        clip_id = row["clip_id"]
+        film = row["movie_id"]
         # An empty cell is a violation of its own.
-        if not values["clip_id"] or not movie_id:
-            continue
-        if film_of_clip.setdefault(values["clip_id"], movie_id) != movie_id:
-            repeated.append((row, values))
-    if not repeated:
-        return
-    # One sentence for all of them: where one number begins anew in each film, all do.
-    first = repeated[0][1]
-    films = f"{film_of_clip[first['clip_id']]!r} and of {first['movie_id']!r}"
-    form = shell_word(f"{{{film}}}-{{{clip}}}")
-    way = f"--id {form} makes unique ids"
-    problem = f"{first['clip_id']!r} is a clip of {films}; {way}"
-    for row, values in repeated:
-        row.add("clip_id", problem)
-        values["clip_id"] = f"{values['movie_id']}-{values['clip_id']}"
+        first = film_of_clip.setdefault(clip_id, film) if clip_id and film else film
+        if first != film:
+            # One sentence for all of them: where one number begins anew in each film, all do.
+            problem = problem or of_two_films(clip_id, first, film, mapping)
+            row.add("clip_id", problem)
 
 
-def changed_ids(
-    cells: Sequence[Mapping[str, str]], given_ids: Sequence[Mapping[str, str]]
-) -> list[str]:
+def form_of_films(mapping: TableMapping) -> str:
+    """Return the form of ids that are made of the film and of the column of ids."""
+    clip, film = (mapping.columns.get(name, name) for name in NEEDED)
+    return f"{{{film}}}-{{{clip}}}"
+
+
+def of_two_films(clip: str, first: str, second: str, mapping: TableMapping) -> str:
+    """Return the sentence on a clip that two films have."""
+    way = f"--id {shell_word(form_of_films(mapping))} makes unique ids"
+    return f"{clip!r} is a clip of {first!r} and of {second!r}; {way}"
+
+
+def _with_titles(given: Sequence[TableRow], made: Sequence[TableRow]) -> list[TableRow]:
+    """Return rows with the names of films as their titles, if any is not the id of its film."""
+    pairs = list(zip(given, made, strict=True))
+    has_titles = any(TITLE in row.cells for row in given[:1])
+    if has_titles or all(a["movie_id"] == b["movie_id"] for a, b in pairs):
+        return [*made]
+    return [replace(b, cells={**b.cells, TITLE: a["movie_id"]}) for a, b in pairs]
+
+
+def changed_ids(given: Sequence[TableRow], made: Sequence[TableRow]) -> list[str]:
     """Return sentences that name the first ids that are not what the table has."""
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
     sentences = []
     for column in NEEDED:
         changes: dict[str, None] = {}
-        for values, given in zip(cells, given_ids, strict=True):
-            if values[column] != given[column]:
-                changes[f"{given[column]!r} is now {values[column]!r}"] = None
+        for before, row in zip(given, made, strict=True):
+            if before[column] != row[column]:
+                changes[f"{before[column]!r} is now {row[column]!r}"] = None
         if changes:
             sentences.append(f"{column}: {rule}; {few(list(changes), 3)}")
     return sentences

@@ -1,7 +1,7 @@
 """The times in a table: seconds, clock times with hours, and times such as 1:05 of one meaning."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from obygaze_features.core.tables import TableRow, number_of_cell
@@ -14,24 +14,38 @@ MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
-_SHORT = re.compile(
-    r"(?P<first>[0-9]{1,9}):(?P<second>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
+_CLOCK = re.compile(
+    r"(?:(?P<hours>[0-9]{1,9}):)?(?P<minutes>[0-9]{1,9})"
+    r":(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
 )
-_LONG = re.compile(
-    r"(?P<hours>[0-9]{1,9}):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
-)
+# A column with this many times for each other cell is one of times.
+MOST_WRONG = 4
+
+
+def _clock(text: str) -> re.Match[str] | None:
+    """Return the parts of a clock time; with hours, its minutes are below 60."""
+    time = _CLOCK.fullmatch(text.strip())
+    if time is None or not time["hours"]:
+        return time
+    return time if len(time["minutes"]) <= 2 and int(time["minutes"]) < 60 else None
 
 
 def is_short(text: str) -> bool:
     """Return whether a time may be minutes or hours; 0:00 is the same in both."""
-    time = _SHORT.fullmatch(text.strip())
-    return time is not None and any(digit in "123456789" for digit in text)
+    time = _clock(text)
+    has_digits = any(digit in "123456789" for digit in text)
+    return time is not None and not time["hours"] and has_digits
 
 
 def is_time(text: str) -> bool:
     """Return whether a cell is a time in any form."""
-    forms = (_SECONDS, _SHORT, _LONG)
-    return any(form.fullmatch(text.strip()) for form in forms)
+    return bool(_SECONDS.fullmatch(text.strip())) or _clock(text) is not None
+
+
+def has_times(cells: Sequence[str]) -> bool:
+    """Return whether a column looks like one of times, some of which may be typing errors."""
+    n_times = sum(map(is_time, cells))
+    return n_times > MOST_WRONG * (len(cells) - n_times)
 
 
 def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
@@ -52,18 +66,25 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
         return text
     if _SECONDS.fullmatch(stripped):
         return stripped.replace(",", ".")
-    time = _LONG.fullmatch(stripped)
-    if time is not None:
-        units: tuple[int, ...] = (3600, 60, 1)
-    else:
-        time = _SHORT.fullmatch(stripped)
-        if time is None or (is_short(stripped) and not short):
-            return text
-        units = (3600, 60) if short == HOURS else (60, 1)
+    time = _clock(stripped)
+    if time is None or (is_short(stripped) and not short):
+        return text
     # As fractions, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
-    parts = [Fraction(part.replace(",", ".")) for part in time.groups()]
-    exact = sum(unit * part for unit, part in zip(units, parts, strict=True))
-    return repr(float(exact))
+    parts = [Fraction((part or "0").replace(",", ".")) for part in time.groups()]
+    hours, minutes, seconds = parts
+    exact = 3600 * hours + 60 * minutes + seconds
+    is_in_hours = short == HOURS and not time["hours"]
+    return repr(float(60 * exact if is_in_hours else exact))
+
+
+def unclear_time(text: str) -> str:
+    """Return the sentence on a time that may be minutes or hours."""
+    # A spreadsheet may show it as 0:01:00.
+    ways = []
+    for form in SHORT_TIMES:
+        seconds = in_seconds(text, has_decimal_comma=True, short=form)
+        ways.append(f"{seconds.removesuffix('.0')} s with --map times={form}")
+    return f"{text!r} may be minutes or hours: {', '.join(ways)}"
 
 
 def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> None:
@@ -75,34 +96,28 @@ def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> 
         cells: The cell of each row.
     """
     first = next(filter(is_short, cells), "")
-    # A spreadsheet may show it as 0:01:00.
-    ways = []
-    for form in SHORT_TIMES:
-        seconds = in_seconds(first, has_decimal_comma=True, short=form)
-        ways.append(f"{seconds.removesuffix('.0')} s with --map times={form}")
-    problem = f"{first!r} may be minutes or hours: {', '.join(ways)}"
     for row, cell in zip(rows, cells, strict=True):
         if is_short(cell):
-            row.add(column, problem)
+            row.add(column, unclear_time(first))
 
 
-def check_clocks(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
+def check_clock(row: TableRow) -> None:
     """Add a violation for each clock time that differs from the seconds beside it.
 
     A person may have corrected one of the two, and the seconds alone are read.
     """
-    for row, values in zip(rows, cells, strict=True):
-        for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
-            shown = values.get(clock, "").strip()
-            seconds = number_of_cell(values.get(column))
-            if seconds is None or not _LONG.fullmatch(shown):
-                continue
-            in_text = in_seconds(shown, has_decimal_comma=True)
-            # A spreadsheet may show fewer decimals.
-            n_decimals = len(shown.replace(",", ".").partition(".")[2])
-            if abs(float(in_text) - seconds) >= 0.1**n_decimals:
-                problem = f"{shown} is not the time in {column}, {seconds:.10g} s"
-                row.add(
-                    clock,
-                    f"{problem}: correct one of them, or give this column another name",
-                )
+    for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
+        shown = row.cells.get(clock, "").strip()
+        seconds = number_of_cell(row.cells.get(column))
+        time = _clock(shown)
+        if seconds is None or time is None or not time["hours"]:
+            continue
+        in_text = in_seconds(shown, has_decimal_comma=True)
+        # A spreadsheet may show fewer decimals.
+        n_decimals = len(shown.replace(",", ".").partition(".")[2])
+        if abs(float(in_text) - seconds) >= 0.1**n_decimals:
+            problem = f"{shown} is not the time in {column}, {seconds:.10g} s"
+            row.add(
+                clock,
+                f"{problem}: correct one of them, or give this column another name",
+            )

@@ -93,8 +93,10 @@ def test_several_sources_are_of_one_format(tmp_path: Path) -> None:
     paths = [tmp_path / "a.csv", tmp_path / "a.eaf"]
     with pytest.raises(FixUsage, match="the files have 2 formats: table, elan"):
         import_manifest(paths, "x", workspace=tmp_path)
-    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    with pytest.raises(FixUsage, match="table is one source, got 2 sources"):
+    paths = [tmp_path / "films-1", tmp_path / "films-2"]
+    for path in paths:
+        path.mkdir()
+    with pytest.raises(FixUsage, match="folder is one source, got 2 sources"):
         import_manifest(paths, "x", workspace=tmp_path)
     with pytest.raises(NotFound) as caught:
         import_manifest([Path("mobygaze"), tmp_path / "a.csv"], workspace=tmp_path)

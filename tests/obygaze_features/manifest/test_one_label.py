@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import AlreadyThere, FixInput
-from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.csv_table import DraftWritten, read
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.adapters.table_mapping import DraftWritten
 from obygaze_features.manifest.annotators import RULES, labelled
 from obygaze_features.manifest.grouping import grouped_concepts
 from obygaze_features.manifest.io import (
@@ -483,7 +482,7 @@ def test_a_wrong_cell_that_people_share_is_one_problem(tmp_path: Path) -> None:
 
 
 def test_a_draft_of_columns_of_people_asks_for_the_rule(tmp_path: Path) -> None:
-    """It was filled in, and then refused because people differ."""
+    """It was looked through, and then refused because people differ."""
     table = write_rows(
         tmp_path / "t.csv", [{**facts_of("c1"), "Ada": "ja", "Ben": "nein"}]
     )
@@ -492,7 +491,8 @@ def test_a_draft_of_columns_of_people_asks_for_the_rule(tmp_path: Path) -> None:
     for rule in ("", "agreed"):
         with pytest.raises(DraftWritten):
             read(table, columns, rule=rule, write_mapping=draft)
-        assert f'rule = "{rule or "?"}"' in draft.read_text()
+        assert 'rule = "agreed"' in draft.read_text()
+        assert ("annotators differ" in draft.read_text()) == (not rule)
         draft.unlink()
 
 

@@ -16,7 +16,7 @@ from obygaze.films.marks import Mark, read_marks
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.adapters.table_mapping import WordMapping
+from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.annotators import orders_of
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import annotators_of, read_manifest, write_manifest
@@ -133,7 +133,7 @@ def _of_orders(folder: Path) -> set[str]:
 
 
 def _of_levels(folder: Path) -> set[str]:
-    return {"1" for word in ONE if WordMapping({"1.0": "S"}).level(word) == "S"}
+    return {"1" for word in ONE if TableMapping(levels={"1.0": "S"}).level(word) == "S"}
 
 
 def _of_no_value(folder: Path) -> set[str]:

@@ -91,14 +91,17 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
     assert caught.value.details == (
-        f"{table}:2: column 'verdict': unknown level 'yes', expected EN, HN, NS, S",
-        f"{table}:2: column 'tags': unknown concept 'sun'",
+        f"{table}:2: column 'verdict': unknown level 'yes', expected EN, HN, NS, S; likely --word"
+        " yes=S",
+        f"{table}:2: column 'tags': unknown concept 'sun'; likely --word sun=visual",
         f"{table}:3: column 'shot': 'a1' is already on line 2; if rows are of several annotators,"
         " --map annotator=COLUMN",
         f"{table}:4: column 'shot': is empty, and each row needs one",
         f"{table}:2: column 'group': 'x' is not a whole number",
+        f"of the corrected table, the likely answers are: obygaze manifest import {table} -o table"
+        " --word yes=S --word sun=visual; --write-mapping table-mapping.toml writes them to a file",
     )
-    assert "--write-mapping" in (caught.value.hint or "")
+    assert caught.value.hint == "correct the table, as the lines above say"
 
 
 EXCEL = """Clip;Film;Start;Ende;Stufe;;\r

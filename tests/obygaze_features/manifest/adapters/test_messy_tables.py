@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,6 +26,13 @@ def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
     left_out = ("Warning: movie_id", "levels: ", "next: ")
     return [line for line in lines if not line.startswith(left_out)]
+
+
+def retyped(tmp_path: Path, line: str) -> None:
+    """Type the line of a refusal, which must work as it is."""
+    program, *words = shlex.split(line.removeprefix("  Try: "))
+    assert program == "obygaze"
+    call_obygaze(*words, cwd=tmp_path).ok()
 
 
 def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
@@ -110,12 +118,16 @@ def test_a_problem_of_many_rows_is_one_line_with_its_first_row(
     lines = imported(tmp_path, f"clip_id,movie_id,{header}\n{rows}".encode())
     assert lines[0].startswith("t.csv:2: ")
     assert problem in lines[0]
+    likely = "" if "cells" in problem else "; likely --"
     assert lines[0].endswith("(40 times)")
+    assert likely in lines[0]
     assert f"cannot be imported: {40 * header.count('_s') or 40} problems" in " ".join(
         lines
     )
     assert len(lines) < 7
-    assert "--write-mapping t-mapping.toml writes a mapping to fill in" in lines[-1]
+    if "cells" not in problem:
+        assert "--write-mapping t-mapping.toml writes them to a file" in lines[-4]
+        retyped(tmp_path, lines[-1])
 
 
 def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
@@ -123,15 +135,18 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert lines[0] == "m.toml: a draft of a mapping; no manifest is made yet"
     assert "unknown level 'ja'" in lines[1]
-    assert '"ja" = "?"  # 1 time' in (tmp_path / "m.toml").read_text("utf-8")
+    assert '[levels]\nja = "S"\n' in (tmp_path / "m.toml").read_text("utf-8")
     assert not (tmp_path / "manifests").exists()
+    # It is read as it was written.
+    (line,) = imported(tmp_path, data, "--mapping", "m.toml")
+    assert line == "manifests/t.toml: 1 clip of 1 film (S 1)"
     # What a person wrote into it stays.
     (tmp_path / "m.toml").write_text("# mine\n")
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
         lines[-1]
-        == "  Try: m.toml is there: correct it, then --mapping m.toml in place of"
-        " --write-mapping; or name another file"
+        == "  Try: m.toml is there: correct it, then obygaze manifest import t.csv -o t --mapping"
+        " m.toml; or name another file"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
@@ -141,12 +156,18 @@ TOTALS = (
 )
 
 
-def test_a_row_of_totals_is_refused_by_its_line(tmp_path: Path) -> None:
+def test_a_row_of_totals_is_left_out_or_refused_by_its_line(tmp_path: Path) -> None:
     lines = imported(tmp_path, TOTALS.encode())
+    assert lines == [
+        "manifests/t.toml: 2 clips of 1 film (S 1, no level 1)",
+        "Warning: t.csv:4: 'Total' begins a row of totals, which is left out",
+    ]
+    lines = imported(tmp_path, TOTALS.replace("Total", "l-3").encode())
     assert lines[0] == "t.csv:4: only ids; delete the row if it is a row of totals"
     # Without times, a clip may have ids alone: nobody has annotated it.
     rows = [",".join(row.split(",")[:2]) for row in TOTALS.splitlines()]
-    lines = imported(tmp_path, "\n".join(rows).replace("Total", "l-3").encode())
+    without_times = "\n".join(rows).replace("Total", "l-3").encode()
+    lines = imported(tmp_path, without_times, "--force")
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films"
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
-from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
+from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.model import Manifest
 
 CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,1:05\na-2,a,1:05,2:10.5\n"
@@ -20,6 +20,12 @@ A B,0,5,ben,2
 A B,5,9,ben,3
 C,0,5,ada,0
 """
+
+
+WAYS = (
+    "the line below has the likely answers, to be looked through; --write-mapping t-mapping.toml"
+    " writes them to a file"
+)
 
 
 def table_of(folder: Path, text: str, name: str = "t.csv") -> Path:
@@ -46,11 +52,15 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     with pytest.raises(FixInput) as caught:
         read(path)
     clause = "65 s with --map times=m:ss, 3900 s with --map times=h:mm"
+    clause += "; likely --map times=m:ss"
     # 0:00 is zero in both; the other start is 1:05, in line 3.
     assert caught.value.details == (
         f"{path}:3: column 'start_s': '1:05' may be minutes or hours: {clause}",
         f"{path}:2: column 'end_s': '1:05' may be minutes or hours: {clause} (2 times)",
+        WAYS,
     )
+    typed = f"obygaze manifest import {path} -o t --map times=m:ss"
+    assert caught.value.hint == typed
     assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
     assert spans(read(path, {"times": times}).manifest) == expected
     # Three numbers are hours, whatever two are.
@@ -79,9 +89,9 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     again = read(table_of(tmp_path, typed, "typed.csv"), form="{movie_id}-{count}")
     assert again.manifest.clip_ids == ("Amelie-1", "Amelie-2")
     # Without times nobody knows which rows are about one clip.
-    del columns["start_s"], columns["end_s"]
+    columns |= {"start_s": "=", "end_s": "=", "from": "from", "to": "to"}
     with pytest.raises(FixInput) as caught:
-        read(path, columns, form=form)
+        read(path, columns, form=form, rule="agreed")
     problem = "{count} of annotators' rows needs the times of the clips (4 times)"
     assert caught.value.details == (f"{path}:2: {problem}",)
     # A column of this name is what it says.
@@ -137,30 +147,21 @@ def test_words_in_other_capitals_mean_the_same_unless_both_are_listed(
     with pytest.raises(FixInput):
         read(asked, write_mapping=tmp_path / "draft.toml")
     draft = (tmp_path / "draft.toml").read_text("utf-8")
-    assert '"Nein" = "?"  # 2 times' in draft
-    assert '"nein"' not in draft
+    assert '[levels]\nNein = "EN"\n' in draft
+    assert "nein =" not in draft
 
 
-def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
-    tmp_path: Path,
-) -> None:
-    mapping = table_of(
+def test_a_word_that_is_not_known_is_no_level_and_no_concept(tmp_path: Path) -> None:
+    path = table_of(
         tmp_path,
-        'id = "?"\n[columns]\n? = "a"  # x\n  ? = "b = ?"\nmovie_id = "Film"\nown = "?"\n'
-        '[levels]\n"ja # \\"x" = ?  # 3 times\n# "nein" = ?\n',
-        "m.toml",
+        "clip_id,movie_id,level,concepts\na,f,gern,Look|Dings\nb,f,S,why?|Dings\n",
     )
-    with pytest.raises(FixInput, match="still has a") as caught:
-        read_mapping(mapping)
-    assert caught.value.details == (
-        f'{mapping}:1: id = "?"',
-        f'{mapping}:8: "ja # \\"x" = ?  # 3 times',
-    )
-    text = mapping.read_text("utf-8").replace('id = "?"', 'id = "{n}"')
-    mapping.write_text(text.replace('"x" = ?', '"x" = "S"'), "utf-8")
-    read_back = read_mapping(mapping)
-    assert read_back.columns == {"movie_id": "Film", "own": "?"}
-    assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
+    words = {"gern": "?", "Dings": "?", "why?": "visual"}
+    clips = read(path, words=words).manifest.clips
+    assert [clip.level for clip in clips] == ["", "S"]
+    assert [clip.concepts for clip in clips] == [("Look",), ("why?",)]
+    with pytest.raises(FixUsage, match="'Bdy' is neither a level nor a concept"):
+        read(path, words={"Dings": "Bdy"})
 
 
 def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""A table is asked about once: the line of the refusal, typed as it is, makes a manifest."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+from support.workbooks import write_workbook
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Clip
+
+Rows = list[tuple[Any, ...]]
+
+
+def typed_again(folder: Path, words: Sequence[str], *edits: tuple[str, str]) -> str:
+    """Import a table in two commands, the second of which is the line of the first.
+
+    Returns what both say. `edits` are what a person changes in the line.
+    """
+    refused = call_obygaze("manifest", "import", *words, cwd=folder)
+    assert refused.code == 1, refused.stderr
+    assert not (folder / "manifests").exists()
+    line = refused.stderr.splitlines()[-1].removeprefix("  Try: ")
+    for before, after in edits:
+        assert before in line
+        line = line.replace(before, after)
+    program, *again = shlex.split(line)
+    assert program == "obygaze"
+    done = call_obygaze(*again, cwd=folder).ok()
+    return refused.stderr + done.stderr
+
+
+def rows_of(folder: Path, *columns: str) -> Rows:
+    """The ids, times and labels of the clips of the manifest, and further columns."""
+
+    def row(clip: Clip) -> tuple[Any, ...]:
+        own = [clip.extra.get(column, "") for column in columns]
+        times = (clip.start_s, clip.end_s)
+        return (clip.clip_id, *times, clip.level, "|".join(clip.concepts), *own)
+
+    return [row(clip) for clip in read_manifest("t", workspace=folder)]
+
+
+def test_a_workbook_of_two_sheets_and_two_people(tmp_path: Path) -> None:
+    minutes = [timedelta(minutes=number) for number in range(9)]
+    clips = [
+        ["Sichtung, Frühjahr", "Ada und Ben"],
+        [],
+        ["Film", "Szene", "Von", "Bis", "Urteil Ada", "Urteil Ben"],
+        ["Amélie", 1, minutes[0], minutes[4], "Sure", "Sure"],
+        ["Amélie", 2, minutes[4], minutes[5], "Easy Neg", "Hard Neg"],
+        ["Ame\u0301lie", 3, minutes[5], minutes[6], "Easy Neg", "Easy Neg"],
+        ["Juno", 1, minutes[0], minutes[8], "Hard Neg", "Hard Neg"],
+    ]
+    legend = [["Wort", "Bedeutung"], ["Sure", "ganz sicher"]]
+    write_workbook(tmp_path / "t.xlsx", {"Legende": legend, "Clips": clips})
+    said = typed_again(tmp_path, ["t.xlsx", "-o", "t"])
+    assert "'0:04' may be minutes or hours" in said
+    assert "annotators differ in 1 of 4 clips: level 1" in said
+    assert "--sheet Clips" in said
+    assert rows_of(tmp_path, "differs") == [
+        ("Amelie-1", 0.0, 4.0, "S", "", ""),
+        ("Amelie-2", 4.0, 5.0, "", "", "level"),
+        ("Amelie-3", 5.0, 6.0, "EN", "", ""),
+        ("Juno-1", 0.0, 8.0, "HN", "", ""),
+    ]
+    people = read_manifest("t", workspace=tmp_path).annotators
+    assert people == ("Ada", "Ben")
+
+
+def test_semicolons_decimal_commas_own_words_and_totals(tmp_path: Path) -> None:
+    text = (
+        "Filmtitel;Nr.;Anfang (s);Ende (s);level;concepts\r\n"
+        "Müller & Söhne;1;0;12,5;ja;Blick, Körper\r\n"
+        "Müller & Söhne;2;12,5;30;nein;\r\n"
+        "L'Été;1;0;7,25;jain;Postur\r\n"
+        "L'Été;2;7,25;9;ja;Körper\r\n"
+        "Summe;4;;;;\r\n"
+    )
+    (tmp_path / "t.csv").write_bytes(text.encode("cp1252"))
+    edits = [("jain=?", "jain=NS"), ("Blick=visual", "Blick=Look")]
+    edits.append(("Körper=visual", "Körper=Body"))
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"], *edits)
+    assert "read as Windows-1252" in said
+    assert "likely --map separator=," in said
+    assert "t.csv:6: 'Summe' begins a row of totals, which is left out" in said
+    assert rows_of(tmp_path, "movie_title") == [
+        ("Muller_Sohne-1", 0.0, 12.5, "S", "Look|Body", "Müller & Söhne"),
+        ("Muller_Sohne-2", 12.5, 30.0, "EN", "", "Müller & Söhne"),
+        ("L_Ete-1", 0.0, 7.25, "NS", "Posture", "L'Été"),
+        ("L_Ete-2", 7.25, 9.0, "S", "Body", "L'Été"),
+    ]
+
+
+def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
+    lines = ["Movie,Shot,Coder,mood"]
+    for film in ("Alba", "Brug"):
+        for number in (1, 2):
+            ben = "calm" if number == 1 else "wild"
+            lines += [f"{film},{number},ada,calm", f"{film},{number},ben,{ben}"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert rows_of(tmp_path, "mood", "differs") == [
+        ("Alba-1", None, None, "", "", "calm", ""),
+        ("Alba-2", None, None, "", "", "", "mood"),
+        ("Brug-1", None, None, "", "", "calm", ""),
+        ("Brug-2", None, None, "", "", "", "mood"),
+    ]
+
+
+def test_two_people_with_a_file_each(tmp_path: Path) -> None:
+    header = "film,from,to,verdict\n"
+    (tmp_path / "Ada.csv").write_text(
+        f"{header}lake,0:01,0:03,joy\nlake,0:03,0:05,fear\n"
+    )
+    # A person may have fewer clips, and times of another program.
+    (tmp_path / "Ben.csv").write_text(
+        "film;from;to;verdict\nlake;0:00:01;0:00:03;fear\n"
+    )
+    said = typed_again(tmp_path, ["Ada.csv", "Ben.csv", "-o", "t"])
+    assert "annotators differ in 1 of 2 clips: verdict 1" in said
+    assert rows_of(tmp_path, "verdict", "differs") == [
+        ("lake-001", 1.0, 3.0, "", "", "", "verdict"),
+        ("lake-002", 3.0, 5.0, "", "", "fear", ""),
+    ]
+    said_by = read_manifest("t", workspace=tmp_path).annotations
+    assert [(one.clip_id, one.annotator, one.own["verdict"]) for one in said_by] == [
+        ("lake-001", "Ada", "joy"),
+        ("lake-001", "Ben", "fear"),
+        ("lake-002", "Ada", "fear"),
+    ]
+
+
+def test_a_table_without_films_whose_level_has_own_words(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,level\na1,stark\na2,mittel\na3,stark\n")
+    typed_again(tmp_path, ["t.csv", "-o", "t"])
+    manifest = read_manifest("t", workspace=tmp_path)
+    assert not manifest.has_films
+    assert rows_of(tmp_path, "own_level") == [
+        ("a1", None, None, "", "", "stark"),
+        ("a2", None, None, "", "", "mittel"),
+        ("a3", None, None, "", "", "stark"),
+    ]
+
+
+def test_columns_that_are_kept_are_not_asked_about(tmp_path: Path) -> None:
+    table = "clip_id,movie_id,Von,Bis,Ada,Ben\na,f,0,1,S,HN\nb,f,1,2,EN,S\n"
+    (tmp_path / "t.csv").write_text(table)
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path / "t.csv")
+    assert "'Von' and 'Bis' look like the times" in caught.value.details[0]
+    assert "'Ada' and 'Ben' look like the words of 2 people" in caught.value.details[1]
+    kept = {name: name for name in ("Von", "Bis", "Ada", "Ben")}
+    clips = read(tmp_path / "t.csv", kept).manifest.clips
+    assert clips[0].extra == {"Von": "0", "Bis": "1", "Ada": "S", "Ben": "HN"}
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        ("clip_id,movie_id,start_s,end_s\na,lake,1.5,2\n", "expected '1' as on line 2"),
+        ("clip_id,movie_id,start_s,end_s\na,pier,1,2\n", "is a clip of 'lake' and of"),
+        ("clip_id,movie_id,start_s,end_s\na,lake,1.0004,2\n", ""),
+        ("clip_id,movie_id\na,lake\n", ""),
+    ],
+)
+def test_files_of_people_are_about_the_same_clips(
+    tmp_path: Path, second: str, problem: str
+) -> None:
+    paths = [tmp_path / "ada.csv", tmp_path / "ben.csv"]
+    paths[0].write_text("clip_id,movie_id,start_s,end_s,level\na,lake,1,2,S\n")
+    paths[1].write_text(second.replace("\na,", ",level\na,").replace("2\n", "2,S\n"))
+    if not second.endswith("2\n"):
+        paths[1].write_text("clip_id,movie_id,level\na,lake,S\n")
+    if problem:
+        with pytest.raises(FixInput) as caught:
+            read(paths, name="t")
+        assert caught.value.details[0].startswith(f"{paths[1]}:2: ")
+        assert problem in caught.value.details[0]
+        return
+    for order in (paths, paths[::-1]):
+        (clip,) = read(order, name="t").manifest
+        assert (clip.start_s, clip.end_s, clip.level) in [(1, 2, "S"), (1.0004, 2, "S")]
+
+
+WORDS = st.sampled_from(
+    ["ja", "nein", "?", "S", "Hard Neg", "a,b", "it's", "", "x=y", "1", "1.0", "0:07"]
+)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    columns=st.lists(
+        st.sampled_from(
+            ["Film", "Nr", "Von", "Bis", "Coder", "Urteil A", "level", "concepts", "id"]
+        ),
+        unique=True,
+        min_size=1,
+    ),
+    cells=st.lists(st.lists(WORDS, min_size=9, max_size=9), min_size=2, max_size=6),
+)
+def test_no_question_comes_after_the_likely_answers(
+    tmp_path: Path, columns: list[str], cells: list[list[str]]
+) -> None:
+    """Whatever a table has: what is refused again is a cell that is wrong."""
+    path = tmp_path / "t.csv"
+    lines = [";".join(columns)]
+    lines += [";".join(row[: len(columns)]) for row in cells]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    try:
+        read(path)
+        return
+    except FixInput as error:
+        are_wrong = error.hint == "correct the table, as the lines above say"
+        line = error.hint or ""
+        if are_wrong:
+            found = re.search("answers are: (obygaze .*); --write", error.details[-1])
+            line = found[1] if found else ""
+    if not line.startswith("obygaze"):
+        return
+    words = shlex.split(line)
+    given_columns: dict[str, str] = {}
+    given_words: dict[str, str] = {}
+    options = {}
+    for flag, value in zip(words[6::2], words[7::2], strict=True):
+        name, _, rest = value.partition("=")
+        if flag == "--map":
+            given_columns[name] = rest
+        elif flag == "--word":
+            word, _, meaning = value.rpartition("=")
+            given_words[word] = meaning
+        else:
+            options[{"--id": "form"}.get(flag, flag.removeprefix("--"))] = value
+    try:
+        read(path, given_columns, words=given_words, **options)  # type: ignore[arg-type]
+    except FixInput as error:
+        assert are_wrong, (line, error.details)
+        assert "likely" not in str(error.details), (line, error.details)
