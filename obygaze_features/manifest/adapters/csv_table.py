@@ -32,8 +32,8 @@ from obygaze_features.manifest.adapters.table_cells import (
 )
 from obygaze_features.manifest.adapters.table_coders import (
     check_coders,
-    columns_of,
     made_of_coders,
+    source_columns,
 )
 from obygaze_features.manifest.adapters.table_ids import (
     changed_ids,
@@ -46,7 +46,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     typed_mapping,
     write_mapping_file,
 )
-from obygaze_features.manifest.adapters.table_questions import Question, decide
+from obygaze_features.manifest.adapters.table_questions import TableQuestion, decide
 from obygaze_features.manifest.adapters.table_reading import ReadTables, read_tables
 from obygaze_features.manifest.adapters.table_times import in_seconds, is_short
 from obygaze_features.manifest.annotators import (
@@ -198,10 +198,10 @@ class _Asked:
     target: str | Path | None
     command: list[str]
     with_mapping: list[str]
-    questions: list[Question] = field(default_factory=list)
+    questions: list[TableQuestion] = field(default_factory=list)
     n_asked: int = 0
 
-    def add(self, questions: Iterable[Question], decided: TableMapping) -> None:
+    def add(self, questions: Iterable[TableQuestion], decided: TableMapping) -> None:
         """Add questions, at the columns that are likely to be meant."""
         n_before = self._n_problems
         for question in questions:
@@ -307,7 +307,7 @@ class DraftWritten(FixInput):
         self.draft = draft
 
 
-def _question_of_rule(manifest: Manifest) -> list[Question]:
+def _question_of_rule(manifest: Manifest) -> list[TableQuestion]:
     """Return the question what the label is where annotators differ, if they do."""
     # A row without a name is a violation.
     named = tuple(one for one in manifest.annotations if one.annotator)
@@ -315,7 +315,7 @@ def _question_of_rule(manifest: Manifest) -> list[Question]:
     if not differing:
         return []
     sentence = f"{how_they_differ(manifest, differing)}; {WAYS_OF_RULES}"
-    return [Question(sentence, TableMapping(rule=AGREED))]
+    return [TableQuestion(sentence, TableMapping(rule=AGREED))]
 
 
 # --- The manifest ---
@@ -409,12 +409,12 @@ def used_mapping(mapping: TableMapping, tables: ReadTables) -> TableMapping:
         if target in tables.columns and target not in made:
             columns[target] = target
     levels = {}
-    for word in tables.cells(*columns_of("level", mapping)):
+    for word in tables.cells(*source_columns("level", mapping)):
         level = mapping.level(word)
         if level and level != word:
             levels[word] = level
     meanings = {}
-    for cell in tables.cells(*columns_of("concepts", mapping)):
+    for cell in tables.cells(*source_columns("concepts", mapping)):
         for word in mapping.parts(cell):
             concept = mapping.concept(word)
             if concept and concept != word:
@@ -426,7 +426,7 @@ def used_mapping(mapping: TableMapping, tables: ReadTables) -> TableMapping:
 def _words_of_levels(tables: ReadTables, mapping: TableMapping) -> dict[str, list[str]]:
     """Return the words of a table for each level."""
     words: dict[str, list[str]] = {}
-    for word in dict.fromkeys(tables.cells(*columns_of("level", mapping))):
+    for word in dict.fromkeys(tables.cells(*source_columns("level", mapping))):
         words.setdefault(mapping.level(word) or NO_LEVEL, []).append(word)
     if "" in mapping.levels:
         words.setdefault(mapping.levels[""], []).append("(no text)")

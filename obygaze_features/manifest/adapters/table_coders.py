@@ -10,14 +10,15 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters.table_mapping import CODER, TableMapping
+from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.annotators import annotations_of, said_columns
 from obygaze_features.manifest.model import Annotation, Clip
 from obygaze_features.manifest.spans import MILLISECOND_S
 from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
-TIMES = ("start_s", "end_s")
-OF_CLIPS = ("scene", "video", *TIMES)
+
+OF_CLIPS = ("scene", "video", *SPAN_COLUMNS)
 
 
 def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -56,7 +57,7 @@ def made_of_coders(coders: Mapping[str, str]) -> list[str]:
     return [ANNOTATOR, *targets_of_coders(coders)] if coders else []
 
 
-def columns_of(target: str, mapping: TableMapping) -> list[str]:
+def source_columns(target: str, mapping: TableMapping) -> list[str]:
     """Return the columns of the table for one of the manifest: several if people have each."""
     of_people = targets_of_coders(mapping.coders).get(target)
     if of_people or target in mapping.columns:
@@ -211,7 +212,7 @@ def _contradiction(
     got = "|".join(clip.values(column))
     is_other_file = first_row.violations.path != row.violations.path
     is_same = expected == got
-    if expected and got and is_other_file and column in TIMES:
+    if expected and got and is_other_file and column in SPAN_COLUMNS:
         is_same = abs(float(expected) - float(got)) < MILLISECOND_S
     if is_same:
         return ""

@@ -25,6 +25,7 @@ from obygaze_features.core.schema_check import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
+from obygaze_features.manifest.annotators import UNKNOWN
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.io import toml_lines
 from obygaze_features.manifest.model import LEVELS, NO_FILMS, ConceptName
@@ -39,8 +40,6 @@ NEEDED = ("clip_id", "movie_id")
 CONSTANT = "="
 # How --map begins where it names the column of a person: coder:ada=COLUMN.
 CODER = "coder:"
-# A word that means no level, or no concept.
-NOT_KNOWN = "?"
 BAR = "|"
 # What is typed as if it were a column: --map times=m:ss.
 AS_COLUMNS = ("times", "separator")
@@ -77,7 +76,7 @@ class TableMapping:
     citation: Filled = ""
     columns: Words = field(default_factory=dict)
     coders: Words = field(default_factory=dict)
-    levels: Mapping[str, Annotated[str, one_of((*LEVELS, NOT_KNOWN))]] = field(
+    levels: Mapping[str, Annotated[str, one_of((*LEVELS, UNKNOWN))]] = field(
         default_factory=dict
     )
     concepts: Words = field(default_factory=dict)
@@ -181,7 +180,7 @@ def _meaning(
 
 
 def _without_unknown(meaning: str) -> str:
-    return "" if meaning == NOT_KNOWN else meaning
+    return "" if meaning == UNKNOWN else meaning
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -212,7 +211,7 @@ def _with_own_concepts(mapping: TableMapping) -> TableMapping:
 
 def _unknown_parts(meaning: str, mapping: TableMapping) -> list[str]:
     """Return the concepts in the meaning of a word that are not known."""
-    known = {*concepts(), *mapping.modalities, NOT_KNOWN}
+    known = {*concepts(), *mapping.modalities, UNKNOWN}
     return [name for name in meaning.split(BAR) if name not in known]
 
 
@@ -242,11 +241,11 @@ def typed_mapping(
     for word, meaning in words.items():
         parts = meaning.split(BAR)
         levels = [part for part in parts if part in LEVELS]
-        names = [part for part in parts if part not in (*LEVELS, NOT_KNOWN)]
-        if levels or NOT_KNOWN in parts:
-            of_levels[word] = BAR.join(levels) or NOT_KNOWN
-        if names or NOT_KNOWN in parts:
-            of_concepts[word] = BAR.join(names) or NOT_KNOWN
+        names = [part for part in parts if part not in (*LEVELS, UNKNOWN)]
+        if levels or UNKNOWN in parts:
+            of_levels[word] = BAR.join(levels) or UNKNOWN
+        if names or UNKNOWN in parts:
+            of_concepts[word] = BAR.join(names) or UNKNOWN
     typed = TableMapping(
         columns={t: c for t, c in sources.items() if not t.startswith(CODER)},
         coders=coders,
@@ -266,14 +265,14 @@ def chosen_mapping(
         # A mapping is for tables of both kinds.
         mapping = replace(mapping, sheet="")
     joined = (mapping or TableMapping()).joined(typed)
-    known = (*LEVELS, NOT_KNOWN)
+    known = (*LEVELS, UNKNOWN)
     wrong = {word: m for word, m in typed.levels.items() if m not in known}
     for word, meaning in {**typed.concepts, **wrong}.items():
         if word in wrong or _unknown_parts(meaning, joined):
             shown = shell_word(f"{word}={meaning}")
             raise FixUsage(
                 f"--word {shown}: {meaning!r} is neither a level nor a concept",
-                hint=f"{', '.join(LEVELS)}; {_known_concepts()}; {NOT_KNOWN} for not known",
+                hint=f"{', '.join(LEVELS)}; {_known_concepts()}; {UNKNOWN} for not known",
             )
     return joined
 

@@ -19,8 +19,8 @@ from obygaze_features.core.tables import TableRow, whole_number
 from obygaze_features.manifest.adapters import unknown_level
 from obygaze_features.manifest.adapters.table_coders import (
     ANNOTATOR,
-    columns_of,
     made_of_coders,
+    source_columns,
     twice,
 )
 from obygaze_features.manifest.adapters.table_ids import (
@@ -30,7 +30,6 @@ from obygaze_features.manifest.adapters.table_ids import (
     of_two_films,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
-    NOT_KNOWN,
     TableMapping,
 )
 from obygaze_features.manifest.adapters.table_reading import ReadTables
@@ -41,6 +40,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     unclear_time,
 )
+from obygaze_features.manifest.annotators import UNKNOWN
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.model import (
@@ -78,7 +78,7 @@ OWN_LABEL = "label"
 
 
 @dataclass(frozen=True)
-class Question:
+class TableQuestion:
     """A question about a table.
 
     Attributes:
@@ -103,12 +103,12 @@ class Question:
             read.violations[0].add(None, None, sentence)
 
 
-Questions = Iterator[Question]
+Questions = Iterator[TableQuestion]
 
 
 def decide(
     read: ReadTables, stated: TableMapping
-) -> tuple[TableMapping, list[Question]]:
+) -> tuple[TableMapping, list[TableQuestion]]:
     """Return a mapping that says all that a table needs, and the questions that it answers."""
     mapping = stated.joined(TableMapping(sheet=read.sheet))
     questions = []
@@ -181,7 +181,7 @@ def _of_films(read: ReadTables, mapping: TableMapping) -> Questions:
     elif "movie_id" in columns_of_form(mapping.id):
         # The form needs a film.
         return
-    yield Question(sentence, answer, "movie_id")
+    yield TableQuestion(sentence, answer, "movie_id")
 
 
 def _stands_together(cells: Sequence[str]) -> bool:
@@ -209,7 +209,7 @@ def _of_times(read: ReadTables, mapping: TableMapping) -> Questions:
         pair = clocks
     if all(pair):
         start, end = pair
-        yield Question(
+        yield TableQuestion(
             f"{start!r} and {end!r} look like the times of the clips;"
             " --map COLUMN=COLUMN keeps a column as it is",
             TableMapping(columns=dict(zip(SPAN_COLUMNS, pair, strict=True))),
@@ -232,7 +232,7 @@ def _of_coders(read: ReadTables, mapping: TableMapping) -> Questions:
     coders = {}
     for person, column in zip(people, columns, strict=True):
         coders[f"{person}{target}"] = column
-    yield Question(
+    yield TableQuestion(
         f"{' and '.join(map(repr, columns))} look like the words of {len(columns)} people;"
         " --map COLUMN=COLUMN keeps a column as it is",
         TableMapping(coders=coders),
@@ -296,7 +296,7 @@ def _of_ids(read: ReadTables, mapping: TableMapping) -> Questions:
             form = f"{{{column}}}" if mapping.films else f"{{movie_id}}-{{{column}}}"
             answer = TableMapping(id=form)
             break
-    yield Question(
+    yield TableQuestion(
         "no column has the ids of the clips; --map clip_id=COLUMN names one, and --id"
         f" '{start}' counts the clips of each film",
         answer,
@@ -346,7 +346,7 @@ def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
             sentence = sentence or twice(cells[0], first)
             repeated.append(row)
     answer = TableMapping(columns={ANNOTATOR: people[0]})
-    yield Question(sentence, answer, "clip_id", repeated)
+    yield TableQuestion(sentence, answer, "clip_id", repeated)
 
 
 def _of_repeated_ids(read: ReadTables, mapping: TableMapping, clip: str) -> Questions:
@@ -364,7 +364,7 @@ def _of_repeated_ids(read: ReadTables, mapping: TableMapping, clip: str) -> Ques
             row[clip], film_of_clip[row[clip]], row.cells.get(film, film), mapping
         )
         answer = TableMapping(id=form_of_films(mapping))
-        yield Question(sentence, answer, "clip_id", repeated)
+        yield TableQuestion(sentence, answer, "clip_id", repeated)
 
 
 def _of_level_column(read: ReadTables, mapping: TableMapping) -> Questions:
@@ -373,7 +373,7 @@ def _of_level_column(read: ReadTables, mapping: TableMapping) -> Questions:
         return
     for column in _free_columns(read, mapping):
         if _has_levels(read.cells(column)):
-            yield Question(
+            yield TableQuestion(
                 f"{column!r} has words of levels; --map COLUMN=COLUMN keeps it as it is",
                 TableMapping(columns={"level": column}),
                 "level",
@@ -393,19 +393,19 @@ def _of_clocks(read: ReadTables, mapping: TableMapping) -> Questions:
         rows = [row for row in read.rows if is_short(row.cells.get(column, ""))]
         if rows:
             sentence = unclear_time(rows[0][column])
-            yield Question(sentence, TableMapping(times=MINUTES), target, rows)
+            yield TableQuestion(sentence, TableMapping(times=MINUTES), target, rows)
 
 
 def _of_level_words(read: ReadTables, mapping: TableMapping) -> Questions:
     """Ask what the words of levels mean that nobody knows."""
-    columns = columns_of("level", mapping)
+    columns = source_columns("level", mapping)
     rows_of_word = _rows_of_words(read, columns, lambda cell: [cell])
     unknown = [word for word in rows_of_word if mapping.level(word) is None]
     likely = {word: _likely_level(word) for word in unknown}
     # A column of this name that has no level at all is a label of a person's own.
     is_own = "level" not in mapping.columns and not mapping.coders
     is_own = is_own and len(unknown) == len(rows_of_word)
-    is_own = is_own and {*likely.values()} == {NOT_KNOWN}
+    is_own = is_own and {*likely.values()} == {UNKNOWN}
     first_of: dict[str, str] = {}
     for word in unknown:
         # Words that differ by capitals alone have one answer.
@@ -413,7 +413,7 @@ def _of_level_words(read: ReadTables, mapping: TableMapping) -> Questions:
         answer = TableMapping(levels={first: likely[first]})
         if is_own:
             answer = TableMapping(columns={OWN_LEVEL: "level"})
-        yield Question(unknown_level(word), answer, "level", rows_of_word[word])
+        yield TableQuestion(unknown_level(word), answer, "level", rows_of_word[word])
 
 
 def _rows_of_words(
@@ -438,12 +438,12 @@ def _likely_level(word: str) -> str:
         if plain in words.split():
             return level
     known = {level.casefold(): level for level in LEVELS}
-    return known.get(plain, NOT_KNOWN)
+    return known.get(plain, UNKNOWN)
 
 
 def _of_separator(read: ReadTables, mapping: TableMapping) -> Questions:
     """Ask what stands between the concepts of a cell."""
-    columns = columns_of("concepts", mapping)
+    columns = source_columns("concepts", mapping)
     unknown: dict[str, list[TableRow]] = {}
     for cell, rows in _rows_of_words(read, columns, lambda cell: [cell]).items():
         if mapping.concept(cell) is None:
@@ -457,12 +457,12 @@ def _of_separator(read: ReadTables, mapping: TableMapping) -> Questions:
     shown = next(cell for cell in unknown if sign in cell)
     sentence = f"unknown concept {shown!r}; several concepts need a separator"
     rows = [row for cell, of_cell in unknown.items() if sign in cell for row in of_cell]
-    yield Question(sentence, TableMapping(separator=sign), "concepts", rows)
+    yield TableQuestion(sentence, TableMapping(separator=sign), "concepts", rows)
 
 
 def _of_concepts(read: ReadTables, mapping: TableMapping) -> Questions:
     """Ask what the words of concepts mean that nobody knows."""
-    columns = columns_of("concepts", mapping)
+    columns = source_columns("concepts", mapping)
     known = {name.casefold(): name for name in (*concepts(), *mapping.modalities)}
     first_of: dict[str, str] = {}
     for word, rows in _rows_of_words(read, columns, mapping.parts).items():
@@ -471,7 +471,7 @@ def _of_concepts(read: ReadTables, mapping: TableMapping) -> Questions:
             alike = get_close_matches(word.casefold(), known, 1, 0.8)
             answer = TableMapping(modalities={first: "visual"})
             if not any(map(str.isalnum, word)):
-                answer = TableMapping(concepts={first: NOT_KNOWN})
+                answer = TableMapping(concepts={first: UNKNOWN})
             elif alike:
                 answer = TableMapping(concepts={first: known[alike[0]]})
-            yield Question(f"unknown concept {word!r}", answer, "concepts", rows)
+            yield TableQuestion(f"unknown concept {word!r}", answer, "concepts", rows)

@@ -14,7 +14,7 @@ from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters.table_coders import (
     ANNOTATOR,
-    columns_of,
+    source_columns,
     targets_of_coders,
 )
 from obygaze_features.manifest.adapters.table_ids import COUNT, columns_of_form
@@ -88,10 +88,13 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> ReadTables:
             assume_sheet=True,
             header_row=mapping.header_row,
             # Commas of these columns are no decimal ones: 1,2 are two concepts.
-            texts=[*columns_of("concepts", mapping), *columns_of(TITLE, mapping)],
+            texts=[
+                *source_columns("concepts", mapping),
+                *source_columns(TITLE, mapping),
+            ],
             as_written=[
-                *columns_of("video", mapping),
-                *columns_of(NAME_COLUMN, mapping),
+                *source_columns("video", mapping),
+                *source_columns(NAME_COLUMN, mapping),
             ],
         )
     is_text = not any(one.hint for one in violations)
