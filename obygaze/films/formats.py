@@ -165,7 +165,7 @@ def import_manifest(
     columns of a manifest, mappings, times, and several people; docs/guide/films.md describes marks.
 
     Args:
-        sources: A file or a folder; several are marks, or tables of a person each.
+        sources: A file or a folder; several files of marks, or a table a person.
         name: Name of the manifest. [default: from SOURCE]
         format: marks, or a data set: liris-accede, mobygaze, moviegraphs, obygaze12.
         force: Replace the output if it exists.
@@ -176,9 +176,9 @@ def import_manifest(
         rule: Where people differ: agreed, majority, highest, mean or by:NAME.
         orders: Words from the lowest: mood=calm,tense.
         mapping: Read columns and words as this TOML file says.
-        write_mapping: Write the mapping, or one with likely answers, to this file.
+        write_mapping: Write the mapping, or a draft of it, to this file.
         tiers: Read a tier as this column, as in level@anna.
-        words: Read a word as another one, a level or concept; `?` for not known.
+        words: Read a word as another one; `?` for not known.
         coded: Looked for in the whole film.
         splits: Folder of the split files of obygaze12.
         workspace: The workspace, if it is not the current one.
@@ -186,7 +186,7 @@ def import_manifest(
     Commands:
         obygaze manifest import clips.xlsx --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import mine.csv --map coder:ada=Ada --map coder:ben=Ben --rule agreed
-        obygaze manifest import mine.csv --write-mapping mine.toml
+        obygaze manifest import ada.csv ben.csv --rule agreed -o coded
         obygaze manifest import /data/films -o films
         obygaze manifest import anna.eaf ben.eaf -o coded --tier Gewalt_MK=Gewalt
         obygaze manifest import ObyGaze12_thresh_02.csv --as obygaze12 --splits splits/
