@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from obygaze.films.predictions import PredictionTable, score_column
-from obygaze_features.core.console import count
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.expression import compared_names
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import metric_name
-from obygaze_models.runner.answer import compared_metric, ranks_nothing, value_text
+from obygaze_models.protocols.schema import Task
+from obygaze_models.runner.answer import model_name, sentence_of
 from obygaze_models.runner.files import Run
 from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD
 
@@ -64,26 +64,35 @@ def scores_of(cell: Cell) -> dict[str, Score]:
     return score_of_clip
 
 
+def asked_columns(run: Run) -> list[str]:
+    """Return the columns that the tasks of a run compare, those of the first task first."""
+    columns: dict[str, None] = {}
+    for name in run.protocol["tasks"]:
+        task = Task(**run.protocol["tasks"][name])
+        for text in (task.column, *compared_names(task.positive)):
+            columns[text] = None
+    return [*filter(None, columns)]
+
+
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {
         "name": f"run {run.folder.name}",
         "models": "models that were not trained on the clip",
-        "cells": [_cell_text(run, cell) for cell in models_to_show(run)],
         "named": named_cell(run),
     }
 
 
-def cell_facts(run: Run, number: int, units: str = "clips") -> dict[str, Any]:
-    """Return the scores of one cell, with what the page says of the model.
+def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
+    """Return the scores of one cell, with the sentence of the run on it.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
-    decision changes. `units` is what the clips of the manifest are called.
+    decision changes.
     """
-    cell = models_to_show(run)[number]
     scores = scores_of(cell)
     return {
-        "text": f"{_ranking_text(run, cell, units)} {_decisions_text(run, scores, units)}",
+        "name": _cell_text(run, cell),
+        "text": sentence_of(run, cell),
         "leaked": cell.leaked,
         **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
         "classes": ["negative", "positive"],
@@ -111,11 +120,9 @@ def _decides_alike(scores: Mapping[str, Score]) -> bool:
 
 def table_facts(table: PredictionTable) -> dict[str, Any]:
     """Return what the page says about a table that `models predict` wrote."""
-    _, _, name = score_column(table.columns, table.path).partition(":")
     return {
-        "name": "a table of models predict",
+        "name": f"the table {table.path.name}",
         "models": "a saved model",
-        "cells": [f"{table.path.name}: {name}"],
         "named": 0,
     }
 
@@ -152,6 +159,7 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
         text += f" Clips of the table without a score: {n_missing}."
     others = {row["decision"] for _, _, row in table.clips} - {name}
     return {
+        "name": f"{table.clips[0].model}: {name}" if table.clips else name,
         "text": text,
         "leaked": n_of_basis[IN_SAMPLE],
         **_axis_of_scores(scores, f"the class {name}", kind == "p"),
@@ -161,41 +169,8 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     }
 
 
-def _ranking_text(run: Run, cell: Cell, units: str) -> str:
-    """Return how well a model ranks the clips that it was tested on."""
-    metric = compared_metric(run)
-    if not cell.is_ranked(metric):
-        return ranks_nothing(cell.model, cell)
-    films = count(cell.n_films, run.unit)
-    value = value_text(cell, metric)
-    ranked = f"the {cell.n_clips} test {units} of {films}"
-    return f"It ranks {ranked} with {metric_name(metric)} {value}."
-
-
-def _decisions_text(run: Run, scores: Mapping[str, Score], units: str) -> str:
-    """Return how many clips a model calls positive, and how far it agrees beyond chance."""
-    view = run.about["manifest"]["view"].replace("_", " ")
-    annotation = "annotation" if view == "raw" else f"annotation in the {view} view"
-    decided = [score["positive"] for score in scores.values()]
-    annotated = [score["positive"] == score["correct"] for score in scores.values()]
-    n_positive = sum(decided)
-    n_agree = sum(score["correct"] for score in scores.values())
-    kappa = "not defined"
-    # Where both say the same of all clips, chance always agrees.
-    if len({*decided, *annotated}) > 1:
-        # Late: the page is there before scikit-learn is imported.
-        from sklearn.metrics import cohen_kappa_score
-
-        kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
-    return (
-        f"It calls {n_positive} of {len(scores)} {units} positive. {n_agree} of its decisions agree"
-        f" with the {annotation}; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
-    )
-
-
 def _cell_text(run: Run, cell: Cell) -> str:
-    tasks = run.protocol["tasks"]
-    test = tasks[cell.test]["title"] or cell.test
-    train = tasks[cell.train]["title"] or cell.train
-    trained = "" if train == test else f", trained on {train}"
-    return f"{cell.model} ({cell.store}): {test}{trained}"
+    """Return the name of a model, with its store, and its tasks where a run has several."""
+    tasks = {one.tasks for one in run.models}
+    asked = f", {cell.tasks}" if len(tasks) > 1 else ""
+    return f"{model_name(run, cell)}{asked}"

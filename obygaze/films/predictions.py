@@ -15,6 +15,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.expression import compared_names
 from obygaze_features.manifest.model import Clip, Manifest
 
 # The score of a class: a probability, or a distance from the boundary.
@@ -39,6 +40,14 @@ class PredictionTable:
     path: Path
     columns: Sequence[str]
     clips: Sequence[PredictedClip]
+
+    @property
+    def asked_columns(self) -> list[str]:
+        """The columns that the tasks of the table compare."""
+        columns: dict[str, None] = {}
+        for task in {one.row.cells.get("task", "") for one in self.clips}:
+            columns.update(dict.fromkeys(compared_names(task)))
+        return [*columns]
 
 
 def read_predictions(

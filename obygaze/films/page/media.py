@@ -1,5 +1,7 @@
 """The videos of a manifest: what browsers play of them, and when their pictures are shown."""
 
+import base64
+import io
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,11 +14,14 @@ from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.video.container import open_video
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import film_index
 
 CONTAINERS = {"mov", "matroska", "webm"}
 VIDEO_CODECS = {"h264", "vp8", "vp9", "av1"}
 PIXELS = {"yuv420p", "yuvj420p"}
+STILL_EDGE = 480  # pixels of the longer side of a picture on a page
 AUDIO_CODECS = {"aac", "mp3", "opus", "vorbis", "flac"}
 
 
@@ -81,6 +86,27 @@ class Media:
             return None
         boundaries_s = np.append(index.times_s, index.times_s[-1] + index.last_s)
         return PictureTimes(float(max(index.origin_s, 0.0)), boundaries_s.astype(float))
+
+    def still(self, name: str, start_s: float | None, end_s: float | None) -> str:
+        """Return a picture of a part of a video as an address of its data; "" if there is none."""
+        from PIL import Image
+
+        try:
+            clip = decode_clip(
+                self.path(name),
+                PictureView(1),
+                start_s=start_s,
+                end_s=end_s,
+                accept_damaged=True,
+                indexes=self.workspace.folder("indexes"),
+            )
+        except ObygazeError:
+            return ""
+        picture = Image.fromarray(clip.pictures[0])
+        picture.thumbnail((STILL_EDGE, STILL_EDGE))
+        data = io.BytesIO()
+        picture.save(data, "JPEG")
+        return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import glob
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,9 @@ from urllib.parse import quote
 import numpy as np
 
 from obygaze.films.decisions import (
+    asked_columns,
     cell_facts,
+    models_to_show,
     run_facts,
     scores_of_table,
     table_facts,
@@ -31,7 +32,6 @@ from obygaze.films.marks import (
 )
 from obygaze.films.page.media import Media, PictureTimes
 from obygaze.films.predictions import PredictionTable
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
@@ -79,6 +79,8 @@ class Site:
         """
         clips = [self._entry(self.shown[clip.clip_id]) for clip in self.films[film]]
         ids = {clip["id"] for clip in clips}
+        for clip in clips:
+            clip["still"] = self._still(clip["id"])
         scores = []
         for of_cell in self._scores:
             in_film = {
@@ -118,6 +120,7 @@ class Site:
             "concepts": concepts,
             "pages": pages,
             "view": self._view,
+            "asked": self._asked,
             "units": self._units,
             "scored_by": scored_by,
             "changed": self._labels.changed if self._labels else "",
@@ -196,14 +199,26 @@ class Site:
 
     @cached_property
     def _scores(self) -> list[JsonObject]:
-        """The scores of each cell of the run or of the table, and what is said of the model."""
-        found = []
+        """The scores of each model of the run or of the table, and what is said of it."""
         if self.run:
-            for number, _ in enumerate(run_facts(self.run)["cells"]):
-                found.append(cell_facts(self.run, number, self._units))
-        elif self.predictions:
-            found.append(scores_of_table(self.predictions, self.manifest))
-        return found
+            return [cell_facts(self.run, cell) for cell in models_to_show(self.run)]
+        if self.predictions:
+            return [scores_of_table(self.predictions, self.manifest)]
+        return []
+
+    @cached_property
+    def _asked(self) -> list[str]:
+        """The columns that the run, or the table of scores, asks about."""
+        if self.run:
+            return asked_columns(self.run)
+        return list(self.predictions.asked_columns) if self.predictions else []
+
+    def _still(self, clip_id: str) -> str:
+        """Return a picture of a clip whose video browsers do not play, "" for another one."""
+        clip = self.manifest[clip_id]
+        if not clip.video or not self.media.facts(clip.video).refused:
+            return ""
+        return self.media.still(clip.video, clip.start_s, clip.end_s)
 
     @cached_property
     def _labels(self) -> RunLabels | None:
@@ -245,7 +260,7 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
-            "own": _own_cells(clip.extra),
+            "own": self._own_cells(clip.extra),
             "said": self._said.get(clip.clip_id, []),
         }
 
@@ -259,10 +274,19 @@ class Site:
                 "level": one.level,
                 "concepts": one.concepts,
                 "comment": one.own.get("comment", ""),
-                "own": _own_cells(one.own),
+                "own": self._own_cells(one.own),
             }
             said.setdefault(one.clip_id, []).append(facts)
         return said
+
+    def _own_cells(self, cells: Mapping[str, str]) -> dict[str, str]:
+        """Return the cells of own columns that are not empty, those that were asked about first.
+
+        How much marks cover is no label.
+        """
+        names = [name for name in own_columns(cells) if cells[name] and name != COVERED]
+        names.sort(key=lambda name: name not in self._asked)
+        return {name: cells[name] for name in names}
 
     def _title(self, film: str) -> str:
         return title_of(self.films[film][0]) or film
@@ -300,23 +324,14 @@ class Site:
                 continue
             shown |= people
             found += of_film
-            unknown = sorted({mark.movie_id for mark in table}.difference(self.films))
-            if unknown:
-                notes.append(
-                    f"{path.name} has marks in films that are not here: {few(unknown)}"
-                )
         return found
 
     @cached_property
     def _tables(self) -> dict[Path, tuple[Mark, ...] | ObygazeError]:
-        """The tables of marks, `segments/MANIFEST.PERSON.csv`; an error for what is none."""
-        start = f"{self.manifest.name}."
+        """The tables of marks of the workspace; an error for what is none."""
         folder = self.workspace.folder("segments")
         tables: dict[Path, tuple[Mark, ...] | ObygazeError] = {}
-        for path in sorted(folder.glob(f"{glob.escape(start)}*.csv")):
-            # Of a manifest `films.cut`, the table of eva is no table of `films`.
-            if "." in path.stem.removeprefix(start):
-                continue
+        for path in sorted(folder.glob("*.csv")):
             try:
                 tables[path] = read_marks([path], self.workspace).marks
             except ObygazeError as error:
@@ -355,12 +370,6 @@ def own_columns_of(marks: Iterable[Mark]) -> list[JsonObject]:
             span = {"start": mark.start_s, "end": mark.end_s}
             own.append({**facts, "value": mark.value, **span})
     return own
-
-
-def _own_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """Return the cells of own columns that are not empty; how much marks cover is no label."""
-    names = [name for name in own_columns(cells) if cells[name] and name != COVERED]
-    return {name: cells[name] for name in names}
 
 
 def _address(video: Path, folder: Path) -> str:

@@ -59,8 +59,8 @@ def view(
     """Write a page of each film, and open it: the video, clips, labels and scores.
 
     The page is pages/MANIFEST/FILM.html. It needs no server and loads nothing from the network; it
-    plays the video that the manifest is linked to, from where it is. The tables of marks
-    segments/MANIFEST.PERSON.csv are shown, too.
+    plays the video that the manifest is linked to, from where it is, and shows pictures of clips
+    where browsers do not play it. The marks of tables in segments/ are shown, too.
 
     Args:
         manifest: The clips.

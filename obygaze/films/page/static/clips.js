@@ -16,7 +16,7 @@ const filters = $("filters").elements;
 let found = []; // the clips of the grid
 let nShown = 0; // how many of them are there already
 
-const farFromAnnotation = (clip) => (clip.correct === false ? Math.abs(clip.score - cutOff()) : -1);
+const farFromAnnotation = (clip) => (clip.correct === false ? Math.abs(clip.score - cutOff(clip.of)) : -1);
 
 export function prepareFilters() {
   const { page, scores } = state;
@@ -64,7 +64,7 @@ function card(clip) {
   return el("a", { className: "card", href: address({ clip: clip.id }) },
     el("span", {},
       el("strong", {}, clip.id), `${placeText(clip)} `, levelMark(clip.level),
-      el("span", { className: "note" }, [clip.concepts.join(", "), ownText(clip)].filter(Boolean).join("; ")),
+      el("span", { className: "note" }, [clip.concepts.join(", "), ownText(clip), clip.comment && `“${clip.comment}”`].filter(Boolean).join("; ")),
       el("span", { className: clip.correct === false ? "differs" : "note", title: scoreText(clip) }, shortScore(clip))));
 }
 
@@ -82,7 +82,7 @@ $("more").onclick = () => {
 // ---- a clip -----------------------------------------------------------------------------------------
 
 export function openClip(id) {
-  const { page, film, scores, cell } = state;
+  const { page, film, scores } = state;
   const clip = page.clips.find((one) => one.id === id);
   if (!clip) throw new Error(`This film has no clip ${id}.`);
   const level = [levelText(clip.level), clip.concepts.join(", ")].filter(Boolean).join(": ");
@@ -93,6 +93,6 @@ export function openClip(id) {
   const comment = clip.said.length ? "" : clip.comment;
   const more = [scoreText(clip), ...clip.said.map(saidText), comment, ...new Set(marked)];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
-  $("clip-model").textContent = clip.score === undefined ? "" : `${page.scored_by.cells[cell]}. ${scores.text}`;
+  $("clip-model").textContent = clip.score === undefined ? "" : `${scores.name}. ${scores.text}`;
   $("clip-watch").href = address({ at: clip.id });
 }

@@ -14,7 +14,7 @@ const KEYS = {
   ArrowRight: { text: "One second on", run: () => player.seek(player.now() + 1), icon: "M4 6v12l7-6zM12 6v12l7-6z" },
   p: { text: "Previous segment of the chosen row", run: () => jump($("lane-choice").value, -1), holds: true, icon: "M20 5v14l-9-7zM4 5h4v14H4z" },
   n: { text: "Next segment of the chosen row", run: () => jump($("lane-choice").value, 1), holds: true, icon: "M4 5v14l9-7zM16 5h4v14h-4z" },
-  e: { text: "Next decision of the model that differs from the annotation", run: () => jump("score", 1, (bar) => bar.correct === false), holds: true, icon: "M6 8l2-2 10 10-2 2zM16 6l2 2L8 18l-2-2z" },
+  e: { text: "Next decision of the model that differs from the annotation", run: () => jump(`score ${state.cell ?? 0}`, 1, (bar) => bar.correct === false), holds: true, icon: "M6 8l2-2 10 10-2 2zM16 6l2 2L8 18l-2-2z" },
   d: { text: "Slower", run: () => player.changeSpeed(-1), icon: "M5 11h14v2H5z" },
   f: { text: "Faster", run: () => player.changeSpeed(1), icon: "M11 5h2v6h6v2h-6v6h-2v-6H5v-2h6z" },
   q: { text: "Sound off, on", run: player.switchSound, icon: "M4 9v6h4l6 5V4L8 9zM17 8c2 2 2 6 0 8z" },
@@ -122,7 +122,7 @@ on("player", () => {
   buttonOf("q").setAttribute("aria-pressed", String(player.isMuted()));
 });
 on("film", () => {
-  buttonOf("e").hidden = !state.scores;
+  buttonOf("e").hidden = !state.models.length;
   const pairs = [...Object.entries(KEYS).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]), ["?", "These keys"]];
   fill($("keys"), ...pairs.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]));
 });

@@ -41,8 +41,8 @@ function showFilm(asked) {
 }
 
 function sourceOfScores() {
-  const { cells, name, models } = state.page.scored_by;
-  return `scores of ${cells[state.cell]} (${name}), of ${models}`;
+  const { name, models } = state.page.scored_by;
+  return `scores of ${state.scores.name} (${name}), of ${models}`;
 }
 
 // What a reader has to know of the film and the scores.
@@ -51,7 +51,6 @@ function notes() {
   const ofScores = scores && [
     `These are ${sourceOfScores()}.`,
     scores.leaked && `But ${scores.leaked} of these clips were used in training: these scores are too good.`,
-    scores.text,
     `A score is the ${scores.unit}; at ${((scores.scale[0] + scores.scale[1]) / 2).toFixed(1)}, the line in its row, the decision changes.`,
   ];
   return [`${page.dataset}. The time line counts ${film.counts}.`, ...(ofScores || [])].filter(Boolean);
@@ -63,7 +62,7 @@ function chooseModel(number) {
   const scores = number === null ? null : given.scores[number];
   Object.assign(state, { cell: number, scores });
   const none = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined, basis: undefined };
-  for (const clip of page.clips) Object.assign(clip, none, scores?.scores[clip.id]);
+  for (const clip of page.clips) Object.assign(clip, none, scores?.scores[clip.id], { of: scores });
   showPage();
 }
 
@@ -78,9 +77,9 @@ function showPage() {
   $("about").textContent = facts.filter(Boolean).join("; ");
   $("film-label").hidden = pages.length < 2;
   options($("film-choice"), pages.map((one) => [one.address, one.title]), page.address);
-  $("model-text").textContent = scores?.text ?? "";
+  for (const id of ["model-text", "sentence"]) $(id).textContent = scores?.text ?? "";
   $("cell-label").hidden = !scoredBy;
-  options($("cell-choice"), [["", "no model"], ...(scoredBy?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
+  options($("cell-choice"), [["", "no model"], ...state.models.map((one, number) => [number, one.name])], cell ?? "");
   $("of-scores").hidden = !scoredBy;
   $("no-concepts").hidden = Object.keys(concepts).length > 0;
   $("not-shown").textContent = film.notes.map((note) => `${note}.`).join(" ");
@@ -115,6 +114,7 @@ addEventListener("hashchange", () => guarded(route));
 guarded(() => {
   state.page = given.page;
   state.film = given.film;
+  state.models = given.scores;
   openVideos();
   chooseModel(state.page.scored_by?.named ?? null);
   route();

@@ -1,5 +1,5 @@
 // The video: which picture is on the screen, and how to get to another one.
-import { changed, state } from "./state.js";
+import { changed, on, state } from "./state.js";
 import { $, EPS, countUpTo, guarded, tell } from "./tools.js";
 
 const video = $("video");
@@ -187,6 +187,15 @@ function show(piece) {
   if (!source) return video.removeAttribute("src");
   video.src = source;
 }
+
+// In place of a video that browsers do not play: a picture of the clip at this time.
+function showStill() {
+  const clip = state.page.clips.find((one) => one.still && one.start <= state.at + EPS && state.at < one.end);
+  $("still").hidden = !clip || !video.hidden;
+  if (clip) $("still").src = clip.still;
+}
+
+on("time", showStill);
 
 // Follow the video while it plays, and go on with the next one.
 function follow() {

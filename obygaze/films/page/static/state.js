@@ -3,7 +3,8 @@
 
 export const state = {
   page: null, // clips, levels, concepts, pages of other films (main)
-  cell: null, // the number of the chosen model of the run, or of the table (main)
+  models: [], // what each model of the run, or of the table, says of the clips (main)
+  cell: null, // the number of the chosen model (main)
   scores: null, // what this model says of the clips (main)
   film: null, // the time line of the film, its videos and its marks (main)
   at: 0, // the time on the time line that is shown, in seconds (player)

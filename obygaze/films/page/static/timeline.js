@@ -39,20 +39,31 @@ function makeLanes() {
   const clips = clipsOfFilm();
   const marks = Map.groupBy(film.segments, (one) => one.annotator);
   const said = clips.flatMap((clip) => clip.said.map((one) => ({ ...clip, ...one })));
-  const rows = Map.groupBy([...clips, ...said], (one) => one.annotator);
+  const rows = Map.groupBy(clips, (one) => one.annotator);
+  const answers = Map.groupBy(said, (one) => one.annotator);
   for (const name of [...marks.keys()].sort()) add("level", name, marks.get(name));
   // In one row with the marks of the same person, they would count twice, and may be in another view.
   for (const name of [...rows.keys()].sort()) add("level", `clips ${name}`.trim(), rows.get(name), `${name} ${clipsLabel()}`.trim());
-  const scored = clips.filter((clip) => clip.score !== undefined);
-  add("score", "score", scored, state.scores ? `score, line at ${cutOff().toFixed(1)}` : "");
+  // What each person said of clips is in no view.
+  for (const name of [...answers.keys()].sort()) add("level", `clips, ${name}`, answers.get(name), `${name}: of clips`);
+  // What was asked about comes first, then the other columns.
   const own = Map.groupBy(film.own, (one) => `${one.column}, ${one.annotator}`);
-  for (const name of [...own.keys()].sort()) add("own", name, own.get(name));
+  for (const [name, bars] of [...own].sort(byColumn)) add("own", name, bars);
+  state.models.forEach((of, number) => {
+    const scored = clips.filter((clip) => clip.id in of.scores).map((clip) => ({ ...clip, ...of.scores[clip.id], of }));
+    add("score", `score ${number}`, scored, `${of.name}: score, line at ${cutOff(of).toFixed(1)}`);
+  });
   const sources = lanes.filter((lane) => lane.kind === "level");
   options($("concept-source"), sources.map((lane) => [lane.name, lane.label]), $("concept-source").value || sources[0]?.name);
   $("concept-source-label").hidden = sources.length < 2;
   state.lanes = [...lanes, ...conceptLanes(sources.find((lane) => lane.name === $("concept-source").value))];
   options($("lane-choice"), sources.map((lane) => [lane.name, lane.label]));
   place();
+}
+
+function byColumn([name, [bar]], [other, [otherBar]]) {
+  const { asked } = state.page;
+  return asked.includes(otherBar.column) - asked.includes(bar.column) || name.localeCompare(other);
 }
 
 function clipsLabel() {
@@ -71,7 +82,8 @@ function conceptLanes(source) {
   return lanes;
 }
 
-export const cutOff = () => (state.scores.scale[0] + state.scores.scale[1]) / 2;
+// Where the decision of a model changes.
+export const cutOff = (of) => (of.scale[0] + of.scale[1]) / 2;
 
 function barsAt(lane, time) {
   const after = countUpTo(lane.bars, time, (bar) => bar.start);
@@ -79,19 +91,19 @@ function barsAt(lane, time) {
 }
 
 // A score with as many digits as show on which side of the line it is.
-function digitsOf(score) {
+function digitsOf({ score, of }) {
   let digits = 2;
-  while (digits < 9 && Number(score.toFixed(digits)) === Number(cutOff().toFixed(digits))) digits += 1;
+  while (digits < 9 && Number(score.toFixed(digits)) === Number(cutOff(of).toFixed(digits))) digits += 1;
   return score.toFixed(digits);
 }
 
-const decisionOf = (one) => state.scores.classes[one.positive ? 1 : 0];
+const decisionOf = (one) => one.of.classes[one.positive ? 1 : 0];
 
 // On a card: what agrees is said once for all clips, above them.
 export function shortScore(one) {
   if (one.score === undefined) return "";
-  const decision = state.scores.decides_alike ? "" : `, ${decisionOf(one)}`;
-  return `score ${digitsOf(one.score)}${decision}${one.correct === false ? ": differs" : ""}`;
+  const decision = one.of.decides_alike ? "" : `, ${decisionOf(one)}`;
+  return `score ${digitsOf(one)}${decision}${one.correct === false ? ": differs" : ""}`;
 }
 
 export function scoreText(one) {
@@ -99,11 +111,11 @@ export function scoreText(one) {
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = decisionOf(one);
   const basis = one.basis ? ` (${one.basis})` : "";
-  const score = `score of the model ${digitsOf(one.score)}${band}${basis}`;
+  const score = `${one.of.name}: score ${digitsOf(one)}${band}${basis}`;
   const annotation = `the annotation${state.page.changed ? " that the run had" : ""}`;
   const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
-  if (state.scores.decides_alike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
+  if (one.of.decides_alike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
   if (one.correct === undefined) return `${score}, ${decision}`;
   return `${score}, ${decision}: ${one.correct ? `agrees with ${annotation}` : differs}`;
 }
@@ -259,11 +271,11 @@ function drawLevel(g, lane, bar, left, width) {
 }
 
 function drawScore(g, lane, bar, left, width) {
-  const [low, high] = state.scores.scale;
+  const [low, high] = bar.of.scale;
   const isDifferent = bar.correct === false;
   const at = (value) => lane.y + lane.height * (1 - (value - low) / (high - low || 1));
   g.fillStyle = colors.line;
-  g.fillRect(left, at(cutOff()), width, 1);
+  g.fillRect(left, at(cutOff(bar.of)), width, 1);
   g.fillStyle = isDifferent ? colors["differs-band"] : colors["model-band"];
   g.fillRect(left, at(bar.high), width, Math.max(at(bar.low) - at(bar.high), 1));
   g.fillStyle = isDifferent ? colors.differs : colors.model;

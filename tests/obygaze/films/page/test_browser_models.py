@@ -11,6 +11,7 @@ from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, manifest, page_file, site
 from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 
+from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run
 
 __all__ = ["browser"]
@@ -36,7 +37,7 @@ def test_a_score_is_shown_on_its_side_of_the_line(browser: Any, tmp_path: Path) 
     page = site(tmp_path, clips, run=run_of(tmp_path, scores))
     open_page(browser, f"{page_file(page)}#clip=lake-000", "lake-000")
     of_clip = text(browser, "#clip-more")
-    assert of_clip.startswith("score of the model -0.00004, negative: ")
+    assert of_clip.startswith("ridge: score -0.00004, negative: ")
 
 
 @pytest.mark.parametrize("knows", [False, True])
@@ -47,7 +48,8 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
     scores = {clip.clip_id: -0.5 for clip in clips}
     if knows:
         scores = {name: int(name[-1]) % 2 - 0.5 for name in scores}
-    page = site(tmp_path, clips, run=run_of(tmp_path, scores))
+    run = run_of(tmp_path, scores)
+    page = site(tmp_path, clips, run=run)
     open_page(browser, f"{page_file(page)}#clips=", "lake")
     wait(lambda: text(browser, "#model-text"))
     said = text(browser, "#model-text")
@@ -56,18 +58,14 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
     wait(lambda: browser.title.startswith("lake-000"))
     assert text(browser, "#clip-model").endswith(said)
     of_clip = text(browser, "#clip-more")
-    assert said.startswith("It ranks the 10 test clips of 1 film with AP")
+    # The sentence of the run stands beside the scores.
+    assert said == sentence_of(run, run.models[0])
     if knows:
         assert cards.count("score 0.50, positive\n") == 5 - cards.endswith("positive")
         assert "differs" not in cards
-        assert (
-            of_clip == "score of the model -0.50, negative: agrees with the annotation"
-        )
-        assert "It calls 5 of 10 clips positive. 10 of its decisions agree" in said
+        assert of_clip == "ridge: score -0.50, negative: agrees with the annotation"
         return
     assert cards.count("score -0.50") == 10
     assert cards.count("score -0.50: differs") == 5
     assert "negative" not in cards
-    assert of_clip == "score of the model -0.50; it calls every clip negative"
-    assert "It calls 0 of 10 clips positive" in said
-    assert "kappa 0.00" in said
+    assert of_clip == "ridge: score -0.50; it calls every clip negative"

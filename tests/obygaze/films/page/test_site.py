@@ -59,12 +59,11 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     folder = tmp_path / "segments"
     tier = Mark("lake", 1.5, 2.5, "Gewalt", "stark", "ben")
     of_ben = [segment(0, 0.4, "ben"), segment(1.2, 1.6, "ben", "HN"), [tier]]
-    write_marks(folder / "films.ben.csv", *of_ben)
-    write_marks(folder / "films.Éva M.csv", segment(0.2, 0.28, "eva"))
-    write_marks(folder / "films.cut.eva.csv", segment(0.8, 0.84, "eva"))
-    write_marks(folder / "films.far.csv", segment(70, 80, "far"))
-    write_marks(folder / "others.ben.csv", segment(2, 2.4, "ben"))
-    (folder / "films.broken.csv").write_text("nothing\n", "utf-8")
+    write_marks(folder / "coded.csv", *of_ben)
+    write_marks(folder / "Éva M.csv", segment(0.2, 0.28, "eva"))
+    write_marks(folder / "far.csv", segment(70, 80, "far"))
+    write_marks(folder / "later.csv", segment(2, 2.4, "ben"))
+    (folder / "broken.csv").write_text("nothing\n", "utf-8")
     shown = document(page)
     found = shown["film"]
     spans = [(one["annotator"], one["start"], one["end"]) for one in found["segments"]]
@@ -74,10 +73,12 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert (of_tier["column"], of_tier["value"]) == ("Gewalt", "stark")
     # A mark behind the end of the film was made on another copy.
     assert [note.split(" is not")[0] for note in found["notes"]] == [
-        "films.broken.csv",
-        "films.far.csv",
+        "broken.csv",
+        "far.csv",
+        "later.csv",
     ]
     assert "made on another copy" in found["notes"][1]
+    assert "another table has marks of its people" in found["notes"][2]
     # Own columns and comments stand beside the scores of the clips that they touch.
     marked = shown["page"]["clips"]
     assert [len(one["marked_own"]) for one in marked] == [0, 1, 1]
@@ -204,7 +205,8 @@ def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> 
     clips = Clips(("c0", "c1"), ("lake", "lake"), np.array([False, True]))
     scale = {"is_probability": not is_margin}
     ridge = MadeCell("ridge", clips, np.array([0.2, 0.7]), facts=scale)
-    facts = cell_facts(run_with(tmp_path, ridge), 0)
+    run = run_with(tmp_path, ridge)
+    facts = cell_facts(run, run.models[0])
     if is_margin:
         assert facts["unit"] == "distance from the boundary of the positive class"
         assert facts["scale"] == [-0.7, 0.7]
@@ -278,9 +280,9 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
     write_manifest(films, tmp_path / "manifests" / "films.toml")
     (page,) = view("films", scores=tmp_path / "scores.csv", workspace=tmp_path).paths
     scored_by = shown_by(page)["page"]["scored_by"]
-    assert scored_by["cells"] == ["scores.csv: tense"]
     assert (scored_by["named"], scored_by["models"]) == (0, "a saved model")
     (facts,) = shown_by(page)["scores"]
+    assert facts["name"] == "scores: tense"
     assert facts["text"] == (
         "Scores of a saved model, by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
         " Those that are out-of-fold are of fits without the clip."
