@@ -2,23 +2,25 @@
 
 The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films may make the interval narrower; they never replace labels.
+
+`labels_of` reads and checks, `estimate` computes from labels and scores, `present` makes the page.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.result import Audit, Plot, Point, record_cells
+from obygaze.audits.result import Audit, Plot, Point
+from obygaze.films.marks import UNKNOWN
 from obygaze.films.predictions import score_column
 from obygaze.films.sampling import (
-    DrawnFilm,
     draw_plan,
     is_drawn,
     require_column,
@@ -32,7 +34,7 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest, require_numbers
+from obygaze_features.manifest.model import Clip, Manifest, require_numbers
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -44,6 +46,9 @@ from obygaze_models.evaluation.shares import (
     share_of,
 )
 from obygaze_models.zoo.seen import COPY, IN_SAMPLE
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
@@ -57,10 +62,123 @@ LABELS_OF_MARKS = (
     "obygaze manifest project MARKS --clips DRAWN -o NAME, then obygaze audit share NAME,"
     " for labels of marks"
 )
+OTHER_CLIPS = "the predictions for the clips from which the sample was drawn"
 
-CELLS = ("group", "n_films", "n_clips", "n_marked", "share", "low", "high")
-# The share of a group of films, or the difference of two groups, by the names of JSON.
-Record = dict[str, Any]
+
+@dataclass(frozen=True)
+class FilmLabels:
+    """The labels of a film.
+
+    Attributes:
+        n_clips: The clips of the film.
+        n_drawn: The clips that were drawn.
+        n_disputed: The drawn clips on which annotators differ.
+        holds: Whether it holds, for each clip that was judged.
+    """
+
+    n_clips: int
+    n_drawn: int
+    n_disputed: int
+    holds: Mapping[str, bool]
+
+
+@dataclass(frozen=True)
+class FilmScores:
+    """The scores of the clips of a film by id, and of how many clips there is none."""
+
+    of_clip: Mapping[str, float]
+    n_missing: int
+
+    @property
+    def mean(self) -> float:
+        """The mean score of all clips."""
+        return float(np.mean([*self.of_clip.values()])) if self.of_clip else 0.0
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """The share of the clips of a group of films with labels.
+
+    Attributes:
+        group: The group.
+        n_films: Its films.
+        n_clips: All clips of these films.
+        n_drawn: The clips that were drawn.
+        n_judged: The drawn clips with a label.
+        n_disputed: The drawn clips on which annotators differ.
+        share: The share of all clips.
+        low: The lower end of its interval of 95 % over films; None for one film.
+        high: The upper end.
+        width_of_labels: The width of the interval without predictions, where there are some.
+    """
+
+    group: str
+    n_films: int
+    n_clips: int
+    n_drawn: int
+    n_judged: int
+    n_disputed: int
+    share: float
+    low: float | None
+    high: float | None
+    width_of_labels: float | None = None
+
+    @property
+    def n_not_judged(self) -> int:
+        """The drawn clips without a label."""
+        return self.n_drawn - self.n_judged - self.n_disputed
+
+    @property
+    def width(self) -> float | None:
+        """The width of the interval."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+@dataclass(frozen=True)
+class ShareDifference:
+    """The difference of two groups of films, without the films that are in both.
+
+    `p` is found by exchanging whole films; `p_holm` is corrected over all pairs of groups.
+    """
+
+    groups: tuple[str, str]
+    difference: float
+    p: float
+    method: str
+    n_in_both: int
+    p_holm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of all films and of groups of films, their differences, and what is missing.
+
+    Attributes:
+        shares: The share of all films, then of each group.
+        differences: The differences of each two groups.
+        explained: The part of the variance within films that predictions explain.
+        n_drawn: The drawn clips of all films.
+        n_judged: Those with a label.
+        n_disputed: Those on which annotators differ.
+        films_without_labels: Films of which no clip was judged.
+        films_without_group: Films with labels that are in no group.
+        n_without_score: The clips without a score.
+    """
+
+    shares: Sequence[GroupShare]
+    differences: Sequence[ShareDifference]
+    explained: float | None
+    n_drawn: int
+    n_judged: int
+    n_disputed: int
+    films_without_labels: Sequence[str]
+    films_without_group: Sequence[str]
+    n_without_score: int
+
+    @property
+    def n_not_judged(self) -> int:
+        """The drawn clips without a label."""
+        return self.n_drawn - self.n_judged - self.n_disputed
 
 
 def audit_share(
@@ -74,14 +192,15 @@ def audit_share(
     """Estimate in how many clips of films something is, from clips drawn by plan and labelled.
 
     The clips are those of `manifest sample`, with the labels of a person: `manifest project` makes
-    labels of marks. A clip without a label does not count, and a word that no label has is refused.
+    labels of marks. A clip without a label, or with `?`, was not judged and does not count. A word
+    that no label has is refused.
 
     The share is that of all clips of the films, with an interval over films: it speaks of films of
     which these are a draw. Groups of films are compared by exchanging whole films, with Holm's
     correction.
 
-    Predictions of all clips of the films, by any model, can make the interval narrower. They are
-    used if they explain something within films, and never counted.
+    Predictions of all clips of the films can make the interval narrower. The share is the mean of
+    what they predict of all clips, plus the mean error on the judged clips; they are never counted.
 
     Args:
         manifest: The manifest of the drawn clips, with labels.
@@ -99,6 +218,19 @@ def audit_share(
         obygaze audit share judged --of 'Look in concept' --by decade
     """
     drawn = read_manifest(manifest, workspace=workspace)
+    labels = labels_of(drawn, of)
+    groups_of = values_of_films(drawn, by) if by is not None else None
+    scores = None
+    if predictions is not None:
+        scores = read_scores(Path(predictions), drawn, labels)
+    return present(estimate(labels, groups_of, scores), of, drawn.name)
+
+
+# ---- labels and scores ---------------------------------------------------------------------------
+
+
+def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
+    """Return the labels of each film of a draw."""
     if not is_drawn(drawn):
         n_clips = min(5 * len(drawn.films), len(drawn))
         sample = f"obygaze manifest sample {shell_word(drawn.name)} -n"
@@ -107,172 +239,39 @@ def audit_share(
             where=drawn.name,
             hint=f"{sample} {n_clips} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
         )
-    plan = draw_plan(drawn)
-    group_of_film = values_of_films(drawn, by) if by is not None else {}
     expression = _expression(of, drawn)
     decided = drawn.undisputed((*expression.compared, *expression.concepts))
-    answers: dict[str, list[tuple[str, bool]]] = {}
+    holds: dict[str, dict[str, bool]] = {}
+    n_decided = Counter(clip.movie_id for clip in decided)
     for clip in decided:
-        holds = expression.holds(clip.values)
-        if holds is not None:
-            answers.setdefault(clip.movie_id, []).append((clip.clip_id, holds))
-    films_with_marks = [film for film in drawn.films if film in answers]
-    if len(films_with_marks) < LEAST_FILMS:
+        is_so = _holds(expression, clip)
+        if is_so is not None:
+            holds.setdefault(clip.movie_id, {})[clip.clip_id] = is_so
+    if len(holds) < LEAST_FILMS:
         raise FixInput(
             f"expected labels of clips of at least {LEAST_FILMS} films, got labels in"
-            f" {count(len(films_with_marks), 'film')}",
+            f" {count(len(holds), 'film')}",
             where=drawn.name,
             hint=LABELS_OF_MARKS,
         )
-    scores = None
-    if predictions is not None:
-        scores = _read_scores(Path(predictions), drawn, plan)
-    films = _marked_films(films_with_marks, plan, answers, scores)
-    explained = None if scores is None else float(explained_by_scores(films))
-    slopes = (
-        films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
-    )
-    groups = _groups(films_with_marks, group_of_film)
-    shares = []
-    for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
-        has_scores = scores is not None
-        shares.append(_group_share(group, films, slopes, in_group, has_scores))
-    differences = _differences_of(groups, films, slopes)
-    whole = shares[0]
-    answer = (
-        f"In films such as these {whole['n_films']}, {of} holds for"
-        f" {_with_interval(whole)} of the clips."
-    )
-    # What is missing, and is said: by its name in JSON.
-    missing: dict[str, Any] = {
-        "n_drawn": sum(film.n_drawn for film in plan.values()),
-        "n_disputed": len(drawn) - len(decided),
-        "films_without_marks": [
-            film for film in drawn.films if film not in films_with_marks
-        ],
-        "films_without_group": [
-            film
-            for film in films_with_marks
-            if by is not None and not group_of_film[film]
-        ],
-        "n_without_score": 0 if scores is None else scores.n_missing,
-    }
-    headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-    rows = [record_cells(share, CELLS) for share in shares]
-    if scores is not None:
-        headers += ["width", "width without predictions"]
-        rows = [
-            (*row, _width(share), share["width_of_marks"])
-            for row, share in zip(rows, shares, strict=True)
-        ]
-    points = []
-    for share in shares:
-        note = f"{share['n_marked']} marks, {count(share['n_films'], 'film')}"
-        ends = (share["low"], share["high"])
-        points.append(Point(share["group"], share["share"], ends, note))
-    return Audit(
-        title=f"How much: {of} in {drawn.name}",
-        headers=headers,
-        rows=rows,
-        answers=[answer, *_sentences(differences)],
-        limits=[
-            *_limits_of_interval(whole, explained),
-            *_limits_of_marks(whole["n_marked"], **missing),
-        ],
-        values={
-            "source": drawn.name,
-            "of": of,
-            "answer": answer,
-            "shares": shares,
-            "differences": differences,
-            "explained": explained,
-            **missing,
-        },
-        figure=Plot(
-            f"{of} in {drawn.name}", points, "share of the clips, with 95 % over films"
-        ),
-    )
+    n_rows = Counter(clip.movie_id for clip in drawn)
+    plan = draw_plan(drawn)
+    labels = {}
+    for film in drawn.films:
+        n_disputed = n_rows[film] - n_decided[film]
+        labels[film] = FilmLabels(
+            plan[film].n_clips, plan[film].n_drawn, n_disputed, holds.get(film, {})
+        )
+    return labels
 
 
-def _sentences(differences: Sequence[Record]) -> Iterator[str]:
-    """Yield a sentence for each pair of groups; of many, for those that differ."""
-    shown = differences
-    n_pairs = len(differences)
-    if n_pairs > MANY:
-        shown = [pair for pair in differences if pair["p_holm"] < ALPHA]
-        yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
-    corrected = " after Holm's correction" if n_pairs > 1 else ""
-    for pair in shown:
-        verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
-        first, second = pair["groups"]
-        left_out = ""
-        if pair["n_in_both"]:
-            left_out = f" {count(pair['n_in_both'], 'film')} in both left out."
-        yield (
-            f"{first} and {second} {verdict}: {pair['difference']:+.3f},"
-            f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
-        )
+def _holds(expression: Expression, clip: Clip) -> bool | None:
+    """Return whether it holds for a clip; None where a person could not tell, or said nothing."""
 
+    def values(column: str) -> list[str]:
+        return [value for value in clip.values(column) if value != UNKNOWN]
 
-def _limits_of_interval(whole: Record, explained: float | None) -> Iterator[str]:
-    """Yield what the interval is about, and what made it."""
-    of_draw = ""
-    if whole["n_marked"] < whole["n_clips"]:
-        of_draw = " and on the clips that were drawn"
-    yield (
-        f"The interval says how the share depends on the films that were at hand{of_draw};"
-        " other kinds of films can differ more. Long films count for more, as they have more"
-        " clips."
-    )
-    width = _number(_width(whole))
-    if explained is not None and explained > 0:
-        yield (
-            f"The predictions explain {100 * explained:.0f} % of the variance within"
-            f" films: with them, the interval is {width} wide, without them"
-            f" {_number(whole['width_of_marks'])}."
-        )
-    elif explained is not None:
-        yield (
-            "The predictions explain nothing within films and are not used: the interval"
-            f" is {width} wide."
-        )
-    if not whole["share"]:
-        yield "No marked clip has it: that does not show that no clip has it."
-
-
-def _limits_of_marks(
-    n_marked: int,
-    *,
-    n_drawn: int,
-    n_disputed: int,
-    films_without_marks: Sequence[str],
-    films_without_group: Sequence[str],
-    n_without_score: int,
-) -> Iterator[str]:
-    """Yield what is missing."""
-    n_missing = n_drawn - n_disputed - n_marked
-    if n_missing:
-        yield (
-            f"{n_missing} of {n_drawn} drawn clips have no label: the share is right if"
-            " they were not left out for what they show."
-        )
-    if films_without_marks:
-        yield (
-            f"No label in {count(len(films_without_marks), 'film')}"
-            f" ({few(films_without_marks, 5)}): the share is that of the others."
-        )
-    if n_disputed:
-        yield f"Left out, because annotators differ: {count(n_disputed, 'clip')}."
-    if films_without_group:
-        yield (
-            f"In no group: {count(len(films_without_group), 'film')}"
-            f" ({few(films_without_group, 5)})."
-        )
-    if n_without_score:
-        yield (
-            f"{count(n_without_score, 'clip')} without a score: they count as the mean of"
-            " their film, which only makes the predictions less useful."
-        )
+    return expression.holds(values)
 
 
 def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
@@ -325,17 +324,37 @@ def _expression(of: str, drawn: Manifest) -> Expression:
     return expression
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The scores of clips, the mean score of all clips of a film, and how many clips lack one."""
-
-    of_clip: Mapping[str, float]
-    mean_of_film: Mapping[str, float]
-    n_missing: int
-
-
-def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> Scores:
+def read_scores(
+    path: Path, drawn: Manifest, labels: Mapping[str, FilmLabels]
+) -> dict[str, FilmScores]:
     """Return the scores of a table of predictions, which must be of all clips of the films."""
+    rows = _rows_of_scores(path, drawn)
+    scores_of: dict[str, dict[str, float]] = {film: {} for film in labels}
+    for film, clip_id, score in rows:
+        if score is not None and film in scores_of:
+            scores_of[film][clip_id] = score
+    if not any(clip.clip_id in scores_of[clip.movie_id] for clip in drawn):
+        raise FixInput(
+            f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",
+            where=str(path),
+            hint=OTHER_CLIPS,
+        )
+    scores = {}
+    for film, of_clip in scores_of.items():
+        n_missing = labels[film].n_clips - len(of_clip)
+        if n_missing < 0:
+            raise FixInput(
+                f"scores of {len(of_clip)} clips of the film {film}, of which the sample was drawn"
+                f" from {labels[film].n_clips}",
+                where=str(path),
+                hint=OTHER_CLIPS,
+            )
+        scores[film] = FilmScores(of_clip, n_missing)
+    return scores
+
+
+def _rows_of_scores(path: Path, drawn: Manifest) -> list[tuple[str, str, float | None]]:
+    """Return film, clip and score of each row; an error where they are not of these films."""
     violations = Violations(path)
     table = read_table(
         path,
@@ -345,27 +364,22 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
     )
     violations.raise_if_any("the predictions cannot be read")
     column = score_column(table.columns, path)
-    of_clip: dict[str, float] = {}
-    scores_of_film: dict[str, list[float]] = {}
+    films = {*drawn.films}
     lines: dict[str, int] = {}
-    trained = []
+    trained: dict[str, None] = {}
+    rows = []
     for row in table.rows:
         row.unique("clip_id", lines)
-        score = number_of_cell(row[column])
-        clip = drawn.by_id.get(row["clip_id"])
-        if clip is not None:
-            if not row["movie_id"]:
-                row.add("movie_id", "the film of this drawn clip is not known")
-            if row.cells.get("basis") in MAY_HAVE_TRAINED:
-                trained.append(row["clip_id"])
-        if score is not None:
-            of_clip[row["clip_id"]] = score
-            scores_of_film.setdefault(row["movie_id"], []).append(score)
+        if row["clip_id"] in drawn and not row["movie_id"]:
+            row.add("movie_id", "the film of this drawn clip is not known")
+        if row["movie_id"] in films and row.cells.get("basis") in MAY_HAVE_TRAINED:
+            trained[row["movie_id"]] = None
+        rows.append((row["movie_id"], row["clip_id"], number_of_cell(row[column])))
     violations.raise_if_any("the predictions are not of these clips")
     if trained:
         raise FixInput(
-            f"the model was trained on seconds of {count(len(trained), 'drawn clip')}, or may have"
-            f" been, so that its scores are too good: {few(trained, 3)}",
+            f"the model was trained on {count(len(trained), 'film')} of the sample, or may have"
+            f" been, so that its scores are too good: {few([*trained], 3)}",
             where=str(path),
             hint="the scores of a model that was not trained on these films",
         )
@@ -374,159 +388,268 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
         ClipFacts.of_clips(drawn.clips),
         ("the predictions", f"the manifest {drawn.name}"),
         where=str(path),
-        hint="the predictions for the clips from which the sample was drawn",
+        hint=OTHER_CLIPS,
     )
-    if of_clip.keys().isdisjoint(drawn.clip_ids):
-        raise FixInput(
-            f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",
-            where=str(path),
-            hint="the predictions for the clips from which the sample was drawn",
-        )
-    mean_of_film = {}
-    n_missing = 0
-    for film, drawn_film in plan.items():
-        scores = scores_of_film.get(film, [])
-        if len(scores) > drawn_film.n_clips:
-            raise FixInput(
-                f"scores of {len(scores)} clips of the film {film}, of which the sample was drawn"
-                f" from {drawn_film.n_clips}",
-                where=str(path),
-                hint="the predictions for the clips from which the sample was drawn",
-            )
-        n_missing += drawn_film.n_clips - len(scores)
-        mean_of_film[film] = float(np.mean(scores)) if scores else 0.0
-    return Scores(of_clip, mean_of_film, n_missing)
+    return rows
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def estimate(
+    labels: Mapping[str, FilmLabels],
+    groups_of: Mapping[str, Sequence[str]] | None = None,
+    scores: Mapping[str, FilmScores] | None = None,
+) -> Shares:
+    """Return the share of the clips of all films and of groups of films, and their differences.
+
+    With scores, the share is the mean of what they predict of all clips, plus the mean error of
+    this prediction on the judged clips. The prediction is a straight line of the scores, which is
+    fitted on the other films: so the share is without bias, whatever the scores are.
+
+    Args:
+        labels: The labels of each film.
+        groups_of: The groups of each film.
+        scores: The scores of each film.
+    """
+    known = {film: of_film for film, of_film in labels.items() if of_film.holds}
+    films = _marked_films(known, scores)
+    slopes = np.zeros(len(known)) if scores is None else films.slopes
+    groups = _groups([*known], groups_of or {})
+    shares = []
+    for group, places in {ALL: np.arange(len(known)), **groups}.items():
+        of_group = [
+            of_film for place, of_film in enumerate(known.values()) if place in places
+        ]
+        share = _group_share(group, of_group, films.some(places), slopes[places])
+        if scores is not None:
+            width = share_of(films.some(places)).width
+            share = replace(share, width_of_labels=_known(width))
+        shares.append(share)
+    n_missing = sum(of_film.n_missing for of_film in (scores or {}).values())
+    without_group = [
+        film for film in known if groups_of is not None and not groups_of[film]
+    ]
+    return Shares(
+        shares=shares,
+        differences=_differences(groups, films, slopes),
+        explained=None if scores is None else float(explained_by_scores(films)),
+        n_drawn=sum(of_film.n_drawn for of_film in labels.values()),
+        n_judged=sum(len(of_film.holds) for of_film in labels.values()),
+        n_disputed=sum(of_film.n_disputed for of_film in labels.values()),
+        films_without_labels=[film for film in labels if film not in known],
+        films_without_group=without_group,
+        n_without_score=n_missing,
+    )
 
 
 def _marked_films(
-    names: Sequence[str],
-    plan: Mapping[str, DrawnFilm],
-    answers: Mapping[str, Sequence[tuple[str, bool]]],
-    scores: Scores | None,
+    labels: Mapping[str, FilmLabels], scores: Mapping[str, FilmScores] | None
 ) -> MarkedFilms:
-    """Return what the labelled clips of each film say.
-
-    Args:
-        names: The films.
-        plan: Of how many clips those of each film were drawn.
-        answers: The labelled clips of each film, and whether it holds for them.
-        scores: The scores of a model.
-    """
-    shape = (len(names), max(len(answers[name]) for name in names))
+    """Return the labels and the scores of films as arrays; a clip without a score has the mean."""
+    shape = (len(labels), max(len(of_film.holds) for of_film in labels.values()))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
-    score_of_all = np.zeros(len(names))
-    for row, film in enumerate(names):
-        clips = answers[film]
-        marks[row, : len(clips)] = [holds for _, holds in clips]
+    score_of_all = np.zeros(len(labels))
+    for row, (film, of_film) in enumerate(labels.items()):
+        n_judged = len(of_film.holds)
+        marks[row, :n_judged] = [*of_film.holds.values()]
         if scores is not None:
-            mean = scores.mean_of_film[film]
+            mean = scores[film].mean
             score_of_all[row] = mean
-            of_clips = [scores.of_clip.get(clip_id, mean) for clip_id, _ in clips]
-            scores_of_clips[row, : len(clips)] = of_clips
-    sizes = np.array([plan[name].n_clips for name in names], np.float64)
+            of_clip = scores[film].of_clip
+            of_judged = [of_clip.get(clip_id, mean) for clip_id in of_film.holds]
+            scores_of_clips[row, :n_judged] = of_judged
+    sizes = np.array([of_film.n_clips for of_film in labels.values()], np.float64)
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
 
 
 def _groups(
-    films: Sequence[str], values_of_film: Mapping[str, Sequence[str]]
-) -> dict[str, NDArray[np.intp]]:
-    """Return the positions of the films of each group; a film with several values is in each."""
+    films: Sequence[str], groups_of: Mapping[str, Sequence[str]]
+) -> dict[str, Places]:
+    """Return the places of the films of each group; a film may be in several."""
     groups: dict[str, list[int]] = {}
-    for position, film in enumerate(films):
-        for value in values_of_film.get(film, ()):
-            groups.setdefault(value, []).append(position)
-    return {value: np.array(groups[value]) for value in sorted(groups)}
+    for place, film in enumerate(films):
+        for group in groups_of.get(film, ()):
+            groups.setdefault(group, []).append(place)
+    return {group: np.array(groups[group]) for group in sorted(groups)}
 
 
 def _group_share(
-    group: str,
-    films: MarkedFilms,
-    slopes: NDArray[np.float64],
-    in_group: NDArray[np.intp],
-    has_scores: bool,
-) -> Record:
-    """Return the share of the clips of a group of films, with its interval of 95 % over films.
-
-    The clips are all of the films with marks. `width_of_marks` is the width of the interval without
-    predictions; None where there are no predictions.
-    """
-    of_group = films.some(in_group)
-    share = share_of(of_group, slopes[in_group])
-    by_marks = share_of(of_group)
-    return {
-        "group": group,
-        "n_films": len(in_group),
-        "n_clips": int(of_group.sizes.sum()),
-        "n_marked": int(of_group.n_marked.sum()),
-        "share": float(share.value),
-        "low": _known(share.low),
-        "high": _known(share.high),
-        "width_of_marks": _known(by_marks.width) if has_scores else None,
-    }
+    group: str, labels: Sequence[FilmLabels], films: MarkedFilms, slopes: Floats
+) -> GroupShare:
+    """Return the share of the clips of a group of films."""
+    share = share_of(films, slopes)
+    return GroupShare(
+        group=group,
+        n_films=len(labels),
+        n_clips=sum(of_film.n_clips for of_film in labels),
+        n_drawn=sum(of_film.n_drawn for of_film in labels),
+        n_judged=sum(len(of_film.holds) for of_film in labels),
+        n_disputed=sum(of_film.n_disputed for of_film in labels),
+        share=float(share.value),
+        low=_known(share.low),
+        high=_known(share.high),
+    )
 
 
-def _differences_of(
-    groups: Mapping[str, NDArray[np.intp]],
-    films: MarkedFilms,
-    slopes: NDArray[np.float64],
-) -> list[Record]:
-    """Return the differences of all pairs of groups that have two films of their own, with p.
-
-    Films that are in both groups are left out. p exchanges whole films; `p_holm` is corrected over
-    all pairs.
-    """
+def _differences(
+    groups: Mapping[str, Places], films: MarkedFilms, slopes: Floats
+) -> list[ShareDifference]:
+    """Return the difference of each two groups; pairs of a group of one film are left out."""
     values = films.shares + slopes * films.ahead
-    tested: list[Record] = []
+    tested = []
     for names in combinations(groups, 2):
         first, second = (groups[name] for name in names)
         in_both = np.intersect1d(first, second)
-        first = np.setdiff1d(first, in_both)
-        second = np.setdiff1d(second, in_both)
-        if min(len(first), len(second)) < LEAST_FILMS:
+        parts = [np.setdiff1d(of_group, in_both) for of_group in (first, second)]
+        if min(map(len, parts)) < LEAST_FILMS:
             continue
-        both = np.concatenate([first, second])
+        both = np.concatenate(parts)
         sizes = films.sizes[both]
-        share = np.average(values[both], weights=sizes)
-        from_mean = difference_of(values[both], share)
-        surplus = sizes * from_mean  # of clips that have it
-        p_value = permutation_p(surplus, np.arange(len(both)) < len(first))
-        shares = [
-            np.average(values[part], weights=films.sizes[part])
-            for part in (first, second)
-        ]
-        tested.append(
-            {
-                "groups": names,
-                "difference": float(shares[0] - shares[1]),
-                "p": p_value.two_sided,
-                "method": p_value.method,
-                "n_in_both": len(in_both),
-            }
+        mean = np.average(values[both], weights=sizes)
+        # How many clips of each film have it beyond this mean.
+        surplus = sizes * difference_of(values[both], mean)
+        p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
+        first_share, second_share = (
+            np.average(values[part], weights=films.sizes[part]) for part in parts
         )
+        difference = ShareDifference(
+            groups=names,
+            difference=float(first_share - second_share),
+            p=p_value.two_sided,
+            method=p_value.method,
+            n_in_both=len(in_both),
+        )
+        tested.append(difference)
     if not tested:
         return []
-    corrected = holm([pair["p"] for pair in tested])
+    corrected = holm([pair.p for pair in tested])
     return [
-        {**pair, "p_holm": float(p)} for pair, p in zip(tested, corrected, strict=True)
+        replace(pair, p_holm=float(p))
+        for pair, p in zip(tested, corrected, strict=True)
     ]
 
 
-def _known(value: NDArray[np.float64]) -> float | None:
+def _known(value: Floats) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _width(share: Record) -> float | None:
-    return None if share["low"] is None else float(share["high"] - share["low"])
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def present(found: Shares, of: str, source: str) -> Audit:
+    """Return the table and the sentences of shares."""
+    whole = found.shares[0]
+    answer = (
+        f"In films such as these {whole.n_films}, {of} holds for {_with_interval(whole)} of the"
+        " clips."
+    )
+    drawn = (
+        f"{count(found.n_drawn, 'clip')} drawn: {found.n_judged} judged, {found.n_not_judged} not"
+        " judged."
+    )
+    headers = ["films", "n films", "clips", "drawn", "judged", "not judged"]
+    headers += ["share", "low", "high"]
+    if found.explained is not None:
+        headers += ["width", "width without predictions"]
+    rows = []
+    points = []
+    for share in found.shares:
+        row = [share.group, share.n_films, share.n_clips, share.n_drawn, share.n_judged]
+        row += [share.n_not_judged, share.share, share.low, share.high]
+        if found.explained is not None:
+            row += [share.width, share.width_of_labels]
+        rows.append(row)
+        note = f"{share.n_judged} clips, {count(share.n_films, 'film')}"
+        points.append(Point(share.group, share.share, (share.low, share.high), note))
+    values = {**asdict(found), "n_not_judged": found.n_not_judged}
+    return Audit(
+        title=f"How much: {of} in {source}",
+        headers=headers,
+        rows=rows,
+        answers=[answer, drawn, *_sentences(found.differences)],
+        limits=[*_limits_of_interval(found), *_limits_of_labels(found)],
+        values={"source": source, "of": of, "answer": answer, **values},
+        figure=Plot(
+            f"{of} in {source}", points, "share of the clips, with 95 % over films"
+        ),
+    )
+
+
+def _sentences(differences: Sequence[ShareDifference]) -> Iterator[str]:
+    """Yield a sentence for each pair of groups; of many, for those that differ."""
+    shown = differences
+    n_pairs = len(differences)
+    if n_pairs > MANY:
+        shown = [pair for pair in differences if pair.p_holm < ALPHA]
+        yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
+    corrected = " after Holm's correction" if n_pairs > 1 else ""
+    for pair in shown:
+        verdict = "differ" if pair.p_holm < ALPHA else "are not shown to differ"
+        left_out = ""
+        if pair.n_in_both:
+            left_out = f" {count(pair.n_in_both, 'film')} in both left out."
+        yield (
+            f"{' and '.join(pair.groups)} {verdict}: {pair.difference:+.3f},"
+            f" {p_equals(pair.p_holm)}{corrected}, exchanging whole films.{left_out}"
+        )
+
+
+def _limits_of_interval(found: Shares) -> Iterator[str]:
+    """Yield what the interval is about, and what made it."""
+    whole = found.shares[0]
+    of_draw = (
+        " and on the clips that were drawn" if whole.n_judged < whole.n_clips else ""
+    )
+    yield (
+        f"The interval says how the share depends on the films that were at hand{of_draw};"
+        " other kinds of films can differ more. Long films count for more, as they have more"
+        " clips."
+    )
+    if found.explained is not None:
+        explained = f"{100 * max(found.explained, 0):.0f} %"
+        yield (
+            f"The predictions explain {explained} of the variance within films: with them, the"
+            f" interval is {_number(whole.width)} wide, without them"
+            f" {_number(whole.width_of_labels)}."
+        )
+    if not whole.share:
+        yield "No judged clip has it: that does not show that no clip has it."
+
+
+def _limits_of_labels(found: Shares) -> Iterator[str]:
+    """Yield what is missing."""
+    if found.n_not_judged:
+        yield (
+            "Clips that were not judged do not count: the share is right if they were not left out"
+            " for what they show."
+        )
+    if found.films_without_labels:
+        yield (
+            f"No label in {count(len(found.films_without_labels), 'film')}"
+            f" ({few(found.films_without_labels, 5)}): the share is that of the others."
+        )
+    if found.n_disputed:
+        yield f"Left out, because annotators differ: {count(found.n_disputed, 'clip')}."
+    if found.films_without_group:
+        yield (
+            f"In no group: {count(len(found.films_without_group), 'film')}"
+            f" ({few(found.films_without_group, 5)})."
+        )
+    if found.n_without_score:
+        yield (
+            f"{count(found.n_without_score, 'clip')} without a score: they count as the mean of"
+            " their film, which only makes the predictions less useful."
+        )
 
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:.3f}"
 
 
-def _with_interval(record: Record) -> str:
-    """Return the share of a record with its interval."""
-    share, low, high = (record[name] for name in ("share", "low", "high"))
-    if low is None:
-        return f"{share:.3f} (no interval of one film)"
-    return f"{share:.3f} [{low:.3f}, {high:.3f}]"
+def _with_interval(share: GroupShare) -> str:
+    """Return a share with its interval."""
+    if share.low is None:
+        return f"{share.share:.3f} (no interval of one film)"
+    return f"{share.share:.3f} [{share.low:.3f}, {share.high:.3f}]"

@@ -12,7 +12,7 @@ correlation of 0.17, with which simulated intervals miss the share in at most 0.
 Scores of a model may reduce the variance. In each film, the mean score of the marked clips is
 compared with that of all clips, and the share moves by the difference, times the slope of marks on
 scores in the other films. As the clips of a film say nothing of its own slope, the estimate stays
-without bias, whatever the scores are. The scores are used if they explain something within films.
+without bias, whatever the scores are: useless scores make the interval wider by less than 1 %.
 
 All arrays have films in their last dimension; those before it may be worlds of a simulation.
 """
@@ -128,11 +128,7 @@ class Share:
 
 
 def explained_by_scores(films: MarkedFilms) -> Floats:
-    """Return the share of the variance within films that scores explain; not above 0 is nothing.
-
-    The width of the interval is no measure of it: of few films, the narrower of two intervals would
-    be too narrow.
-    """
+    """Return the share of the variance within films that scores explain; below 0 is nothing."""
     return 1 - _left_within(films, films.slopes)
 
 

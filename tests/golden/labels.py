@@ -182,11 +182,12 @@ def share_row(name: str, document: Row, share: Row) -> Row:
         "group": share["group"],
         "films": share["n_films"],
         "clips": share["n_clips"],
-        "marked": share["n_marked"],
+        "drawn": share["n_drawn"],
+        "judged": share["n_judged"],
         "share": share["share"],
         "low": share["low"],
         "high": share["high"],
-        "width without predictions": share["width_of_marks"],
+        "width without predictions": share["width_of_labels"],
         "explained": document["explained"],
     }
 

@@ -86,7 +86,7 @@ def test_the_share_and_the_planted_difference_of_two_decades(ws: Workspace) -> N
     drawn = {row["clip_id"] for row in ws.read_table("drawn.csv")}
     # All films are of one length, and each has five drawn clips.
     assert shares["all films"]["share"] == pytest.approx(len(drawn & in_s) / 120)
-    assert shares["1980s"]["n_marked"] == shares["2010s"]["n_marked"] == 60
+    assert shares["1980s"]["n_judged"] == shares["2010s"]["n_judged"] == 60
     (pair,) = document["differences"]
     assert pair["groups"] == ["1980s", "2010s"]
     assert pair["p"] < 0.05
@@ -129,8 +129,8 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
     good = audit(ws, "--predictions good.csv")
     assert good["explained"] > 0.4
     (share,) = good["shares"]
-    assert share["width_of_marks"] == pytest.approx(alone["high"] - alone["low"])
-    assert share["high"] - share["low"] < share["width_of_marks"]
+    assert share["width_of_labels"] == pytest.approx(alone["high"] - alone["low"])
+    assert share["high"] - share["low"] < share["width_of_labels"]
     assert share["low"] < len(in_s) / (N_FILMS * PER_FILM) < share["high"]
     useless = audit(ws, "--predictions useless.csv")
     assert useless["shares"][0]["share"] == pytest.approx(alone["share"], abs=0.02)
@@ -151,10 +151,10 @@ def test_what_is_missing_is_counted_and_said(ws: Workspace) -> None:
     mark(ws, world({"1980s": 0.3, "2010s": 0.3}, seed=2), left_out=left_out)
     document = audit(ws)
     text = ws("audit share judged --by decade").text
-    assert "7 of 120 drawn clips have no label" in text
+    assert "120 clips drawn: 113 judged, 7 not judged." in text
     assert "No label in 1 film (film23): the share is that of the others" in text
     assert document["shares"][0]["n_films"] == N_FILMS - 1
-    assert document["shares"][0]["n_marked"] == 113
+    assert document["shares"][0]["n_judged"] == 113
 
 
 @pytest.mark.check("audits many made-up worlds")
@@ -230,8 +230,8 @@ def test_a_clip_that_nobody_judged_has_no_label(ws: Workspace, coded: str) -> No
     document = ws("audit share labels --json").json()
     # Two of six clips: one of two, one of two, and none of two.
     assert document["shares"][0]["share"] == pytest.approx(1 / 3)
-    assert (document["n_drawn"], document["shares"][0]["n_marked"]) == (9, 6)
-    assert "3 of 9 drawn clips have no label" in ws("audit share labels").text
+    assert (document["n_drawn"], document["shares"][0]["n_judged"]) == (9, 6)
+    assert "9 clips drawn: 6 judged, 3 not judged." in ws("audit share labels").text
     # Nor is anything known of the rest of the films, which nobody looked at.
     ws("manifest project eva --clips cut -o all")
     levels = [row["level"] for row in ws.read_table("manifests/all.csv")]

@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from obygaze.audits import audit_share
+from obygaze.audits import agree, audit_share
 from obygaze.audits.result import Audit
+from obygaze.audits.share import FilmLabels, FilmScores, estimate
 from obygaze.films.labels import project_marks
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 
 SIZE = 20  # of each film, of which four clips are drawn
 
@@ -58,7 +61,7 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
     found = audit(tmp_path, manifest)
     assert found["shares"][0]["share"] == pytest.approx(6 / 16)
-    assert (found["shares"][0]["n_clips"], found["shares"][0]["n_marked"]) == (80, 16)
+    assert (found["shares"][0]["n_clips"], found["shares"][0]["n_judged"]) == (80, 16)
     assert found["answer"].startswith(
         "In films such as these 4, level == S holds for 0.375 ["
     )
@@ -66,12 +69,12 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     assert look["shares"][0]["share"] == pytest.approx(6 / 16)
     body = audit(tmp_path, manifest, of="Body in concept")
     assert body["shares"][0]["share"] == 0
-    assert "No marked clip has it: that does not show that no clip" in limits(body)
-    assert "No marked clip" not in limits(look)
+    assert "No judged clip has it: that does not show that no clip" in limits(body)
+    assert "No judged clip" not in limits(look)
     moods = {"f0-0": "sad", "f0-1": "gay", "f1-0": "sad", "f1-1": "gay"}
     sad = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sad")
     assert sad["shares"][0]["share"] == pytest.approx(0.5)
-    assert sad["films_without_marks"] == ["f2", "f3"]
+    assert sad["films_without_labels"] == ["f2", "f3"]
     with pytest.raises(FixInput, match=r"no clip has 'sadd' .* \(did you mean 'sad'"):
         audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
     with pytest.raises(FixInput, match="unknown concept 'Lok'"):
@@ -99,11 +102,11 @@ def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) 
     disputed = replace(manifest, clips=tuple(clips), columns=columns)
     with pytest.warns(ObygazeWarning, match="2 clips left out"):
         found = audit(tmp_path, disputed, of="Look not in concept")
-    assert found["shares"][0]["n_marked"] == 14
+    assert found["shares"][0]["n_judged"] == 14
     # By hand: the mean of 2 of 3, 2 of 3, 4 of 4 and 1 of 4.
     assert found["shares"][0]["share"] == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
     assert "Left out, because annotators differ: 2 clips." in limits(found)
-    assert "have no label" not in limits(found)
+    assert "not judged" not in limits(found)
 
 
 def write_scores(path: Path, manifest: Manifest, **changes: Any) -> Path:
@@ -145,13 +148,66 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
     assert "2 clips without a score" in limits(found)
 
 
+def test_the_share_with_scores_by_hand() -> None:
+    """The mean of what scores predict of all clips, plus the mean error on the judged ones."""
+    labels = {}
+    scores = {}
+    draws = np.random.default_rng(8)
+    for film in "abc":
+        of_clip = {
+            f"{film}{n}": float(score) for n, score in enumerate(draws.normal(5, 1, 10))
+        }
+        holds = {f"{film}{n}": bool(of_clip[f"{film}{n}"] > 5) for n in range(4)}
+        labels[film] = FilmLabels(n_clips=10, n_drawn=5, n_disputed=0, holds=holds)
+        scores[film] = FilmScores(of_clip, n_missing=0)
+    expected = []
+    for film in "abc":
+        # The line through the judged clips of the two other films, with a level for each.
+        x, y = [], []
+        for other in {*"abc"} - {film}:
+            of_other = [scores[other].of_clip[clip] for clip in labels[other].holds]
+            x += [score - np.mean(of_other) for score in of_other]
+            y += [*labels[other].holds.values()]
+        slope = np.linalg.lstsq(np.array(x)[:, None], np.array(y, float), rcond=None)[
+            0
+        ][0]
+        predicted = {
+            clip: slope * score for clip, score in scores[film].of_clip.items()
+        }
+        errors = [holds - predicted[clip] for clip, holds in labels[film].holds.items()]
+        expected.append(np.mean([*predicted.values()]) + np.mean(errors))
+    found = estimate(labels, {"a": ["x"], "b": ["x"], "c": []}, scores)
+    assert found.shares[0].share == pytest.approx(np.mean(expected))
+    assert [share.group for share in found.shares] == ["all films", "x"]
+    assert found.shares[1].share == pytest.approx(np.mean(expected[:2]))
+    assert (found.n_drawn, found.n_judged, found.n_not_judged) == (15, 12, 3)
+    assert found.films_without_group == ["c"]
+    by_labels = estimate(labels)
+    mean = np.mean([[*of_film.holds.values()] for of_film in labels.values()])
+    assert by_labels.shares[0].share == pytest.approx(mean)
+    width = by_labels.shares[0].width
+    assert found.shares[0].width_of_labels == pytest.approx(width)
+
+
+def test_a_model_that_trained_on_any_clip_of_a_film_is_refused(tmp_path: Path) -> None:
+    """Only the drawn clips were looked at, of which another column may say `unseen`."""
+    manifest = drawn_films(["SSEE", "SEEE"])
+    path = write_scores(tmp_path / "scores.csv", manifest)
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[-1].startswith("f1-19,f1,")
+    lines[-1] = lines[-1].replace("unseen", "in-sample")
+    path.write_text("\n".join([*lines, ""]), "utf-8")
+    with pytest.raises(FixInput, match=r"trained on 1 film of the sample.*: f1"):
+        audit(tmp_path, manifest, predictions=path)
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
         ({"moved": 1}, "are not what the manifest drawn has under the same ids"),
-        ({"basis": "in-sample"}, "the model was trained on seconds of"),
-        ({"basis": "film-seen"}, "the model was trained on seconds of"),
-        ({"basis": "film-unknown"}, "the model was trained on seconds of"),
+        ({"basis": "in-sample"}, "the model was trained on 2 films of the sample"),
+        ({"basis": "film-seen"}, "the model was trained on 2 films of the sample"),
+        ({"basis": "film-unknown"}, "the model was trained on 2 films of the sample"),
         # As a store has it that was imported without a manifest: all films had a mean score of 0.
         ({"named": ""}, "the predictions are not of these clips"),
         ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),
@@ -169,6 +225,40 @@ def test_scores_of_other_clips_are_refused(
     path = write_scores(tmp_path / "scores.csv", manifest, **changes)
     with pytest.raises(ObygazeError, match=problem):
         audit(tmp_path, manifest, predictions=path)
+
+
+@pytest.mark.parametrize("door", ["marks", "table"])
+def test_who_could_not_tell_has_not_judged_for_share_and_agree(
+    tmp_path: Path, door: str
+) -> None:
+    """`?` of both people was complete agreement, and a clip in which it does not hold."""
+    said = {"ada": ["yes", "?", "no", "yes"], "ben": ["yes", "?", "no", "?"]}
+    manifest = drawn_films(["....", "....", "...."])
+    rows = ["clip_id,movie_id,start_s,end_s,column,value,annotator"]
+    annotations = []
+    for clip in manifest:
+        number = int(clip.clip_id[-1])
+        span = f"{clip.movie_id},{clip.start_s},{clip.end_s}"
+        for person, words in said.items():
+            rows.append(f",{span},tense,{words[number]},{person}")
+            own = {"tense": words[number]}
+            annotations.append(Annotation(clip.clip_id, person, "", (), own))
+    if door == "marks":
+        table = tmp_path / "marks.csv"
+        table.write_text("\n".join(rows), "utf-8")
+        found = audit_of_marks(tmp_path, manifest, table, "tense == yes")
+    else:
+        coded = replace(manifest, name="judged", annotations=tuple(annotations))
+        path = Workspace(tmp_path).new_manifest("judged")
+        path.parent.mkdir()
+        write_manifest(labelled(coded, "agreed"), path)
+        found = audit_share("judged", of="tense == yes", workspace=tmp_path)
+    agreed = agree("judged", column="tense", workspace=tmp_path)
+    assert (found["n_judged"], found["n_not_judged"]) == (9, 3)
+    assert found["shares"][0]["share"] == pytest.approx(2 / 3)
+    # Ada alone has said something of the last clip of each film.
+    assert agreed["rows"][0]["items"] == 6
+    assert agreed["n_single"] == 3
 
 
 # ---- refused -------------------------------------------------------------------------------------
@@ -224,9 +314,10 @@ def test_labels_of_marks_keep_the_plan_and_the_clips_that_nobody_judged(
     # Of each film with marks: two clips S, of which one has Look, and two that were watched.
     (share,) = found["shares"]
     assert share["share"] == pytest.approx(1 / 4)
-    assert (share["n_clips"], share["n_marked"]) == (60, 12)
-    assert (found["n_drawn"], found["films_without_marks"]) == (16, ["f3"])
-    assert "4 of 16 drawn clips have no label" in limits(found)
+    assert (share["n_clips"], share["n_judged"]) == (60, 12)
+    assert (found["n_drawn"], found["films_without_labels"]) == (16, ["f3"])
+    assert found.answers[1] == "16 clips drawn: 12 judged, 4 not judged."
+    assert "Clips that were not judged do not count" in limits(found)
     assert "No label in 1 film (f3)" in limits(found)
 
 
