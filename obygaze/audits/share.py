@@ -3,7 +3,7 @@
 The clips were drawn within films by `manifest sample`, and labelled. Scores of a model for all
 clips of the films may make the interval narrower; they never replace labels.
 
-`labels_of` reads and checks, `estimate` computes from labels and scores, `present` makes the page.
+`labels_of` reads and checks, `estimate_shares` computes, and `present` makes the page.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def audit_share(
     scores = None
     if predictions is not None:
         scores = read_scores(Path(predictions), drawn, labels)
-    return present(estimate(labels, groups_of, scores), of, drawn.name)
+    return present(estimate_shares(labels, groups_of, scores), of, drawn.name)
 
 
 # ---- labels and scores ---------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def _rows_of_scores(path: Path, drawn: Manifest) -> list[tuple[str, str, float |
 # ---- numbers -------------------------------------------------------------------------------------
 
 
-def estimate(
+def estimate_shares(
     labels: Mapping[str, FilmLabels],
     groups_of: Mapping[str, Sequence[str]] | None = None,
     scores: Mapping[str, FilmScores] | None = None,

@@ -12,7 +12,7 @@ import pytest
 
 from obygaze.audits import agree, audit_share
 from obygaze.audits.result import Audit
-from obygaze.audits.share import FilmLabels, FilmScores, estimate
+from obygaze.audits.share import FilmLabels, FilmScores, estimate_shares
 from obygaze.films.labels import project_marks
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
@@ -176,13 +176,13 @@ def test_the_share_with_scores_by_hand() -> None:
         }
         errors = [holds - predicted[clip] for clip, holds in labels[film].holds.items()]
         expected.append(np.mean([*predicted.values()]) + np.mean(errors))
-    found = estimate(labels, {"a": ["x"], "b": ["x"], "c": []}, scores)
+    found = estimate_shares(labels, {"a": ["x"], "b": ["x"], "c": []}, scores)
     assert found.shares[0].share == pytest.approx(np.mean(expected))
     assert [share.group for share in found.shares] == ["all films", "x"]
     assert found.shares[1].share == pytest.approx(np.mean(expected[:2]))
     assert (found.n_drawn, found.n_judged, found.n_not_judged) == (15, 12, 3)
     assert found.films_without_group == ["c"]
-    by_labels = estimate(labels)
+    by_labels = estimate_shares(labels)
     mean = np.mean([[*of_film.holds.values()] for of_film in labels.values()])
     assert by_labels.shares[0].share == pytest.approx(mean)
     width = by_labels.shares[0].width
