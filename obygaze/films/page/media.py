@@ -84,8 +84,7 @@ class Media:
             index = film_index(self.path(name), self.workspace.folder("indexes"))[0]
         except ObygazeError:
             return None
-        boundaries_s = np.append(index.times_s, index.times_s[-1] + index.last_s)
-        return PictureTimes(float(max(index.origin_s, 0.0)), boundaries_s.astype(float))
+        return PictureTimes(float(max(index.origin_s, 0.0)), index.boundaries_s)
 
     def still(self, name: str, start_s: float | None, end_s: float | None) -> str:
         """Return a picture of a part of a video as an address of its data; "" if there is none."""
