@@ -6,6 +6,8 @@ Containers round times, films begin late, and rates are rounded, so that no rate
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.spans import FrameSpan, Span
 from obygaze_features.manifest.times import ROUNDED_S, shown_span
@@ -13,8 +15,8 @@ from obygaze_features.video.film import film_index
 
 # Rates that differ by a smaller share are one: a header may have it in whole microseconds.
 SAME_RATE = 1e-4
-# Containers round the times of the first and of the last frame to whole milliseconds.
-TIMES_ROUNDED_S = 0.002
+# The frames of a film at a rate are later in its second half by no more than this.
+DRIFT_S = 0.001
 
 
 class FilmFrames:
@@ -78,6 +80,7 @@ class FilmFrames:
         """Return whether the film has a frame rate, by its header or by the times of its frames."""
         if abs(self.rate - rate) <= SAME_RATE * rate:
             return True
-        length_s = self.boundaries_s[-2] - self.boundaries_s[0]
-        expected_s = float((self.n_frames - 1) / rate)
-        return self.n_frames > 1 and abs(length_s - expected_s) <= TIMES_ROUNDED_S
+        # The mean of many, as containers round times, and films for television repeat fields.
+        late_s = self.boundaries_s[:-1] - np.arange(self.n_frames) / float(rate)
+        first, second = np.array_split(late_s, 2)
+        return len(second) > 0 and abs(second.mean() - first.mean()) <= DRIFT_S

@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,13 @@ from support.cli import call_obygaze
 from support.counted_films import (
     CLIPS,
     LATE_S,
+    N_PICTURES,
     CountedFilm,
     all_films,
     make_film,
     write_clips,
 )
-from support.videos import read_numbers
+from support.videos import read_numbers, write_video
 
 from obygaze_features.extraction.clips import planned_clips
 from obygaze_features.manifest.io import read_manifest
@@ -277,3 +280,48 @@ def test_segments_of_mobygaze_are_at_their_frames(tmp_path: Path) -> None:
     call_obygaze("manifest", "link", "moby", "films", cwd=folder).ok()
     (segment,) = read_manifest(folder / "manifests" / "moby.toml")
     assert (segment.start_s, segment.end_s) == (2.52, 3.52)
+
+
+def telecine_ms() -> list[int]:
+    """23.976 frames per second, each shown for two or three fields."""
+    fields = accumulate(([3, 2] * 80)[: N_PICTURES - 1], initial=0)
+    return [round(1000 * n * 1001 / 60000) for n in fields]
+
+
+def uneven_ms() -> list[int]:
+    gaps_ms = random.Random(3).choices([20, 33, 40, 41, 80], k=N_PICTURES - 1)
+    return [*accumulate(gaps_ms, initial=0)]
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "rate", "problem"),
+    [
+        (telecine_ms(), "23.976", ""),
+        (telecine_ms(), "24", "24 frames per second, and the film has"),
+        (uneven_ms(), "25", "by 25 frames per second"),
+        # A picture is lost: a player by its clock counts it.
+        ([40 * n for n in range(N_PICTURES + 1) if n != 30], "25", "frame 149 is at"),
+    ],
+)
+def test_frames_of_other_times_than_their_rate_says(
+    times_ms: list[int], rate: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "films").mkdir()
+    write_video(
+        tmp_path / "films" / "a.mkv",
+        numbers=range(N_PICTURES),
+        ticks=times_ms,
+        tick=Fraction(1, 1000),
+        rate=Fraction(30000, 1001) if rate != "25" else 25,
+        size=(80, 60),
+    )
+    rows = [f"a-{n},a,{first},{last},{rate}" for n, (first, last) in enumerate(CLIPS)]
+    header = "clip_id,movie_id,start_frame,end_frame,framerate"
+    written_lines(tmp_path / "clips.csv", header, *rows)
+    call_obygaze("manifest", "import", "clips.csv", cwd=tmp_path).ok()
+    done = call_obygaze("manifest", "link", "clips", "films", cwd=tmp_path)
+    assert done.code == (1 if problem else 0)
+    assert problem in done.stderr
+    if not problem:
+        expected = [[*range(first, last + 1)] for first, last in CLIPS]
+        assert [*numbers_of_clips(tmp_path).values()] == expected
