@@ -19,12 +19,14 @@ from obygaze_models.models.common import (
     one_thread,
     total_variance,
 )
-from obygaze_models.models.primal import hinge_plane
+from obygaze_models.models.primal import NARROW, WIDTHS, hinge_plane
 from obygaze_models.models.registry import PRIMAL, solver_of
 
 Plane = tuple[Floats, float]
 
-TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
+TOLERANCE = (
+    1e-3  # the default of libsvm: how far its conditions may be from those of the best
+)
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
 EQUAL = 1e-12
@@ -36,8 +38,8 @@ FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is
 # Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
 # it and minutes above; features of networks have a hundredth of it.
 MOST_VARIANCE = 5e4
-# libsvm holds products of rows as float32. Above this ratio of the squared length of the mean to
-# the variance, rows around 0 are taken; the plane is the same.
+# libsvm holds products of rows as float32, too coarse for rows far from 0. Above this ratio of the
+# squared length of their mean to their variance, the plane is found without libsvm.
 FAR_MEAN = 100
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
@@ -61,7 +63,7 @@ class Scales:
 
     def __init__(self, X: Floats) -> None:
         self.X = X
-        self._last = (b"", 0.0, 0.0)
+        self._last: tuple[bytes, float, float, Floats] = (b"", 0.0, 0.0, X[:0])
 
     def check(self, rows: Ints, C: float) -> int:
         """Raise an error for rows on which a machine of a tolerance may have no end.
@@ -74,8 +76,8 @@ class Scales:
         if self._last[0] != key:
             fitted = self.X[rows]
             largest = float(np.abs(fitted).max(initial=0.0))
-            self._last = key, largest, total_variance(fitted)
-        _, largest, variance = self._last
+            self._last = key, largest, total_variance(fitted), fitted.mean(axis=0)
+        _, largest, variance, _ = self._last
         check_values(largest)
         most = MOST_VARIANCE / min(C, 1.0)
         if variance > most:
@@ -87,12 +89,11 @@ class Scales:
         is_long = variance * C > MOST_VARIANCE
         return MOST_STEPS * max(len(rows), 1000) if is_long else -1
 
-
-def subtracted_mean(X: Floats) -> Floats:
-    """Return what machines subtract from rows: their mean where it is far above the deviations."""
-    mean: Floats = X.mean(axis=0)
-    is_far = mean @ mean > FAR_MEAN * total_variance(X)
-    return mean if is_far else np.zeros_like(mean)
+    @property
+    def far_mean(self) -> Floats | None:
+        """The mean of the last rows where it is far above their deviations, else None."""
+        _, _, variance, mean = self._last
+        return mean if mean @ mean > FAR_MEAN * variance else None
 
 
 def most_bytes() -> int:
@@ -109,7 +110,6 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self._origin = subtracted_mean(self.X)
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
@@ -124,9 +124,8 @@ class Gram:
                 f"half of this machine",
                 hint="fewer clips (data.where), or models without concept vectors, such as ridge",
             )
-        around = self.X - self._origin
         with one_thread():
-            return np.asarray(around @ around.T)
+            return np.asarray(self.X @ self.X.T)
 
     @property
     def n_bytes(self) -> int:
@@ -160,6 +159,8 @@ class Gram:
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
             return C * means[0], -C * (means[1] + means[2]) / 2
+        if self._scales.far_mean is not None:
+            return PrimalRows(self.X).svm(rows, positive, C, weight)
         most = C * weights
         products = self._products_of(rows)
         tolerance = TOLERANCE
@@ -192,12 +193,12 @@ class Gram:
                 break
             svm = closer
         dual = svm.dual_coef_[0]
-        normal = dual @ (self.X[rows[svm.support_]] - self._origin)
+        normal = dual @ self.X[rows[svm.support_]]
         if not np.isfinite(normal).all():
             raise FixTraining(
                 "the support vector machine has a vector that is not finite"
             )
-        return normal, float(svm.intercept_[0]) - float(normal @ self._origin)
+        return normal, float(svm.intercept_[0])
 
     def _means_of(
         self, rows: Ints, positive: Bools, weights: Floats
@@ -238,9 +239,8 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self._origin = subtracted_mean(self.X)
         self._scales = Scales(self.X)
-        self._last: tuple[bytes, Floats] = (b"", self.X[:0])
+        self._last: tuple[bytes, Floats, Floats] = (b"", self.X[:0], self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
 
     @property
@@ -269,18 +269,22 @@ class PrimalRows:
         weights = np.ones(len(rows)) if weight is None else weight
         key = rows.tobytes()
         if self._last[0] != key:
-            self._last = key, self.X[rows] - self._origin
+            far = self._scales.far_mean
+            origin = np.zeros(self.X.shape[1]) if far is None else far
+            self._last = key, self.X[rows] - origin, origin
+        _, around, origin = self._last
         of_machine = b"|".join((key, positive.tobytes(), weights.tobytes()))
         known, start = self._last_plane
         plane = hinge_plane(
-            self._last[1],
+            around,
             positive,
             C * weights,
             start if known == of_machine else None,
+            WIDTHS if self._scales.far_mean is None else NARROW,
         )
         self._last_plane = of_machine, plane
         normal = plane[:-1]
-        return normal, float(plane[-1]) - float(normal @ self._origin)
+        return normal, float(plane[-1]) - float(normal @ origin)
 
 
 Machines = Gram | PrimalRows

@@ -6,7 +6,7 @@ minimises the smooth sum, and the corner is then narrowed, until the plane is ne
 one than that of libsvm with its default tolerance. Each step reads the rows a few times.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from obygaze_models.models.common import Bools, FixTraining, Floats
 
 # The widths of the corner, one after another, in units of the decision.
 WIDTHS = (0.05, 0.005, 0.0005)
+# For a plane whose decisions are exact to .001, also far from the margin.
+NARROW = (*WIDTHS, 5e-5, 5e-6)
 MAX_STEPS = 100
 # A step that would lower the loss by a smaller share of it is not taken.
 SMALLEST_GAIN = 1e-9
@@ -28,7 +30,11 @@ CURVATURE_WITHOUT_CORNER = 1e-3
 
 
 def hinge_plane(
-    X: Floats, positive: Bools, limits: Floats, start: Floats | None = None
+    X: Floats,
+    positive: Bools,
+    limits: Floats,
+    start: Floats | None = None,
+    widths: Sequence[float] = WIDTHS,
 ) -> Floats:
     """Return the normal vector of the soft-margin classifier with its bias behind it.
 
@@ -37,14 +43,15 @@ def hinge_plane(
         positive: The side of each row.
         limits: The tolerance C of each row, times its weight.
         start: A plane to begin with, such as that of another tolerance.
+        widths: The widths of the corner, one after another.
     """
     from scipy.linalg import cho_factor, cho_solve
 
     signs = np.where(positive, 1.0, -1.0)
     plane = np.zeros(X.shape[1] + 1) if start is None else start
     decisions = X @ plane[:-1] + plane[-1]
-    for width in WIDTHS:
-        is_last = width == WIDTHS[-1]
+    for width in widths:
+        is_last = width <= WIDTHS[-1]
         smallest_gain = SMALLEST_GAIN if is_last else SMALLEST_EARLY_GAIN
         for _ in range(MAX_STEPS):
             distances = 1 - signs * decisions

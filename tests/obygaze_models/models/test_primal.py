@@ -7,7 +7,12 @@ import pytest
 from sklearn.svm import SVC
 
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.linear_solvers import Gram, PrimalRows
+from obygaze_models.models.linear_solvers import (
+    TOLERANCE,
+    Gram,
+    PrimalRows,
+    machines_on,
+)
 
 
 def rows_and_sides(seed: int, n: int = 400, d: int = 12) -> tuple[np.ndarray, ...]:
@@ -59,3 +64,48 @@ def test_concept_vectors_of_both_solvers_are_the_same(scale: float) -> None:
     np.testing.assert_allclose(
         by_libsvm.intercept_ / scale, by_newton.intercept_ / scale, atol=5e-3
     )
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "primal"])
+@pytest.mark.parametrize(("scale", "shift"), [(50.0, 3000.0), (1.0, 200.0)])
+def test_the_plane_of_rows_far_from_0_is_exact_whatever_rows_are_beside(
+    solver: str, scale: float, shift: float
+) -> None:
+    """The conditions of the best plane hold; rows that are tested change nothing."""
+    X, y, _ = rows_and_sides(0, n=120)
+    X = X * scale + shift
+    rows = np.arange(90)
+    normal, bias = machines_on(X, solver).svm(rows, y[:90], 1.0)
+    alone = machines_on(X[:90], solver).svm(rows, y[:90], 1.0)
+    np.testing.assert_allclose(normal, alone[0], rtol=1e-9, atol=1e-12)
+    assert bias == pytest.approx(alone[1], rel=1e-9)
+    exact_normal, exact_bias = exact_plane(X[:90], y[:90], X[:90] @ normal + bias)
+    expected = X @ exact_normal + exact_bias
+    np.testing.assert_allclose(X @ normal + bias, expected, rtol=0, atol=TOLERANCE)
+
+
+def exact_plane(
+    X: np.ndarray, positive: np.ndarray, decisions: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The plane of tolerance 1, by the equations of the rows that are on the margin.
+
+    A row inside the margin has the weight 1, one outside 0, and these are the conditions of the
+    best plane: they are asked again of the plane that is found.
+    """
+    signs = np.where(positive, 1.0, -1.0)
+    middle = X.mean(axis=0)
+    Z = signs[:, None] * (X - middle)
+    inside = signs * decisions < 1 - 3e-4
+    on = np.abs(signs * decisions - 1) <= 3e-4
+    whole = Z[inside].sum(axis=0)
+    top = np.column_stack([Z[on] @ Z[on].T, signs[on]])
+    equations = np.vstack([top, np.append(signs[on], 0.0)])
+    wanted = np.append(1 - Z[on] @ whole, -signs[inside].sum())
+    *weights, bias = np.linalg.solve(equations, wanted)
+    normal = whole + np.array(weights) @ Z[on]
+    margins = Z @ normal + signs * bias
+    assert min(weights) > 0
+    assert max(weights) < 1
+    assert (margins[inside] < 1).all()
+    assert (margins[~inside & ~on] > 1).all()
+    return normal, float(bias - normal @ middle)
