@@ -69,6 +69,10 @@ JOINED = "joined"
 HOW_TO_JOIN = "--store a=A --store b=B --store joined=a+b"
 
 
+# Of each class. Of fewer, a feature with two values may be equal to the classes by chance.
+CLIPS_OF_A_LABEL = 10
+
+
 @dataclass(frozen=True)
 class TextFile:
     """A file of texts that models read: its hash, and what its sentences say."""
@@ -148,6 +152,8 @@ def gather(
         features = [of_store.only(table.has_video) for of_store in features]
         _check_any_present(features, table, stores)
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
+    for of_store in features:
+        _refuse_labels_as_features(of_store, labels)
     remarks = {
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
@@ -175,6 +181,32 @@ def _check_any_present(
                 f"none of the {n_clips} clips with a video has features",
                 where=of_store.origin["location"],
                 hint=look_at(stores[of_store.name], " --clips"),
+            )
+
+
+def _refuse_labels_as_features(store: Features, labels: Labels) -> None:
+    """Raise an error for a task of which one feature is the class itself.
+
+    Frames that stay in their store are not looked at: they would be read for it once more.
+    """
+    if not isinstance(store.X, np.ndarray):
+        return
+    X = store.X.reshape(len(store.X), -1)
+    for task, of_task in labels.items():
+        positive, negative = (
+            X[store.row_of[store.present & (of_task == number)]] for number in (1, 0)
+        )
+        if min(len(positive), len(negative)) < CLIPS_OF_A_LABEL:
+            continue
+        is_one_value = np.ptp(positive, axis=0) + np.ptp(negative, axis=0) == 0
+        is_label = is_one_value & (positive[0] != negative[0])
+        if is_label.any():
+            raise FixInput(
+                f"feature {int(is_label.argmax())} of {store.name} is the label of {task}: it has"
+                f" one value in all {len(positive)} positive clips, and another in all"
+                f" {len(negative)} negative ones",
+                where=store.origin["location"],
+                hint="import the features again without it, or leave out this task",
             )
 
 
