@@ -2,6 +2,8 @@
 
 import multiprocessing
 import signal
+import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -9,13 +11,16 @@ from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Task = Callable[[int], T]
 _WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
+# How often libraries warned in this process, by the warning. Others are for those who write them.
+_HEARD: Counter[str] = Counter()
+COUNTED = (UserWarning, RuntimeWarning)
 
 
 @contextmanager
@@ -28,10 +33,41 @@ def fitting() -> Generator[None, None, None]:
     from sklearn import config_context
 
     with (
+        library_warnings_once(),
         one_thread(),
         config_context(assume_finite=True, skip_parameter_validation=True),
     ):
         yield
+
+
+@contextmanager
+def library_warnings_once() -> Generator[None, None, None]:
+    """Say each warning of a library once, with its count, where this block ends.
+
+    Fits are many, and each of them may have the same warning. Those of obygaze are said at once.
+    """
+    show = warnings.showwarning
+
+    def count(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        if issubclass(category, ObygazeWarning):
+            show(message, category, *place, **more)
+        else:
+            first_line = str(message).partition("\n")[0]
+            _HEARD[f"{category.__name__}: {first_line}"] += 1
+
+    _HEARD.clear()
+    try:
+        with warnings.catch_warnings():
+            for category in COUNTED:
+                warnings.simplefilter("always", category)
+            warnings.simplefilter("default", ObygazeWarning)
+            warnings.showwarning = count
+            yield
+    finally:
+        for text, n in _HEARD.items():
+            times = "once" if n == 1 else f"{n:,} times"
+            warnings.warn(f"{text} ({times})", ObygazeWarning, stacklevel=4)
+        _HEARD.clear()
 
 
 @contextmanager
@@ -60,7 +96,9 @@ def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None,
             # Not pool.map: the futures that it cancels make a killed pool print a traceback.
             parts = [pool.submit(_part, number) for number in range(n_parts)]
         for part in parts:
-            yield part.result()
+            result, heard = part.result()
+            _HEARD.update(heard)
+            yield result
     except BrokenProcessPool as error:
         raise FixInput(
             "a training process was killed, probably because memory ran out",
@@ -86,5 +124,8 @@ def _start_worker(work: Task[Any]) -> None:
     system.end_with_parent()
 
 
-def _part(number: int) -> Any:
-    return _WORK["work"](number)
+def _part(number: int) -> tuple[Any, Counter[str]]:
+    """Return the result of a part, and the warnings of libraries in it."""
+    _HEARD.clear()
+    result = _WORK["work"](number)
+    return result, _HEARD.copy()

@@ -90,6 +90,7 @@ NEEDS = {
     "scenes": "the scene or the times of each clip, and two films",
     "films": "films",
 }
+HANDFUL = 8  # of each class, on which a model of own code is tried
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
 RowsKey = tuple[bytes, ...]  # of `HeldOut.key_of`
 
@@ -166,6 +167,10 @@ def run_protocol(
     with fitting():
         stores = store_runs(inputs)
         _warn_of_many_fits(stores)
+        # What cannot work is refused before the fits, which take long.
+        baselines = _baselines(stores)
+        for store in stores:
+            try_own_models(store)
         of_models: list[CellTests] = []
         for store in stores:
             if store.features is not None and store.models:
@@ -178,7 +183,6 @@ def run_protocol(
             on_chosen, fits_of_chosen = _on_chosen_stores(tables[0], fits, joined)
             tables.append(on_chosen)
             fits += fits_of_chosen
-        baselines = _baselines(stores)
         fits += [cell.to_json() for cell in baselines]
         tables.append(_table(baselines))
         about = about_run(inputs, folder, stores, fits)
@@ -468,6 +472,33 @@ def tests_of_models(run: StoreRun, n_jobs: int, progress: Progress) -> list[Cell
     tests_of_cells = chain.from_iterable(cell.tests for cell in cells)
     run.check_leaks([one.leak for one in tests_of_cells])
     return cells
+
+
+def try_own_models(run: StoreRun) -> None:
+    """Fit each model of own code or of scikit-learn once, and raise its error.
+
+    It gets a handful of rows. Where it cannot work with so few, it gets all rows of the fold.
+    """
+    pair = run.protocol.pairs[0]
+    for model in run.models.values():
+        if not find_kind(model.kind).class_name:
+            continue
+        held = run.for_model(model, run.folds[pair][0])
+        labels = run.labels[pair[0]][held.train]
+        of_both = [held.train[labels == number][:HANDFUL] for number in (0, 1)]
+        few = replace(held, train=np.sort(np.concatenate(of_both)))
+        try:
+            _try_model(run, model, pair[0], few)
+        except FixInput:
+            _try_model(run, model, pair[0], held)
+
+
+def _try_model(run: StoreRun, model: Model, task: str, held: HeldOut) -> None:
+    try:
+        (fitted,) = fit_model(run, model, task, [held], run.protocol.fit.seed)
+    except FixTraining:  # the fold is left out, with this reason
+        return
+    fitted.scores(run.of_store.row_of[held.train])
 
 
 def _outcomes_of(run: StoreRun, plan: PlannedFit) -> Outcomes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from support.tables import models, rows_of
 import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.runner import run as runner
 from obygaze_models.runner.files import Run
 
 FILE = """
@@ -119,6 +121,42 @@ def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
 ) -> None:
     with pytest.raises(FixInput, match="must have each class once in classes_"):
         own_run("Doubled")
+
+
+def test_a_model_that_cannot_work_is_refused_before_the_first_fit(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fits(*_: object) -> None:
+        raise AssertionError("a model was fitted")
+
+    monkeypatch.setattr(runner, "tests_of_models", fits)
+    broken = FILE.replace("return far - near", "return (far - near)[:3]")
+    (here / "own.py").write_text(broken, encoding="utf-8")
+    with pytest.raises(FixInput, match="must return a value for each of"):
+        own_run("NearestMean")
+
+
+def test_a_model_that_needs_many_rows_is_no_broken_one(here: Path) -> None:
+    kind = "models.mine.kind=sklearn.neighbors.KNeighborsClassifier"
+    changes = [*ONE_TASK, kind, "models.mine.n_neighbors=25", 'grid.models=["mine"]']
+    (cell,) = models(og.run("honest", "sig", "films", changes=changes, output="k"))
+    assert cell.value("ap") > 0.5
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_warning_of_a_library_is_said_once_with_its_count(
+    here: Path, n_jobs: int
+) -> None:
+    kind = "models.mine.kind=sklearn.linear_model.LogisticRegression"
+    changes = [*ONE_TASK, kind, "models.mine.max_iter=1", 'grid.models=["mine"]']
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        og.run("honest", "sig", "films", changes=changes, output="w", n_jobs=n_jobs)
+    said = [str(one.message) for one in caught if "converge" in str(one.message)]
+    # A fit on a handful, and one for each of the four films.
+    assert len(said) == 1
+    assert said[0].startswith("ConvergenceWarning: ")
+    assert said[0].endswith("(5 times)")
 
 
 @pytest.mark.parametrize(

@@ -370,3 +370,25 @@ def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(
     protocol = without_models(quick("honest", "data.view=raw"), *names)
     with pytest.raises(FixInput, match=NOTHING):
         run_on(tmp_path, protocol, manifest, {})
+
+
+@pytest.mark.parametrize("values", [(1.0, 0.0), (-1.0, 1.0)])
+def test_a_feature_that_is_the_label_is_refused(
+    tmp_path: Path, values: tuple[float, float]
+) -> None:
+    """A table whose column of labels was taken for a feature gave AP 1.00 on noise."""
+    manifest = films(5, 24)
+    X = planted(manifest, strength=0.0)
+    is_sure = np.array([clip.level == "S" for clip in manifest])
+    X[:, 3] = np.where(is_sure, *values)
+    store = store_of(tmp_path / "s", manifest, X)
+    protocol = quick("honest", *RIDGE, *ONE_PAIR, "data.view=raw")
+    with pytest.raises(
+        FixInput, match=r"feature 3 of x is the label of EN_S: .* clips"
+    ):
+        gather(protocol, manifest, "", {"x": store})
+    # One clip of another value: it is a feature, and a good one.
+    wrong = int(np.flatnonzero(is_sure)[0])
+    X[wrong, 3] = values[1]
+    store = store_of(tmp_path / "t", manifest, X)
+    assert len(gather(protocol, manifest, "", {"x": store}).stores) == 1
