@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
 from obygaze_features.manifest.spans import FrameSpan, Span
-from obygaze_features.manifest.times import ROUNDED_S, shown_span
+from obygaze_features.manifest.times import are_near, shown_span
 from obygaze_features.video.film import film_index
 
 # Rates that differ by a smaller share are one: a header may have it in whole microseconds.
@@ -46,7 +50,7 @@ class FilmFrames:
 
         Args:
             frames: The frames of the row.
-            stated_s: The times of the row, if they are not only those of its frames and rate.
+            stated_s: The times of the row. They may be counted from the first frame on.
         """
         if frames.last >= self.n_frames:
             return f"frame {frames.last}, and the film has the frames 0 to {self.n_frames - 1}"
@@ -65,11 +69,9 @@ class FilmFrames:
                     f" by {frame_rate_text(rate)} frames per second"
                 )
         times_s = self.times_of(frames)
-        most_apart_s = float(1 / rate) + ROUNDED_S
-        if stated_s and any(
-            abs(shown_s - one_s) > most_apart_s
-            for shown_s, one_s in zip(times_s, stated_s, strict=True)
-        ):
+        of_rate = seconds_of_frames(frames.first, frames.last, rate)
+        ways = (times_s, of_rate)
+        if stated_s and not any(are_near(way, stated_s, rate) for way in ways):
             return (
                 f"the frames {frames.first} to {frames.last} are {shown_span(times_s)} in the"
                 f" film, and the times are {shown_span(stated_s)}"

@@ -13,7 +13,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.link import SHOWN_CLIPS, LinkReport, is_linked, link
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.spans import Span, frames_of, named_file, span_in_film
+from obygaze_features.manifest.spans import frames_of, named_file, span_in_film
 
 # Times are rounded, and headers too: two or three pictures.
 PAST_END_S = 0.1
@@ -96,7 +96,9 @@ def with_times_of_frames(
                 path = Path(report.manifest.header.video_root, clip.video)
                 films[clip.video] = FilmFrames(path, indexes)
             film = films[clip.video]
-            problem = film.problem_with(frames, _stated(before[clip.clip_id]))
+            given = before[clip.clip_id]
+            stated_s = None if is_linked(given) else span_in_film(given)
+            problem = film.problem_with(frames, stated_s)
             if problem:
                 problems.append(f"{clip.clip_id} in {clip.video}: {problem}")
             else:
@@ -113,14 +115,6 @@ def with_times_of_frames(
             details=problems[1:],
         )
     return replace(report.manifest, clips=tuple(clips))
-
-
-def _stated(clip: Clip) -> Span | None:
-    """Return the times of a clip in its film, if a person stated them, and not only frames."""
-    frames = frames_of(clip.extra)
-    span = span_in_film(clip)
-    is_of_frames = frames is not None and span == frames.times_s
-    return None if is_linked(clip) or is_of_frames else span
 
 
 def clips_past_end(manifest: Manifest) -> dict[str, tuple[float, float]]:

@@ -178,13 +178,11 @@ class FrameClocks:
         of_frames = frames.times_s
         if frames.rate is None or of_frames is None:
             return ""
-        begins_s, ends_s = (
-            time_s - frame_s for time_s, frame_s in zip(times_s, of_frames, strict=True)
-        )
-        # Times and frames may be rounded to each other.
-        most_apart_s = float(1 / frames.rate) + ROUNDED_S
-        if max(abs(begins_s), abs(ends_s)) <= most_apart_s:
+        if are_near(of_frames, times_s, frames.rate):
             return ""
+        begins_s = times_s[0] - of_frames[0]
+        ends_s = times_s[1] - of_frames[1]
+        most_apart_s = float(1 / frames.rate) + ROUNDED_S
         rate = frame_rate_text(frames.rate)
         problem = (
             f"the frames {frames.first} to {frames.last} are {shown_span(of_frames)} at {rate}"
@@ -196,6 +194,13 @@ class FrameClocks:
                 return ""
             problem += f", while other times of this film are {late_s:.6g} s later"
         return f"{problem}: empty those that are wrong"
+
+
+def are_near(of_frames: Span, times_s: Span, rate: Fraction) -> bool:
+    """Return whether times are those of frames; either may be rounded to the other."""
+    most_apart_s = float(1 / rate) + ROUNDED_S
+    pairs = zip(of_frames, times_s, strict=True)
+    return all(abs(one - other) <= most_apart_s for one, other in pairs)
 
 
 def shown_span(span_s: Span) -> str:

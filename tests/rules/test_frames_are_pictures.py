@@ -130,10 +130,14 @@ def test_what_the_film_contradicts_is_refused_with_both_values(
     assert (tmp_path / "manifests" / "t.csv").read_bytes() == before
 
 
-def test_a_late_film_may_have_both_its_frames_and_their_times(tmp_path: Path) -> None:
+# In the file, and from the first frame on, rounded.
+@pytest.mark.parametrize("times", [(2.52, 3.52), (1.003, 2.003)])
+def test_a_late_film_may_have_both_its_frames_and_their_times(
+    times: tuple[float, float], tmp_path: Path
+) -> None:
     frames = {"start_frame": 25, "end_frame": 49, "framerate": 25}
     folder = workspace_of(tmp_path, [LATE])
-    path = written(folder / "t.csv", **frames, start_s=2.52, end_s=3.52)
+    path = written(folder / "t.csv", **frames, start_s=times[0], end_s=times[1])
     call_obygaze("manifest", "import", path, cwd=folder).ok()
     call_obygaze("manifest", "link", "t", "films", cwd=folder).ok()
     (clip,) = read_manifest(folder / "manifests" / "t.toml")
