@@ -238,7 +238,7 @@ def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
     if len(formats) != 1:
         raise FixUsage(
             f"the files have {count(len(formats), 'format')}: {', '.join(formats)}",
-            hint="import each alone, then obygaze manifest merge",
+            hint="import files of one format together",
         )
     (chosen,) = formats.values()
     return chosen

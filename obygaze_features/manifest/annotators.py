@@ -60,29 +60,24 @@ def said_columns(columns: Collection[str]) -> tuple[str, ...]:
 
 
 def annotations_of(
-    clips: Iterable[Clip], columns: Sequence[str], annotator: str = ""
+    clips: Iterable[Clip], columns: Sequence[str]
 ) -> tuple[Annotation, ...]:
-    """Return the labels of clips as those of a person; clips without any are left out.
+    """Return the labels of clips as those of the person in the column `annotator` of each.
+
+    Clips without any label are left out.
 
     Args:
         clips: The clips.
         columns: The columns of their own that people have.
-        annotator: The person; by default the one in the column `annotator` of each clip.
     """
     annotations = []
     for clip in clips:
         own = {column: clip.extra.get(column, "") for column in columns}
         if clip.level or clip.concepts or any(own.values()):
-            name = annotator or clip.extra["annotator"]
+            name = clip.extra["annotator"]
             one = Annotation(clip.clip_id, name, clip.level, clip.concepts, own)
             annotations.append(one)
     return tuple(annotations)
-
-
-def of_nobody(clip: Clip) -> Clip:
-    """Return a clip without the name of a person in its column `annotator`."""
-    extra = {name: cell for name, cell in clip.extra.items() if name != "annotator"}
-    return replace(clip, extra=extra)
 
 
 def _of_one(clip: Clip, person: str) -> Clip:

@@ -12,11 +12,7 @@ COMMANDS = {
     ),
     "merge": Command(
         "obygaze_features.manifest.merging:merge_manifests",
-        {
-            "name": Option("-o --output", metavar="NAME"),
-            "rule": Option(metavar="RULE"),
-            "orders": Option("--order", metavar="COLUMN=WORDS"),
-        },
+        {"name": Option("-o --output", metavar="NAME")},
     ),
     "labels": Command(
         "obygaze_features.manifest.merging:make_labels",

@@ -30,8 +30,9 @@ from support.seeds import amount
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
+from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
-from obygaze_features.manifest.merging import merged_manifest
+from obygaze_features.manifest.io import rows_to_csv
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import frames_of
 from obygaze_features.store import Row, Store, open_store
@@ -306,12 +307,24 @@ def at_a_join(ours: Source, theirs: Source, folder: Path) -> str:
     return " ".join(str(warning.message) for warning in said)
 
 
-def at_a_merger_of_manifests(ours: Source, theirs: Source, _: Path) -> str:
-    merged = merged_manifest(
-        [manifest_of(ours, "one"), manifest_of(theirs, "other")], "both"
-    )
-    assert set(merged.manifest.clip_ids) == {*ours, *theirs}
-    return " ".join(merged.warnings)
+def at_files_of_people(ours: Source, theirs: Source, folder: Path) -> str:
+    """Two people have a table each, about the same clips."""
+    paths = []
+    for name, source in (("ours", ours), ("theirs", theirs)):
+        manifest = manifest_of(source, name)
+        paths.append(folder / f"{name}.csv")
+        paths[-1].write_bytes(rows_to_csv(manifest.with_column("mood", {})))
+    films = "none" if not any(one.film for one in ours.values()) else None
+    try:
+        made = csv_table.read(paths, films=films, name="both").manifest
+    except FixInput as error:
+        said = [line for line in error.details if "under the same id" in line]
+        have_films = [any(s.film for s in one.values()) for one in (ours, theirs)]
+        if said and have_films[0] == have_films[1]:
+            raise Mismatch(said[0]) from error
+        raise
+    assert set(made.clip_ids) == {*ours, *theirs}
+    return ""
 
 
 # Whatever the format: each states films and times in its own way.
@@ -323,16 +336,16 @@ DOORS = (
     *IMPORTS,
     at_a_merger,
     at_a_join,
-    at_a_merger_of_manifests,
+    at_files_of_people,
 )
 # Where both sources may count frames.
-WITH_FRAMES = (at_the_function, at_a_merger_of_manifests)
+WITH_FRAMES = (at_the_function,)
 # It makes one store of two, in which all clips have a film or none.
 MAKE_ONE = (at_a_merger,)
-# One header has films and the other none, whatever the clips are.
-OF_HEADERS = "films differs"
-# What says nothing of ids alone, as two manifests of one lab are merged.
-SILENT = (at_a_merger_of_manifests,)
+# All tables have films or none.
+OF_TABLES = "cannot be imported"
+# What says nothing of ids alone, as two people have tables of the same clips.
+SILENT = (at_files_of_people,)
 # What needs clips in common, and of both sources films or of none.
 NEED_SHARED = (at_a_store, *IMPORTS, at_a_join)
 
@@ -340,8 +353,8 @@ NEED_SHARED = (at_a_store, *IMPORTS, at_a_join)
 def refusal_of_films(door: Door, ours: Source, theirs: Source) -> str:
     """Return what is said where clips with and without films would stand in one table."""
     have_films = [any(one.film for one in source.values()) for source in (ours, theirs)]
-    if door is at_a_merger_of_manifests and have_films[0] != have_films[1]:
-        return OF_HEADERS
+    if door is at_files_of_people and have_films[0] != have_films[1]:
+        return OF_TABLES
     with_film = {
         i for source in (ours, theirs) for i, one in source.items() if one.film
     }
@@ -366,7 +379,7 @@ def test_no_pair_whose_facts_differ_meets(
         ):
             warnings.simplefilter("always", ObygazeWarning)
             refusal = refusal_of_films(door, ours, theirs)
-            if expected.contradictions and refusal != OF_HEADERS:
+            if expected.contradictions and refusal != OF_TABLES:
                 with pytest.raises(Mismatch) as refused:
                     door(ours, theirs, Path(name))
                 expected.check_refusal(refused.value)

@@ -331,12 +331,10 @@ def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) ->
             rows.append({"clip_id": clip, "movie_id": "lake", **times, "level": level})
         # Nice did not see the first clip.
         ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
-        ws(f"manifest import {lab}.csv -o {lab}")
-    said = ws("manifest merge paris nice -o both", code=1).text
+    said = ws("manifest import paris.csv nice.csv -o both", code=1).text
     assert "annotators differ in 2 of 4 clips: level 2" in said
-    said = ws("manifest merge paris nice --rule agreed -o both").text
+    said = ws("manifest import paris.csv nice.csv --rule agreed -o both").text
     assert "manifests/both.toml: 4 clips of 1 film (EN 1, S 1, no level 2)" in said
-    assert "3 clips in several of the manifests" in said
     ws("manifest export both both.csv")
     found = {}
     for row in ws.read_table("both.csv"):
@@ -355,6 +353,13 @@ def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) ->
     row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
     ws.write_table("oslo.csv", [{**row, "level": "S"}])
     ws("manifest import oslo.csv -o oslo")
-    said = ws("manifest merge both oslo --rule agreed -o all", code=5).text
-    assert "1 clip of both is not what oslo has under the same id" in said
+    said = ws("manifest import paris.csv oslo.csv -o all", code=1).text
+    assert "1 clip of paris.csv is not what oslo.csv has under the same id" in said
     assert "'lake-1' is 2 s to 4 s and 50 s to 52 s" in said
+    # Where all clips are others, manifests are put together.
+    said = ws("manifest merge both oslo -o all", code=1).text
+    both_rows = "lake-1 (lake 1 2 4) in both and lake-1 (lake 1 50 52 S) in oslo"
+    assert f"1 clip is in two manifests: {both_rows}" in said
+    ws.write_table("oslo.csv", [{**row, "clip_id": "lake-9", "level": "S"}])
+    ws("manifest import oslo.csv -o oslo --force")
+    assert "5 clips of 1 film" in ws("manifest merge both oslo -o all").text

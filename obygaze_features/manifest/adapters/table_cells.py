@@ -12,6 +12,7 @@ from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters.table_coders import (
     ANNOTATOR,
     clips_and_annotations,
+    compare_files,
     made_of_coders,
     rows_of_coders,
     with_people,
@@ -94,6 +95,7 @@ def make_clips(read: ReadTables, mapping: TableMapping) -> MadeClips:
     annotations: tuple[Annotation, ...] = ()
     if people is not None:
         columns.remove(ANNOTATOR)
+        compare_files(worded, clips, read.violations)
         stated = _stated_columns(read, sources, [*rows[0].cells])
         clips, annotations = clips_and_annotations(worded, clips, mapping, stated)
     return MadeClips(clips, annotations, tuple(columns), named, rows, spelling)

@@ -5,20 +5,23 @@ Columns of people are turned into rows of people first, so that both tables are 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters.table_mapping import CODER, TableMapping
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.annotators import annotations_of, said_columns
 from obygaze_features.manifest.model import Annotation, Clip
-from obygaze_features.manifest.spans import MILLISECOND_S
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
 
 OF_CLIPS = ("scene", "video", *SPAN_COLUMNS)
+PLACES = (*SPAN_COLUMNS, *FRAMES, RATE_COLUMN)
 
 
 def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -159,7 +162,7 @@ def clips_and_annotations(
 
     Of people with columns, a column for all is not said by them. What is not said must be the same
     in all rows of a clip; else each other row is a violation. Where people have a file each, a fact
-    may be missing in one of them, and times are the same to the millisecond.
+    may be missing in one of them, and films and times were compared by `compare_files`.
 
     Args:
         rows: The rows.
@@ -195,6 +198,25 @@ def clips_and_annotations(
     return tuple(without_people), annotations_of(clips, said)
 
 
+def compare_files(
+    rows: Sequence[TableRow], clips: Sequence[Clip], files: Sequence[Violations]
+) -> None:
+    """Add a violation for each two files that state other films or times of their clips."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+
+    clips_of_file: dict[str, dict[str, Clip]] = {file.path: {} for file in files}
+    for row, clip in zip(rows, clips, strict=True):
+        clips_of_file[row.violations.path].setdefault(clip.clip_id, clip)
+    for one, other in combinations(files, 2):
+        ours, theirs = (clips_of_file[file.path].values() for file in (one, other))
+        facts = ClipFacts.of_clips([*ours]), ClipFacts.of_clips([*theirs])
+        try:
+            require_same_shared(*facts, (one.path, other.path))
+        except Mismatch as error:
+            other.add(None, None, error.message)
+
+
 def _with_fact(clip: Clip, column: str, other: Clip) -> Clip:
     """Return a clip with a fact that another row of it states."""
     if column not in OF_CLIPS:
@@ -211,10 +233,7 @@ def _contradiction(
     expected = "|".join(first_clip.values(column))
     got = "|".join(clip.values(column))
     is_other_file = first_row.violations.path != row.violations.path
-    is_same = expected == got
-    if expected and got and is_other_file and column in SPAN_COLUMNS:
-        is_same = abs(float(expected) - float(got)) < MILLISECOND_S
-    if is_same:
+    if expected == got or (is_other_file and column in PLACES):
         return ""
     of_file = f" of {first_row.violations.path}" if is_other_file else ""
     return (

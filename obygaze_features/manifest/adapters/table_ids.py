@@ -153,14 +153,15 @@ def _check_names(given: Sequence[TableRow], made: Sequence[TableRow]) -> None:
 
 
 def _check_films(rows: Sequence[TableRow], mapping: TableMapping) -> None:
-    """Add violations of clip ids that several films have."""
-    film_of_clip: dict[str, str] = {}
+    """Add violations of clip ids that several films of a table have."""
+    film_of_clip: dict[tuple[str, str], str] = {}
     problem = ""
     for row in rows:
         clip_id = row["clip_id"]
         film = row["movie_id"]
         # An empty cell is a violation of its own.
-        first = film_of_clip.setdefault(clip_id, film) if clip_id and film else film
+        key = (row.violations.path, clip_id)
+        first = film_of_clip.setdefault(key, film) if clip_id and film else film
         if first != film:
             # One sentence for all of them: where one number begins anew in each film, all do.
             problem = problem or of_two_films(clip_id, first, film, mapping)

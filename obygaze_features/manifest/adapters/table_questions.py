@@ -350,19 +350,19 @@ def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
 
 
 def _of_repeated_ids(read: ReadTables, mapping: TableMapping, clip: str) -> Questions:
-    """Ask how ids are made if several films have one."""
+    """Ask how ids are made if several films of a table have one."""
     film = mapping.columns.get("movie_id", "movie_id")
-    film_of_clip: dict[str, str] = {}
+    film_of_clip: dict[tuple[str, str], str] = {}
     repeated = []
+    sentence = ""
     for row in read.rows:
         name = row.cells.get(film, film)
-        if row[clip] and name and film_of_clip.setdefault(row[clip], name) != name:
+        key = (row.violations.path, row[clip])
+        first = film_of_clip.setdefault(key, name) if row[clip] and name else name
+        if first != name:
+            sentence = sentence or of_two_films(row[clip], first, name, mapping)
             repeated.append(row)
     if repeated and not re.search("[{}:]", f"{clip}{film}"):
-        row = repeated[0]
-        sentence = of_two_films(
-            row[clip], film_of_clip[row[clip]], row.cells.get(film, film), mapping
-        )
         answer = TableMapping(id=form_of_films(mapping))
         yield TableQuestion(sentence, answer, "clip_id", repeated)
 

@@ -24,7 +24,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.merging import make_labels, merged_manifest
+from obygaze_features.manifest.merging import make_labels
 from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 
@@ -149,16 +149,16 @@ def by_columns(folder: Path, rule: str | None) -> Manifest:
     return read(path, columns, rule=rule or "", orders=ORDERS).manifest
 
 
-def by_merge(folder: Path, rule: str | None) -> Manifest:
-    """Merge a manifest of each person."""
-    manifests = []
+def by_files(folder: Path, rule: str | None) -> Manifest:
+    """Import a table of each person."""
+    paths = []
     for name in PEOPLE:
         rows = []
         for clip, said in SAID.items():
             cells = said.get(name, NOTHING)
             rows.append({**facts_of(clip), **dict(zip(COLUMNS, cells, strict=True))})
-        manifests.append(read(write_rows(folder / f"{name}.csv", rows)).manifest)
-    return merged_manifest(manifests, "t", rule, ORDERS).manifest
+        paths.append(write_rows(folder / f"{name}.csv", rows))
+    return read(paths, rule=rule or "", orders=ORDERS, name="t").manifest
 
 
 def by_tables(folder: Path, rule: str | None) -> Manifest:
@@ -173,7 +173,7 @@ def by_tables(folder: Path, rule: str | None) -> Manifest:
 
 DOORS: dict[str, Callable[[Path, str | None], Manifest]] = {
     "columns": by_columns,
-    "merge": by_merge,
+    "files": by_files,
     "tables": by_tables,
 }
 
@@ -515,7 +515,3 @@ def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> 
             for clip in made:
                 assert clip.extra["light"] == f"light of {clip.clip_id}"
                 assert clip.extra["comment"] == "dark"
-    copy = replace(made, name="copy")
-    merged = merged_manifest([made, copy], "t", "highest").manifest
-    assert merged.annotations == made.annotations
-    assert merged["c3"].extra["light"] == "light of c3"

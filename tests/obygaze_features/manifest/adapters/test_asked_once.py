@@ -169,8 +169,14 @@ def test_columns_that_are_kept_are_not_asked_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
-        ("clip_id,movie_id,start_s,end_s\na,lake,1.5,2\n", "expected '1' as on line 2"),
-        ("clip_id,movie_id,start_s,end_s\na,pier,1,2\n", "is a clip of 'lake' and of"),
+        (
+            "clip_id,movie_id,start_s,end_s\na,lake,1.5,2\n",
+            "'a' is 1 s to 2 s and 1.5 s to 2 s",
+        ),
+        (
+            "clip_id,movie_id,start_s,end_s\na,pier,1,2\n",
+            "'a' is of the film 'lake' and of 'pier'",
+        ),
         ("clip_id,movie_id,start_s,end_s\na,lake,1.0004,2\n", ""),
         ("clip_id,movie_id\na,lake\n", ""),
     ],
@@ -186,7 +192,7 @@ def test_files_of_people_are_about_the_same_clips(
     if problem:
         with pytest.raises(FixInput) as caught:
             read(paths, name="t")
-        assert caught.value.details[0].startswith(f"{paths[1]}:2: ")
+        assert caught.value.details[0].startswith(f"{paths[1]}: 1 clip of {paths[0]} ")
         assert problem in caught.value.details[0]
         return
     for order in (paths, paths[::-1]):
