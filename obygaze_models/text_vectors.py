@@ -209,7 +209,7 @@ def select_groups(
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
-            hint="change --x or --y so that they have no clip in common",
+            hint="change X or Y so that they have no clip in common",
         )
     return x, y
 

@@ -6,17 +6,19 @@ film are alike, so they are exchanged only within films.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from obygaze.audits.result import Audit, Plot, Point
+from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
 from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.model import require_films, view_words
+from obygaze_features.manifest.model import Clip, require_films, view_words
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
@@ -26,18 +28,41 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import p_equals
-from obygaze_models.text_vectors import (
-    in_view,
-    select_groups,
-)
+from obygaze_models.text_vectors import GroupSelection, in_view, select_groups
+
+
+@dataclass(frozen=True)
+class GroupOfClips:
+    """The clips of a group on which annotators agree."""
+
+    name: str
+    clips: Sequence[Clip]
+
+    @property
+    def films(self) -> list[str]:
+        """The film of each clip."""
+        return [clip.movie_id for clip in self.clips]
+
+    def values(self, column: str) -> list[set[str]]:
+        """The values of each clip in a column."""
+        return [{*clip.values(column)} for clip in self.clips]
+
+
+@dataclass(frozen=True)
+class ValueShares:
+    """A value in both groups: the test, and the interval of its share in each group."""
+
+    test: GroupTest
+    interval_x: IntervalEnds
+    interval_y: IntervalEnds
 
 
 def audit_annotations(
     manifest: Manifest | str | Path,
-    *,
-    column: str = "concepts",
     x: str | Path | Sequence[str],
     y: str | Path | Sequence[str],
+    *,
+    column: str = "concepts",
     workspace: str | Path | None = None,
 ) -> Audit:
     """Test which values of a column go with a level, such as emotions or concepts.
@@ -49,80 +74,108 @@ def audit_annotations(
 
     Args:
         manifest: The manifest, or its name or path.
-        column: The column, with values joined by `|`.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
+        column: The column, with values joined by `|`.
         workspace: The workspace, if it is not the current one.
 
     Example:
-        audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
+        audit = audit_annotations("obygaze12", "level == S", "level == EN")
 
     Commands:
-        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
-        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN'
-        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
+        obygaze audit annotations obygaze12 'level == S' 'level == HN'
+        obygaze audit annotations obygaze12 'level == S' 'level == EN' --column emotions
+        obygaze audit annotations moviegraphs men.csv women.csv --column relationships
     """
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)
-    group_x, group_y = select_groups((x, y), manifest)
-    asked = manifest.header.concepts if column in CONCEPTS else (column,)
-    in_groups = [manifest[clip] for clip in (*group_x.clips, *group_y.clips)]
-    decided = manifest.with_clips(in_groups).undisputed(asked)
-    clips_x = [decided[clip] for clip in group_x.clips if clip in decided]
-    clips_y = [decided[clip] for clip in group_y.clips if clip in decided]
-    if not clips_x or not clips_y:
+    group_x, group_y = _decided_groups(manifest, column, (x, y))
+    values = compute(group_x, group_y, column)
+    return present(values, group_x, group_y, column, manifest)
+
+
+def _decided_groups(
+    manifest: Manifest,
+    column: str,
+    asked: tuple[GroupSelection, GroupSelection],
+) -> tuple[GroupOfClips, GroupOfClips]:
+    """Return both groups, without clips on which annotators differ."""
+    named = select_groups(asked, manifest)
+    names = manifest.header.concepts if column in CONCEPTS else (column,)
+    in_groups = [manifest[clip] for group in named for clip in group.clips]
+    decided = manifest.with_clips(in_groups).undisputed(names)
+    groups = []
+    for group in named:
+        clips = [decided[clip] for clip in group.clips if clip in decided]
+        if not clips:
+            raise FixInput(
+                f"annotators differ on {column} in all clips of a group",
+                where=manifest.name,
+            )
+        groups.append(GroupOfClips(group.name, clips))
+    if not any(clip.values(column) for group in groups for clip in group.clips):
         raise FixInput(
-            f"annotators differ on {column} in all clips of a group",
+            f"no clip of the groups has a value in column {column!r}",
             where=manifest.name,
+            hint="--column",
         )
-    cells_x = [{*clip.values(column)} for clip in clips_x]
-    cells_y = [{*clip.values(column)} for clip in clips_y]
-    films_x = [clip.movie_id for clip in clips_x]
-    films_y = [clip.movie_id for clip in clips_y]
-    values = sorted(set().union(*cells_x, *cells_y))
-    if not values:
-        message = f"no clip of the groups has a value in column {column!r}"
-        raise FixInput(message, where=manifest.name, hint="--column")
-    require_films([*films_x, *films_y], manifest.name)
-    films = np.array([*films_x, *films_y])
+    films = [film for group in groups for film in group.films]
+    require_films(films, manifest.name)
+    return groups[0], groups[1]
+
+
+def compute(x: GroupOfClips, y: GroupOfClips, column: str) -> list[ValueShares]:
+    """Return the shares of each value in two groups of clips, compared and corrected together."""
+    cells_x = x.values(column)
+    cells_y = y.values(column)
+    films = np.array([*x.films, *y.films])
     tests = []
-    for value in values:
+    for value in sorted(set().union(*cells_x, *cells_y)):
         has_x = np.array([value in cell for cell in cells_x])
         has_y = np.array([value in cell for cell in cells_y])
-        labels = (group_x.name, group_y.name, value, "")
+        labels = (x.name, y.name, value, "")
         tests.append(compare_groups(labels, has_x, has_y, films))
-    corrected = with_holm(tests)
-    rows: list[tuple[object, ...]] = []
-    documents = []
-    points = []
-    for test in corrected:
-        document = {"value": test.a, **test.to_json()}
-        row: list[object] = [test.a]
-        for group, has, of_films in (
-            ("x", test.s_x, films_x),
-            ("y", test.s_y, films_y),
-        ):
-            n_clips = int(has.sum())
-            share = float(has.mean())
-            interval = ratio_interval(has, np.ones(len(has)), of_films, most=1)
-            document[f"count_{group}"] = n_clips
-            document[f"share_{group}"] = share
-            document[f"interval_{group}"] = interval
-            row += [n_clips, share, *interval]
-            points.append(Point(f"{test.a}, {group.upper()}", share, interval))
-        documents.append(document)
-        rows.append((*row, *test.p_cells()))
+    shares = []
+    for test in with_holm(tests):
+        interval_x = ratio_interval(test.s_x, np.ones(len(test.s_x)), x.films, most=1)
+        interval_y = ratio_interval(test.s_y, np.ones(len(test.s_y)), y.films, most=1)
+        shares.append(ValueShares(test, interval_x, interval_y))
+    return shares
+
+
+def present(
+    values: Sequence[ValueShares],
+    x: GroupOfClips,
+    y: GroupOfClips,
+    column: str,
+    manifest: Manifest,
+) -> Audit:
+    """Return the table and the sentences of the values in two groups."""
     headers = ["value"]
     for group in "XY":
         headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
     headers += ["p", "method", "p across films", "Holm"]
-    limits = [
-        f"X is {group_x.name}, {len(clips_x)} clips; Y is {group_y.name}, {len(clips_y)} clips. "
-        "Shares are of all clips of a group, with 95 % intervals over films."
-    ]
-    n_empty = sum(not cell for cell in [*cells_x, *cells_y])
-    if n_empty:
-        limits.append(f"{n_empty} of these clips have no value in this column.")
+    rows = []
+    points = []
+    documents = []
+    for value in values:
+        test = value.test
+        row: list[object] = [test.a]
+        document: dict[str, Any] = {"value": test.a, **test.to_json()}
+        for group, has, interval in (
+            ("x", test.s_x, value.interval_x),
+            ("y", test.s_y, value.interval_y),
+        ):
+            n_clips = int(has.sum())
+            share = float(has.mean())
+            row += [n_clips, share, *interval]
+            points.append(Point(f"{test.a}, {group.upper()}", share, interval))
+            document[f"count_{group}"] = n_clips
+            document[f"share_{group}"] = share
+            document[f"interval_{group}"] = interval
+        rows.append((*row, *test.p_cells()))
+        documents.append(document)
+    n_empty = sum(not cell for cell in [*x.values(column), *y.values(column)])
     title = (
         f"Annotations: {column} of {manifest.name}, {view_words(manifest.header.view)}"
     )
@@ -130,21 +183,31 @@ def audit_annotations(
         title=title,
         headers=headers,
         rows=rows,
-        answers=summary(corrected, _sentence),
-        limits=limits,
+        answers=summary([value.test for value in values], _sentence),
+        limits=list(_limits(x, y, n_empty)),
         values={
             "source": manifest.name,
             "view": manifest.header.view,
             "column": column,
-            "x": group_x.name,
-            "y": group_y.name,
-            "n_x": len(clips_x),
-            "n_y": len(clips_y),
+            "x": x.name,
+            "y": y.name,
+            "n_x": len(x.clips),
+            "n_y": len(y.clips),
             "n_empty": n_empty,
             "values": documents,
         },
         figure=Plot(title, points, "share of the clips, with 95 % over films"),
     )
+
+
+def _limits(x: GroupOfClips, y: GroupOfClips, n_empty: int) -> Iterator[str]:
+    """Yield what the groups are, and what is missing."""
+    yield (
+        f"X is {x.name}, {len(x.clips)} clips; Y is {y.name}, {len(y.clips)} clips. Shares are of"
+        " all clips of a group, with 95 % intervals over films."
+    )
+    if n_empty:
+        yield f"{n_empty} of these clips have no value in this column."
 
 
 def _sentence(test: GroupTest) -> str:

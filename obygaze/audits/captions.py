@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -65,6 +65,22 @@ XLABEL = "words per thousand captions, with 95 % over clusters"
 Record = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class CaptionWords:
+    """How often captions use the words of lists: a rate of each list in each group, and tests.
+
+    `not_tested` says why groups were not tested, "" where they were. `rare_words` has the words of
+    each list that were left out, with their counts.
+    """
+
+    n_captions: int
+    rates: Sequence[Record]
+    contrasts: Sequence[Record]
+    not_tested: str
+    min_occurrences: int
+    rare_words: Mapping[str, Mapping[str, int]]
+
+
 def audit_captions(
     source: str | Path | Sequence[Mapping[str, str]],
     *,
@@ -105,96 +121,120 @@ def audit_captions(
     """
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
+    if tokens not in get_args(Tokens):
+        raise FixUsage(
+            f"unknown tokens {tokens!r}", hint=f"one of {', '.join(get_args(Tokens))}"
+        )
+    captions = _captions_of_groups(source, text, groups, column_names(cluster))
+    if tokens == "words":
+        captions = [
+            replace(caption, text=" ".join(words_of_caption(caption.text)))
+            for caption in captions
+        ]
+    found = compute(captions, lists, groups, min_occurrences)
+    if not found.rates:
+        raise FixInput(
+            f"no word of the lists has {min_occurrences} occurrences in all captions",
+            where=source_name(source),
+            hint="use a smaller --min-occurrences",
+        )
+    return present(found, source_name(source), tokens)
+
+
+def _captions_of_groups(
+    source: str | Path | Sequence[Mapping[str, str]],
+    text: str,
+    groups: GroupNames,
+    cluster: Sequence[str],
+) -> list[LabelledText]:
+    """Return the captions whose group is known; a warning says how many others there are."""
     read = read_captions(
         source,
         text,
         groups,
         hint="--text COLUMN",
         columns=groups.columns,
-        cluster=column_names(cluster),
+        cluster=cluster,
     )
     captions = [caption for caption in read if caption.labels]
-    without_group = _without_group(len(read) - len(captions), groups)
+    n_without = len(read) - len(captions)
+    columns = " or ".join(map(repr, groups.columns))
+    without_group = f"left out, without a group in {columns}: {count(n_without, 'row')}"
     if not captions:
         raise FixInput(without_group, where=source_name(source), hint="--group COLUMN")
-    if without_group:
+    if n_without:
         message = f"{source_name(source)}: {without_group}"
-        warnings.warn(message, ObygazeWarning, stacklevel=2)
-    if tokens == "words":
-        captions = [
-            replace(caption, text=" ".join(words_of_caption(caption.text)))
-            for caption in captions
-        ]
-    elif tokens != "authors":
-        raise FixUsage(
-            f"unknown tokens {tokens!r}", hint=f"one of {', '.join(get_args(Tokens))}"
-        )
+        warnings.warn(message, ObygazeWarning, stacklevel=3)
+    return captions
+
+
+def compute(
+    captions: Sequence[LabelledText],
+    lists: WordLists,
+    groups: GroupNames,
+    min_occurrences: int = 0,
+) -> CaptionWords:
+    """Return how often captions of each group use the words of each list.
+
+    Args:
+        captions: The captions, with their groups.
+        lists: The lists of words.
+        groups: The columns of the groups, and their values.
+        min_occurrences: Leave out words that all captions use less often.
+    """
     rare_words = _rare_words(captions, lists, min_occurrences)
     frequent = {}
     for title, words_of_list in lists.items():
         frequent_words = words_of_list - rare_words.get(title, {}).keys()
         if frequent_words:
             frequent[title] = frequent_words
-    if not frequent:
-        raise FixInput(
-            f"no word of the lists has {min_occurrences} occurrences in all captions",
-            where=source_name(source),
-            hint="use a smaller --min-occurrences",
-        )
     not_tested = _why_not_tested(captions, groups)
-    contrasts = [] if not_tested else group_contrasts(captions, frequent, groups)
-    rates = word_rates(captions, frequent)
+    contrasts = []
+    if frequent and not not_tested:
+        contrasts = group_contrasts(captions, frequent, groups)
+    return CaptionWords(
+        n_captions=len(captions),
+        rates=word_rates(captions, frequent),
+        contrasts=contrasts,
+        not_tested=not_tested,
+        min_occurrences=min_occurrences,
+        rare_words=rare_words,
+    )
+
+
+def present(found: CaptionWords, source: str, tokens: Tokens) -> Audit:
+    """Return the table and the sentences of words in captions."""
     points = []
-    for rate in sorted(rates, key=lambda rate: str(rate["words"])):
+    for rate in sorted(found.rates, key=lambda rate: str(rate["words"])):
         label = f"{rate['words']}, {rate['group']}"
         points.append(Point(label, rate["occurrences_per_1000"], rate["ci"]))
-    answers = [_sentence(contrast) for contrast in contrasts]
-    if not_tested:
-        answers.append(f"The groups were not tested: {not_tested}.")
-    name = source_name(source)
+    answers = [_sentence(contrast) for contrast in found.contrasts]
+    if found.not_tested:
+        answers.append(f"The groups were not tested: {found.not_tested}.")
     return Audit(
-        title=f"Words of {len(captions)} captions: {name}",
+        title=f"Words of {found.n_captions} captions: {source}",
         headers=HEADERS,
-        rows=[record_cells(rate, CELLS) for rate in rates],
+        rows=[record_cells(rate, CELLS) for rate in found.rates],
         answers=answers,
-        limits=list(_limits(rare_words, frequent, min_occurrences)),
-        values={
-            "source": name,
-            "n_captions": len(captions),
-            "rates": rates,
-            "contrasts": contrasts,
-            "not_tested": not_tested,
-            "min_occurrences": min_occurrences,
-            "rare_words": rare_words,
-            "tokens": tokens,
-        },
+        limits=list(_limits(found)),
+        values={"source": source, **vars(found), "tokens": tokens},
         figure=Plot("Words of lists", points, XLABEL),
     )
 
 
-def _limits(
-    rare_words: Mapping[str, Mapping[str, int]], frequent: WordLists, least: int
-) -> Iterator[str]:
+def _limits(found: CaptionWords) -> Iterator[str]:
     """Yield what intervals are of, and which words were left out."""
     yield f"Intervals (95 %) are over clusters, not captions: {MADE_OVER_CLUSTERS}."
-    for title, counts in rare_words.items():
+    for title, counts in found.rare_words.items():
         words = ", ".join(f"{word} {n}" for word, n in counts.items())
         yield (
-            f"{title}: words with fewer than {least} occurrences in all "
+            f"{title}: words with fewer than {found.min_occurrences} occurrences in all "
             f"captions are left out: {words}."
         )
-    without_words = rare_words.keys() - frequent.keys()
+    without_words = found.rare_words.keys() - {rate["words"] for rate in found.rates}
     if without_words:
         titles = ", ".join(sorted(without_words))
         yield f"No word is left of {titles}: no row of the table."
-
-
-def _without_group(n_rows: int, groups: GroupNames) -> str:
-    """Return a sentence on rows of which the group is not known; "" without any."""
-    if not n_rows:
-        return ""
-    columns = " or ".join(map(repr, groups.columns))
-    return f"left out, without a group in {columns}: {count(n_rows, 'row')}"
 
 
 def _rare_words(

@@ -18,10 +18,7 @@ AUDITS = {
     ),
     "annotations": Command(
         "obygaze.audits.annotations:audit_annotations",
-        {
-            "x": Option(metavar="CLIPS"),
-            "y": Option(metavar="CLIPS"),
-        },
+        {"column": Option(metavar="COLUMN")},
         then="obygaze.audits.result:Audit.write",
     ),
     "levels": Command(
@@ -43,6 +40,9 @@ AUDITS = {
     "captions": Command(
         "obygaze.audits.captions:audit_captions",
         {
+            "text": Option(metavar="COLUMN"),
+            "group": Option(metavar="COLUMNS"),
+            "cluster": Option(metavar="COLUMNS"),
             "words": PYTHON_ONLY,
             "min_occurrences": Option(least=0),
         },
@@ -50,6 +50,7 @@ AUDITS = {
     ),
     "cooc": Command(
         "obygaze.audits.cooccurrence:audit_cooc",
+        {"cluster": Option(metavar="COLUMNS")},
         then="obygaze.audits.result:Audit.write",
     ),
     "gender-score": Command(
@@ -59,7 +60,7 @@ AUDITS = {
     "mediaeval": Command(
         "obygaze.audits.mediaeval:audit_mediaeval",
         {
-            "runs": Option("--run", exists="file"),
+            "runs": Option(exists="file"),
             "qrels": Option(exists="file"),
             "write": Option(metavar="RUN"),
             "affect": Option(metavar="TABLE"),

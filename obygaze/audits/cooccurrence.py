@@ -42,8 +42,8 @@ Record = dict[str, Any]
 
 def audit_cooc(
     source: str | Path | Sequence[Mapping[str, str]],
-    *,
     things: str,
+    *,
     cluster: str | Sequence[str] | None = None,
 ) -> Audit:
     """Count which things are named together with words of which gender.
@@ -57,10 +57,10 @@ def audit_cooc(
         cluster: The columns of the film or image; by default each text is its own cluster.
 
     Example:
-        audit = audit_cooc("captions.csv", things="objects", cluster="image")
+        audit = audit_cooc("captions.csv", "objects", cluster="image")
 
     Commands:
-        obygaze audit cooc captions.csv --things objects --cluster image
+        obygaze audit cooc captions.csv objects --cluster image
     """
     genders = read_words("gender")
     spelling = Spelling()
@@ -68,23 +68,31 @@ def audit_cooc(
         source,
         "caption",
         lambda cells: _things_of(spelling.cell(cells[things], things)),
-        hint="a table with the columns caption and --things COLUMN",
+        hint="a table with the columns caption and THINGS",
         columns=(things,),
         cluster=column_names(cluster),
     )
-    counted = count_pairs(texts, genders)
+    counted = compute(texts, genders)
     if not counted:
         raise FixInput(
-            "no text has a thing", where=source_name(source), hint="--things"
+            "no text has a thing",
+            where=source_name(source),
+            hint="another column of THINGS",
         )
-    name = source_name(source)
-    headers = ["thing", *genders, f"share {next(iter(genders))}", "low", "high"]
+    return present(counted, source_name(source), [*genders], len(texts))
+
+
+def present(
+    counted: Sequence[Record], source: str, genders: Sequence[str], n_texts: int
+) -> Audit:
+    """Return the table and the sentences of things and genders."""
+    headers = ["thing", *genders, f"share {genders[0]}", "low", "high"]
     headers += [f"cut {gender}" for gender in genders]
     rows = [_row_of(thing) for thing in counted]
     if any(thing["paper"] for thing in counted):
         headers += [f"paper {gender}" for gender in genders]
         rows = [(*_row_of(thing), *_of_paper(thing)) for thing in counted]
-    title = f"Co-occurrence: {name}"
+    title = f"Co-occurrence: {source}"
     points = [Point(one["thing"], one["share"], one["ci"] or ()) for one in counted]
     answers = []
     if all(thing["share"] is None for thing in counted):
@@ -96,8 +104,8 @@ def audit_cooc(
         answers=answers,
         limits=list(_limits(counted)),
         values={
-            "source": name,
-            "n_texts": len(texts),
+            "source": source,
+            "n_texts": n_texts,
             "genders": list(genders),
             "things": counted,
             "note": CUT,
@@ -140,7 +148,7 @@ def _things_of(cell: str) -> frozenset[str]:
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
-def count_pairs(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
+def compute(texts: Sequence[LabelledText], genders: WordLists) -> list[Record]:
     """Return the counts of each thing and the share of the first gender, over clusters.
 
     A text with words of both genders counts twice. A thing without a gendered text has no share.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -119,7 +119,7 @@ def audit_eat(
                     f"--{name} is for a store; a file of vectors has its own groups"
                 )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        return association_audit(source, read_vectors(vectors), **draws)
+        return present(compute(read_vectors(vectors), **draws), source)
     if store is None or x is None or y is None or text is None:
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
@@ -128,48 +128,57 @@ def audit_eat(
         whole = read_manifest(manifest, workspace=workspace)
         clips = in_view(whole, with_view(Data(), whole, {"": opened}).view)
     groups, n_silent = read_store_vectors(opened, clips, x, y, attributes, text=text)
-    return association_audit(
+    return present(
+        compute(groups, **draws),
         Path(opened.location).name,
-        groups,
         clips=clips,
         n_silent=n_silent,
         paper=_paper_of(groups[2], read_texts(text)),
         model=_model_of(opened),
-        **draws,
     )
 
 
-def association_audit(
+@dataclass(frozen=True)
+class Association:
+    """The tests of two groups for each pair of attributes, and the alpha of each attribute."""
+
+    tests: Sequence[GroupTest]
+    prompts: Sequence[Mapping[str, Any]]
+
+
+def compute(groups: Groups, **draws: Any) -> Association:
+    """Return the tests of two groups of vectors for each pair of attributes, corrected together.
+
+    Args:
+        groups: The groups, and the pairs of attributes.
+        draws: The settings of `compare_groups`: tail, permutations.
+    """
+    x, y, pairs = groups
+    return Association(run_tests(x, y, pairs, **draws), _prompts_of(x, y, pairs))
+
+
+def present(
+    found: Association,
     source: str,
-    groups: Groups,
     *,
     clips: Manifest | None = None,
     n_silent: int = 0,
     paper: Paper | None = None,
     model: str = "",
-    **draws: Any,
 ) -> Audit:
-    """Return the tests of two groups of vectors for each pair of attributes, corrected together.
+    """Return the table and the sentences of associations.
 
     Args:
+        found: The tests.
         source: Where the vectors are from.
-        groups: The groups, and the pairs of attributes.
         clips: The manifest from which expressions chose clips.
         n_silent: The clips that are left out, because nothing is said in them.
         paper: What a paper prints for pairs of attributes.
         model: The name that the tables of the paper have for the model of the clips.
-        draws: The settings of `compare_groups`: tail, permutations.
     """
-    x, y, pairs = groups
-    tests = run_tests(x, y, pairs, **draws)
-    prompts = _prompts_of(x, y, pairs)
+    tests = found.tests
     printed = [(paper or {}).get((test.a, test.b)) for test in tests]
     of_model = [of_paper.of_model(model) if of_paper else None for of_paper in printed]
-    title = f"Embedding association: {source}"
-    view = ""
-    if clips is not None:
-        view = clips.header.view
-        title += f", clips of {clips.name}, {view_words(view)}"
     headers: tuple[str, ...] = HEADERS
     rows = [_row_of(test) for test in tests]
     if any(of_model):
@@ -180,30 +189,17 @@ def association_audit(
         about_paper = asdict(of_paper) | {"model": model} if of_paper else None
         documents.append(test.to_json() | {"paper": about_paper})
     single = documents[0] if len(tests) == 1 else {}
-    limits = []
-    if n_silent:
-        verb = "is" if n_silent == 1 else "are"
-        clips_left = count(n_silent, "clip")
-        limits.append(f"{clips_left} in which nothing is said {verb} left out.")
-    normal = tests[0].verdict.normal
-    if single and normal:
-        kind = tests[0].tail.replace("_", "-")
-        p = p_text(normal[tests[0].tail])
-        limits.append(f"Normal approximation of the {kind} p: {p}.")
-    for attribute in prompts:
-        alpha = attribute["cronbach"]
-        shown = "not defined" if alpha is None else f"{alpha:.3f}"
-        limits.append(
-            f"Cronbach's alpha of the {attribute['n_texts']} texts of {attribute['attribute']}, by"
-            f" their cosines to {attribute['n_items']} items: {shown}."
-        )
-    limits += map(str, (paper or {}).values())
+    title = f"Embedding association: {source}"
+    view = ""
+    if clips is not None:
+        view = clips.header.view
+        title += f", clips of {clips.name}, {view_words(view)}"
     return Audit(
         title=title,
         headers=headers,
         rows=rows,
         answers=summary(tests, _sentence),
-        limits=limits,
+        limits=[*_limits(found, n_silent), *map(str, (paper or {}).values())],
         values={
             **single,
             "source": source,
@@ -211,10 +207,29 @@ def association_audit(
             "view": view,
             "n_silent": n_silent,
             "tests": documents,
-            "prompts": prompts,
+            "prompts": found.prompts,
         },
         figure=Plot(title, list(_points(tests)), XLABEL, 0.0),
     )
+
+
+def _limits(found: Association, n_silent: int) -> Iterator[str]:
+    """Yield what was left out, and how the p-values and the texts may be read."""
+    if n_silent:
+        verb = "is" if n_silent == 1 else "are"
+        yield f"{count(n_silent, 'clip')} in which nothing is said {verb} left out."
+    first = found.tests[0]
+    normal = first.verdict.normal
+    if len(found.tests) == 1 and normal:
+        kind = first.tail.replace("_", "-")
+        yield f"Normal approximation of the {kind} p: {p_text(normal[first.tail])}."
+    for attribute in found.prompts:
+        alpha = attribute["cronbach"]
+        shown = "not defined" if alpha is None else f"{alpha:.3f}"
+        yield (
+            f"Cronbach's alpha of the {attribute['n_texts']} texts of {attribute['attribute']}, by"
+            f" their cosines to {attribute['n_items']} items: {shown}."
+        )
 
 
 def _points(tests: Sequence[GroupTest]) -> Iterator[Point]:

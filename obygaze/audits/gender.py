@@ -7,11 +7,11 @@ what is seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from obygaze.audits.printed import SABIR, as_range, printed_shares
+from obygaze.audits.printed import SABIR, GenderShares, as_range, printed_shares
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -51,7 +51,113 @@ class GenderEstimate:
     note: str
 
 
-def _audit_of(scores: Sequence[GenderScore], source: str) -> Audit:
+@dataclass(frozen=True)
+class GenderMeans:
+    """What captions in both wordings say together.
+
+    Ratios are in percent, and None where no caption has one. A caption with two scores of 0 has no
+    ratio.
+    """
+
+    mean: float
+    mean_man: float
+    mean_woman: float
+    ratio_of_means_to_man: float | None
+    mean_ratio_to_man: float | None
+    counts: Mapping[str, int]
+    n_ties: int
+    n_without_ratio: int
+    n: int
+
+
+def compute(estimates: Sequence[GenderEstimate]) -> GenderMeans:
+    """Return the means of captions in both wordings, and how often each wording scores higher."""
+    n = len(estimates)
+    ratios = [row.ratio_to_man for row in estimates if row.ratio_to_man is not None]
+    mean_man = math.fsum(row.score_man for row in estimates) / n
+    mean_woman = math.fsum(row.score_woman for row in estimates) / n
+    of_means = None
+    if mean_man + mean_woman:
+        of_means = 100 * mean_man / (mean_man + mean_woman)
+    genders = [row.gender for row in estimates]
+    return GenderMeans(
+        mean=math.fsum(row.score for row in estimates) / n,
+        mean_man=mean_man,
+        mean_woman=mean_woman,
+        ratio_of_means_to_man=of_means,
+        mean_ratio_to_man=math.fsum(ratios) / len(ratios) if ratios else None,
+        counts={name: genders.count(name) for name in ("man", "woman")},
+        n_ties=sum(row.score_man == row.score_woman for row in estimates),
+        n_without_ratio=n - len(ratios),
+        n=n,
+    )
+
+
+def present(estimates: Sequence[GenderEstimate], source: str) -> Audit:
+    """Return the table and the sentences of captions in both wordings."""
+    found = compute(estimates)
+    man, woman = cut_shares(**found.counts)
+    paper = printed_shares()
+    to_man = found.mean_ratio_to_man
+    rows = []
+    points = []
+    for row in estimates:
+        shares = (row.ratio_to_man, row.ratio_to_woman)
+        rows.append((row.caption, row.score, *shares, row.note or None))
+        points.append(Point(row.caption, row.ratio_to_man))
+    title = f"Gender score: {source}"
+    return Audit(
+        title=title,
+        headers=("caption", "score", "% to man", "% to woman", "note"),
+        rows=rows,
+        answers=list(_answers(found, (man, woman), paper)),
+        limits=[*_noted(estimates), *_limits(found)],
+        values={
+            **asdict(found),
+            "rows": [asdict(row) for row in estimates],
+            "mean_ratio_to_woman": None if to_man is None else 100 - to_man,
+            "printed": [man, woman],
+            "paper": paper,
+        },
+        figure=Plot(title, points, "% to man", 50.0),
+    )
+
+
+def _answers(
+    found: GenderMeans, cut: tuple[float, float], paper: Mapping[str, GenderShares]
+) -> Iterator[str]:
+    """Yield how often each wording scores higher, and the mean share of 'man'."""
+    yield f"Mean score of {count(found.n, 'caption')}: {found.mean:.3f}."
+    man, woman = cut
+    of_paper = " and ".join(map(as_range, zip(*paper.values(), strict=True)))
+    yield (
+        f"'man' scores higher in {count(found.counts['man'], 'caption')} and 'woman' in "
+        f"{found.counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
+        f"published, not rounded. Printed for {SABIR}: {of_paper}."
+    )
+    if found.mean_ratio_to_man is not None:
+        yield (
+            f"On average the share of 'man' in the two scores is {found.mean_ratio_to_man:.1f} %."
+            f" Mean score of 'man' {found.mean_man:.3f}, of 'woman' {found.mean_woman:.3f}, "
+            f"over all captions whatever wording wins: {found.ratio_of_means_to_man:.1f} % to man."
+        )
+
+
+def _limits(found: GenderMeans) -> Iterator[str]:
+    """Yield which captions count otherwise."""
+    if found.n_ties:
+        yield (
+            f"{count(found.n_ties, 'caption')} with the same score for both are counted for 'man',"
+            " as published."
+        )
+    if found.n_without_ratio and found.mean_ratio_to_man is not None:
+        yield (
+            f"{count(found.n_without_ratio, 'caption')} with two scores of 0 have no share and are"
+            " left out of its average."
+        )
+
+
+def present_scores(scores: Sequence[GenderScore], source: str) -> Audit:
     """Return the scores of captions of one wording."""
     mean = math.fsum(row.score for row in scores) / len(scores)
     rows = [
@@ -82,78 +188,6 @@ def _audit_of(scores: Sequence[GenderScore], source: str) -> Audit:
             "n": len(scores),
         },
         figure=Plot(title, points, "score"),
-    )
-
-
-def _audit_of_both(estimates: Sequence[GenderEstimate], source: str) -> Audit:
-    """Return the scores of captions in both wordings, and how often each wording wins."""
-    n = len(estimates)
-    ratios = [row.ratio_to_man for row in estimates if row.ratio_to_man is not None]
-    to_man = math.fsum(ratios) / len(ratios) if ratios else None
-    mean = math.fsum(row.score for row in estimates) / n
-    mean_man = math.fsum(row.score_man for row in estimates) / n
-    mean_woman = math.fsum(row.score_woman for row in estimates) / n
-    of_means = None
-    if mean_man + mean_woman:
-        of_means = 100 * mean_man / (mean_man + mean_woman)
-    genders = [row.gender for row in estimates]
-    counts = {name: genders.count(name) for name in ("man", "woman")}
-    man, woman = cut_shares(**counts)
-    paper = printed_shares()
-    of_paper = " and ".join(map(as_range, zip(*paper.values(), strict=True)))
-    n_ties = sum(row.score_man == row.score_woman for row in estimates)
-    answers = [
-        f"Mean score of {count(n, 'caption')}: {mean:.3f}.",
-        f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
-        f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-        f"published, not rounded. Printed for {SABIR}: {of_paper}.",
-    ]
-    limits = _noted(estimates)
-    if n_ties:
-        limits.append(
-            f"{count(n_ties, 'caption')} with the same score for both are counted for 'man', as"
-            " published."
-        )
-    if to_man is not None:
-        answers.append(
-            f"On average the share of 'man' in the two scores is {to_man:.1f} %. Mean score "
-            f"of 'man' {mean_man:.3f}, of 'woman' {mean_woman:.3f}, "
-            f"over all captions whatever wording wins: {of_means:.1f} % to man."
-        )
-        if len(ratios) < n:
-            limits.append(
-                f"{count(n - len(ratios), 'caption')} with two scores of 0 have no share and are"
-                " left out of its average."
-            )
-    rows = []
-    points = []
-    for row in estimates:
-        shares = (row.ratio_to_man, row.ratio_to_woman)
-        rows.append((row.caption, row.score, *shares, row.note or None))
-        points.append(Point(row.caption, row.ratio_to_man))
-    title = f"Gender score: {source}"
-    return Audit(
-        title=title,
-        headers=("caption", "score", "% to man", "% to woman", "note"),
-        rows=rows,
-        answers=answers,
-        limits=limits,
-        values={
-            "mean_man": mean_man,
-            "mean_woman": mean_woman,
-            "ratio_of_means_to_man": of_means,
-            "rows": [asdict(row) for row in estimates],
-            "mean": mean,
-            "mean_ratio_to_man": to_man,
-            "mean_ratio_to_woman": None if to_man is None else 100 - to_man,
-            "counts": counts,
-            "printed": [man, woman],
-            "paper": paper,
-            "n_ties": n_ties,
-            "n_without_ratio": n - len(ratios),
-            "n": n,
-        },
-        figure=Plot(title, points, "% to man", 50.0),
     )
 
 
@@ -196,9 +230,9 @@ def audit_gender_score(
             row.add(None, error.message)
     violations.raise_if_any("some rows cannot be scored")
     if estimates:
-        return _audit_of_both(estimates, path.name)
+        return present(estimates, path.name)
     if scores:
-        return _audit_of(scores, path.name)
+        return present_scores(scores, path.name)
     raise FixInput(
         "the table has no captions (no row after the header)", where=str(path)
     )

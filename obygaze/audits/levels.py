@@ -7,10 +7,11 @@ and a step from one level to the next is tested by the signs of the differences 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +40,72 @@ ALPHA = 0.05
 STEPS = (("HN", "NS"), ("NS", "S"))
 # As in comparisons of models: of fewer films, a sign-flip test says little.
 LEAST_FILMS = 6
+OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
 
 
-# What is known of each annotator, or of another value of a column, by the names of JSON.
-Record = dict[str, Any]
-NO_STEP: Record = {
-    **dict.fromkeys(("difference", "n_rising", "n_films", "p")),
-    "interval": [None, None],
-}
+@dataclass(frozen=True)
+class LevelMean:
+    """The mean number of concepts of the clips of a level, with its interval over films."""
+
+    level: str
+    n_clips: int
+    n_films: int
+    mean: float | None
+    interval: IntervalEnds
+
+
+@dataclass(frozen=True)
+class Step:
+    """By how much the number of concepts rises from one level to the next within films.
+
+    The difference is the mean over the films that have clips of both levels; `n_rising` of them
+    have more at the higher level. `p` is that of a rise, or None of fewer than six films.
+    """
+
+    lower: str
+    higher: str
+    difference: float | None
+    interval: IntervalEnds
+    n_films: int
+    n_rising: int
+    p: float | None
+
+
+@dataclass(frozen=True)
+class PersonLevels:
+    """The levels and the steps of one annotator, of another value of a column, or of all clips."""
+
+    annotator: str
+    levels: Sequence[LevelMean]
+    steps: Sequence[Step]
+
+    @property
+    def rises(self) -> bool:
+        """Whether the mean of all clips of a level rises with each step."""
+        means = [level.mean for level in self.levels if level.mean is not None]
+        has_all = len(means) == len(self.levels)
+        return has_all and all(lower < higher for lower, higher in pairwise(means))
+
+
+@dataclass(frozen=True)
+class ConceptsByLevel:
+    """The levels of all clips, and of each annotator or value; `noun` is what these are."""
+
+    everyone: PersonLevels
+    named: Sequence[PersonLevels]
+    noun: str
+
+    @property
+    def asked(self) -> Sequence[PersonLevels]:
+        """Those of whom the claim is: each annotator, else all clips together."""
+        return self.named or [self.everyone]
+
+    @property
+    def p(self) -> float | None:
+        """The p of a rise with each step for each: the largest; None where a step has none."""
+        p_values = [step.p for one in self.asked for step in one.steps]
+        known = [p for p in p_values if p is not None]
+        return max(known) if len(known) == len(p_values) else None
 
 
 def audit_levels(
@@ -79,117 +138,27 @@ def audit_levels(
     """
     manifest = in_view(manifest, view, workspace)
     if by is not None:
+        require_column(manifest, by)
         # Their labels are counted, and not what each annotator said.
         manifest = manifest.undisputed(("level", *manifest.header.concepts))
-    clips = list(manifest)
     clips_of = _clips_by(manifest, by)
+    clips = list(manifest)
     if by is None and manifest.annotations:
         clips = [*chain.from_iterable(clips_of.values())]
-    require_films(
-        [clip.movie_id for clip in clips if clip.level in LEVELS[1:]], manifest.name
-    )
-    unit = manifest.header.unit
-    everyone = _levels_of(ALL if by in (None, ANNOTATOR) else f"all {unit}s", clips)
-    if not any(level["n_clips"] for level in everyone["levels"]):
+    levelled = [clip for clip in clips if clip.level in LEVELS[1:]]
+    require_films([clip.movie_id for clip in levelled], manifest.name)
+    if not levelled:
         raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
-    named = [_levels_of(name, clips_of[name]) for name in sorted(clips_of)]
-    asked = named or [everyone]
-    steps = chain.from_iterable(one["steps"] for one in asked)
-    p_values = [step["p"] for step in steps]
-    p = None if None in p_values else max(p_values)
+    title = ALL if by in (None, ANNOTATOR) else f"all {manifest.header.unit}s"
+    found = compute(clips, clips_of, by or ANNOTATOR, title)
     n_without_level = len(manifest) - len({c.clip_id for c in clips if c.level})
-    noun = by or ANNOTATOR
-    rows = []
-    points = []
-    for one in (everyone, *named):
-        who = one["annotator"]
-        for level, step in zip(one["levels"], [NO_STEP, *one["steps"]], strict=True):
-            rows.append(_row(who, level, step))
-            points.append(
-                Point(f"{who}, {level['level']}", level["mean"], level["interval"])
-            )
-    title = f"Concepts by level: {manifest.name}, {view_words(manifest.header.view)}"
-    limits = [
-        f"Means are over {unit}s, with 95 % intervals over films. A rise is the mean over "
-        "films of the difference to the level before, within films that have both levels; its "
-        f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
-    ]
-    if n_without_level:
-        limits.append(f"Left out, without a level: {count(n_without_level, unit)}.")
-    return Audit(
-        title=title,
-        headers=_headers(noun, unit),
-        rows=rows,
-        answers=_answers(named, everyone, p, noun),
-        limits=limits,
-        values={
-            "source": manifest.name,
-            "view": manifest.header.view,
-            "unit": unit,
-            "annotators": [everyone, *named],
-            "p": p,
-            "n_without_level": n_without_level,
-            "by": noun,
-            "rises": all(map(_rises, asked)),
-        },
-        figure=Plot(title, points, f"concepts a {unit}, with 95 % over films"),
-    )
-
-
-def _headers(noun: str, unit: str) -> tuple[str, ...]:
-    of_level = (noun, "level", f"{unit}s", f"concepts a {unit}", "low", "high")
-    of_step = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
-    return of_level + of_step
-
-
-def _row(who: str, level: Record, step: Record) -> tuple[object, ...]:
-    """Return the cells of a level and of the step that leads to it."""
-    p = None if step["p"] is None else p_text(step["p"])
-    of_level = (
-        who,
-        level["level"],
-        level["n_clips"],
-        level["mean"],
-        *level["interval"],
-    )
-    of_step = (step["difference"], *step["interval"], step["n_rising"], step["n_films"])
-    return (*of_level, *of_step, p)
-
-
-def _rises(person: Record) -> bool:
-    """Return whether the mean of all clips of a level rises with each step."""
-    means = [level["mean"] for level in person["levels"]]
-    return None not in means and all(a < b for a, b in pairwise(means))
-
-
-def _answers(
-    named: Sequence[Record], everyone: Record, p: float | None, noun: str
-) -> list[str]:
-    """Return whether the number of concepts rises, and whether this is shown."""
-    if named:
-        who = f"each {noun}"
-        n_rising = sum(map(_rises, named))
-        rising = f"rises from HN to NS to S for {n_rising} of {count(len(named), noun)}"
-    else:
-        who = f"all clips together (no {noun} is named)"
-        verb = "rises" if _rises(everyone) else "does not rise"
-        rising = f"{verb} from HN to NS to S for {who}"
-    tested = "A step has too few films for a test, so this claim is not tested."
-    if p is not None:
-        verdict = "it does" if p < ALPHA else "this is not shown"
-        tested = (
-            f"Does it rise within films, with each step, for {who}: {verdict} "
-            f"({p_equals(p)}, the largest p of a step)."
-        )
-    return [f"The mean number of concepts {rising}.", tested]
+    return present(found, manifest, n_without_level)
 
 
 def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     """Return the clips of each annotator, or of each value of a column."""
     if by is None and manifest.annotations:
         return {name: list(manifest.of_annotator(name)) for name in manifest.annotators}
-    if by is not None:
-        require_column(manifest, by)
     column = by or ANNOTATOR
     clips_of: dict[str, list[Clip]] = {}
     for clip in manifest:
@@ -200,71 +169,78 @@ def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     return clips_of
 
 
-def _levels_of(name: str, clips: Sequence[Clip]) -> Record:
-    """Return the mean number of concepts at each level, and the steps between levels.
-
-    The clips are those of several annotators; a clip that several gave this level counts once.
-    """
-    counts: dict[str, dict[str, list[float]]] = {}
-    for level in LEVELS[1:]:
-        numbers_of_clip: dict[tuple[str, str], list[int]] = {}
-        for clip in clips:
-            if clip.level == level:
-                numbers = numbers_of_clip.setdefault((clip.movie_id, clip.clip_id), [])
-                numbers.append(len(clip.concepts))
-        by_film = counts.setdefault(level, {})
-        for (film, _), numbers in numbers_of_clip.items():
-            by_film.setdefault(film, []).append(fmean(numbers))
-    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
-    steps = [_step(lower, higher, counts) for lower, higher in STEPS]
-    return {"annotator": name, "levels": levels, "steps": steps}
+# ---- numbers -------------------------------------------------------------------------------------
 
 
-def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> Record:
+def compute(
+    everyone: Sequence[Clip],
+    clips_of: Mapping[str, Sequence[Clip]],
+    noun: str,
+    title: str = ALL,
+) -> ConceptsByLevel:
+    """Return the levels and steps of all clips, and of those of each annotator or value."""
+    named = [levels_of(name, clips_of[name]) for name in sorted(clips_of)]
+    return ConceptsByLevel(levels_of(title, everyone), named, noun)
+
+
+def levels_of(name: str, clips: Sequence[Clip]) -> PersonLevels:
+    """Return the mean number of concepts at each level, and the steps between levels."""
+    numbers = {level: _numbers_at(level, clips) for level in LEVELS[1:]}
+    levels = [_level_mean(level, by_film) for level, by_film in numbers.items()]
+    steps = [_step(lower, higher, numbers) for lower, higher in STEPS]
+    return PersonLevels(name, levels, steps)
+
+
+def _numbers_at(level: str, clips: Sequence[Clip]) -> dict[str, list[float]]:
+    """Return the numbers of concepts of each film; a clip that several gave a level counts once."""
+    numbers_of_clip: dict[tuple[str, str], list[int]] = {}
+    for clip in clips:
+        if clip.level == level:
+            numbers = numbers_of_clip.setdefault((clip.movie_id, clip.clip_id), [])
+            numbers.append(len(clip.concepts))
+    by_film: dict[str, list[float]] = {}
+    for (film, _), numbers in numbers_of_clip.items():
+        by_film.setdefault(film, []).append(fmean(numbers))
+    return by_film
+
+
+def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> LevelMean:
     """Return the mean number of concepts of the clips of a level, with its interval over films."""
     numbers: list[float] = []
     films: list[str] = []
     for film, of_film in by_film.items():
         numbers += of_film
         films += [film] * len(of_film)
-    mean = None
-    interval: IntervalEnds = [None, None]
-    if numbers:
-        mean = fmean(numbers)
-        interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    counted = {"level": level, "n_clips": len(numbers), "n_films": len(by_film)}
-    return {**counted, "mean": mean, "interval": interval}
+    if not numbers:
+        return LevelMean(level, 0, 0, None, [None, None])
+    interval = ratio_interval(numbers, np.ones(len(numbers)), films)
+    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
 
 
 def _step(
     lower: str,
     higher: str,
-    counts: Mapping[str, Mapping[str, Sequence[float]]],
-) -> Record:
-    """Return how much the number of concepts rises from one level to the next within films.
-
-    The difference is the mean over the films that have clips of both levels; `n_rising` of them
-    have more at the higher level. `p` is that of a rise; None of fewer than six films.
-    """
-    films = sorted(counts[lower].keys() & counts[higher].keys())
-    means_of_lower = [fmean(counts[lower][film]) for film in films]
-    means_of_higher = [fmean(counts[higher][film]) for film in films]
+    numbers: Mapping[str, Mapping[str, Sequence[float]]],
+) -> Step:
+    """Return how much the number of concepts rises from one level to the next within films."""
+    films = sorted(numbers[lower].keys() & numbers[higher].keys())
+    if not films:
+        return Step(lower, higher, None, [None, None], 0, 0, None)
+    means_of_lower = [fmean(numbers[lower][film]) for film in films]
+    means_of_higher = [fmean(numbers[higher][film]) for film in films]
     differences = difference_of(means_of_higher, means_of_lower)
     p = None
     if len(films) >= LEAST_FILMS:
         p, _ = sign_flip_p(differences, greater=True)
-    mean: dict[str, Any] = {"difference": None, "interval": [None, None]}
-    if films:
-        interval = _interval_of_mean(differences)
-        mean = {"difference": float(differences.mean()), "interval": interval}
-    return {
-        "lower": lower,
-        "higher": higher,
-        **mean,
-        "n_films": len(films),
-        "n_rising": int((differences > 0).sum()),
-        "p": p,
-    }
+    return Step(
+        lower,
+        higher,
+        float(differences.mean()),
+        _interval_of_mean(differences),
+        len(films),
+        int((differences > 0).sum()),
+        p,
+    )
 
 
 def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
@@ -276,3 +252,83 @@ def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
 
     interval = resample(mean, np.arange(len(values)))["mean"]
     return [*interval.ends]
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) -> Audit:
+    """Return the table and the sentences of concepts by level."""
+    unit = manifest.header.unit
+    people = [found.everyone, *found.named]
+    rows = []
+    points = []
+    for person in people:
+        for level, step in zip(person.levels, [None, *person.steps], strict=True):
+            rows.append(
+                (person.annotator, *_cells_of_level(level), *_cells_of_step(step))
+            )
+            label = f"{person.annotator}, {level.level}"
+            points.append(Point(label, level.mean, level.interval))
+    of_level = (found.noun, "level", f"{unit}s", f"concepts a {unit}", "low", "high")
+    title = f"Concepts by level: {manifest.name}, {view_words(manifest.header.view)}"
+    limits = [
+        f"Means are over {unit}s, with 95 % intervals over films. A rise is the mean over "
+        "films of the difference to the level before, within films that have both levels; its "
+        f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
+    ]
+    if n_without_level:
+        limits.append(f"Left out, without a level: {count(n_without_level, unit)}.")
+    return Audit(
+        title=title,
+        headers=(*of_level, *OF_STEP),
+        rows=rows,
+        answers=_answers(found),
+        limits=limits,
+        values={
+            "source": manifest.name,
+            "view": manifest.header.view,
+            "unit": unit,
+            "annotators": [asdict(person) for person in people],
+            "p": found.p,
+            "n_without_level": n_without_level,
+            "by": found.noun,
+            "rises": all(person.rises for person in found.asked),
+        },
+        figure=Plot(title, points, f"concepts a {unit}, with 95 % over films"),
+    )
+
+
+def _cells_of_level(level: LevelMean) -> tuple[object, ...]:
+    return (level.level, level.n_clips, level.mean, *level.interval)
+
+
+def _cells_of_step(step: Step | None) -> tuple[object, ...]:
+    """Return the cells of the step that leads to a level; the lowest one has none."""
+    if step is None:
+        return (None,) * len(OF_STEP)
+    p = None if step.p is None else p_text(step.p)
+    n_rising = step.n_rising
+    return (step.difference, *step.interval, n_rising, step.n_films, p)
+
+
+def _answers(found: ConceptsByLevel) -> list[str]:
+    """Return whether the number of concepts rises, and whether this is shown."""
+    if found.named:
+        who = f"each {found.noun}"
+        n_rising = sum(person.rises for person in found.named)
+        of_all = count(len(found.named), found.noun)
+        rising = f"rises from HN to NS to S for {n_rising} of {of_all}"
+    else:
+        who = f"all clips together (no {found.noun} is named)"
+        verb = "rises" if found.everyone.rises else "does not rise"
+        rising = f"{verb} from HN to NS to S for {who}"
+    tested = "A step has too few films for a test, so this claim is not tested."
+    p = found.p
+    if p is not None:
+        verdict = "it does" if p < ALPHA else "this is not shown"
+        tested = (
+            f"Does it rise within films, with each step, for {who}: {verdict} "
+            f"({p_equals(p)}, the largest p of a step)."
+        )
+    return [f"The mean number of concepts {rising}.", tested]

@@ -62,6 +62,12 @@ class RunScore:
     arousal: AffectScore | None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def subtasks(self) -> dict[str, RankingScore | AffectScore]:
+        """The scores by subtask."""
+        scores = {name: getattr(self, name) for name in COLUMNS}
+        return {name: score for name, score in scores.items() if score is not None}
+
 
 def audit_mediaeval(
     runs: Sequence[str | Path] = (),
@@ -74,7 +80,7 @@ def audit_mediaeval(
     force: bool = False,
     workspace: str | Path | None = None,
 ) -> Audit:
-    """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
+    """Score predictions for MediaEval 2015, on violence and emotion in films.
 
     A run is a file of predictions. Runs for violence rank clips, and are scored by average
     precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
@@ -84,8 +90,7 @@ def audit_mediaeval(
     test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. At most five
     runs per subtask are allowed, one of them without external data.
 
-    With --write, the command writes a run of the scores of a table, and scores it if it gets
-    judgements.
+    With --write, a run is written of the scores of a table, and scored if there are judgements.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
@@ -102,21 +107,12 @@ def audit_mediaeval(
         audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
 
     Commands:
-        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
-        obygaze audit mediaeval --manifest liris-accede --run affect.txt
+        obygaze audit mediaeval run1.txt --qrels violence.qrels --json
+        obygaze audit mediaeval affect.txt --manifest liris-accede
         obygaze audit mediaeval --write violence.txt --predictions scores.csv
         obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
     """
-    if (affect is not None) + (predictions is not None) != (write is not None):
-        raise FixUsage(
-            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
-        )
-    if qrels is not None and manifest is not None:
-        raise FixUsage("expected --qrels or --manifest, got both")
-    if qrels is None and manifest is None and (runs or write is None):
-        raise FixUsage("expected --qrels or --manifest, got neither")
-    if not runs and write is None:
-        raise FixInput("expected at least one run, got none")
+    _check_options(runs, qrels, manifest, write, affect, predictions)
     grades = read_qrels(qrels) if qrels is not None else None
     classes: Mapping[str, Mapping[str, int]] = {}
     if manifest is not None:
@@ -132,18 +128,38 @@ def audit_mediaeval(
         answers.append(f"{written}: {count(n_clips, 'clip')}.")
         if grades is not None or classes:
             paths.append(written)
-    scores = [_score_run(path, grades, classes) for path in paths]
-    violence = [run for run in scores if run.violence is not None]
-    broken = []
-    for subtask, n_runs in (
-        ("violence", len(violence)),
-        ("affect", len(scores) - len(violence)),
-    ):
-        if n_runs > MAX_RUNS:
-            broken.append(
-                f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
-            )
-    answers += [f"Against the rules of the task: {line}." for line in broken]
+    return present([score_run(path, grades, classes) for path in paths], answers)
+
+
+def _check_options(
+    runs: Sequence[str | Path],
+    qrels: str | Path | None,
+    manifest: Manifest | str | Path | None,
+    write: PathLike | None,
+    affect: PathLike | None,
+    predictions: PathLike | None,
+) -> None:
+    """Raise an error for options that do not go together."""
+    if (affect is not None) + (predictions is not None) != (write is not None):
+        raise FixUsage(
+            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
+        )
+    if qrels is not None and manifest is not None:
+        raise FixUsage("expected --qrels or --manifest, got both")
+    if qrels is None and manifest is None and (runs or write is None):
+        raise FixUsage("expected --qrels or --manifest, got neither")
+    if not runs and write is None:
+        raise FixInput("expected at least one run, got none")
+
+
+def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
+    """Return the table and the sentences of the scores of runs.
+
+    Args:
+        scores: The runs.
+        answers: What is said before.
+    """
+    broken = _broken_rules(scores)
     limits = [*chain.from_iterable(run.warnings for run in scores), EXTERNAL_DATA]
     rows: list[tuple[object, ...]] = []
     points = []
@@ -151,21 +167,20 @@ def audit_mediaeval(
     first = dict[str, Any].fromkeys(COLUMNS)
     for run in scores:
         name = Path(run.run).name
-        for subtask in COLUMNS:
-            score: RankingScore | AffectScore | None = getattr(run, subtask)
-            if score is not None:
-                first[subtask] = first[subtask] or asdict(score)
-                for measure, value, *others in score.rows():
-                    rows.append((name, subtask, measure, value, *others))
-                    points.append(Point(f"{name}, {subtask}, {measure}", value))
-                limits += [
-                    f"{name}, {subtask}: {line}" for line in score.to_sentences()
-                ]
+        for subtask, score in run.subtasks.items():
+            first[subtask] = first[subtask] or asdict(score)
+            for measure, value, *others in score.rows():
+                rows.append((name, subtask, measure, value, *others))
+                points.append(Point(f"{name}, {subtask}, {measure}", value))
+            limits += [f"{name}, {subtask}: {line}" for line in score.to_sentences()]
     return Audit(
         title=TITLE,
         headers=HEADERS,
         rows=rows,
-        answers=answers,
+        answers=[
+            *answers,
+            *(f"Against the rules of the task: {line}." for line in broken),
+        ],
         limits=limits,
         values={
             **first,
@@ -174,6 +189,17 @@ def audit_mediaeval(
         },
         figure=Plot(TITLE, points, "average precision, or accuracy"),
     )
+
+
+def _broken_rules(scores: Sequence[RunScore]) -> list[str]:
+    """Return the rules of the task that the runs break."""
+    n_violence = sum(run.violence is not None for run in scores)
+    n_runs_of = {"violence": n_violence, "affect": len(scores) - n_violence}
+    return [
+        f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
+        for subtask, n_runs in n_runs_of.items()
+        if n_runs > MAX_RUNS
+    ]
 
 
 def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
@@ -216,7 +242,7 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
         )
 
 
-def _score_run(
+def score_run(
     path: Path,
     grades: Mapping[str, Mapping[str, int]] | None,
     classes: Mapping[str, Mapping[str, int]],

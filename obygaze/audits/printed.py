@@ -10,7 +10,7 @@ from typing import Any
 SABIR = "seven caption models (Sabir and Padró)"
 WOLFE = "Wolfe and others (2023)"
 
-Shares = tuple[float, float]
+GenderShares = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def model_of_checkpoint(checkpoint: str) -> str:
     return str(_document()["checkpoints"].get(checkpoint, ""))
 
 
-def printed_shares() -> dict[str, Shares]:
+def printed_shares() -> dict[str, GenderShares]:
     """Return the shares of captions of man and of woman that are printed for each caption model."""
     of_models = _document()["ratios"]
     return {model: (row[2], row[3]) for model, row in of_models.items()}
 
 
-def printed_shares_beside(thing: str) -> dict[str, Shares]:
+def printed_shares_beside(thing: str) -> dict[str, GenderShares]:
     """Return the shares of man and of woman that are printed for a thing, by caption model."""
     of_models = _document()["things"].get(thing, {})
     return {model: (man, woman) for model, (man, woman) in of_models.items()}

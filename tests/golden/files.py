@@ -312,9 +312,7 @@ def record_mediaeval(place: Place) -> list[Row]:
     for name in ("violence.txt", "affect.txt"):
         for line in (place.folder / name).read_text(encoding="utf-8").splitlines():
             rows.append({"run": name, **named_words(line.split())})
-        line = (
-            f"audit mediaeval --manifest liris-accede --run {name} --table scored.csv"
-        )
+        line = f"audit mediaeval {name} --manifest liris-accede --table scored.csv"
         place(f"{line} --force")
         for row in place.read_rows("scored.csv"):
             rows.append({"run": f"score of {name}", **named_words(list(row.values()))})

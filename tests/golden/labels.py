@@ -214,7 +214,7 @@ def record_concepts(place: Place) -> dict[str, Table]:
     """Which concepts go with a level, how many a level has, and the counts of a manifest."""
     import_clips(place, worlds.labelled_clips(per_film=10), "labelled")
     tables: dict[str, Table] = {}
-    groups = "--x 'level == S' --y 'level == HN'"
+    groups = "'level == S' 'level == HN'"
     for column in ("concepts", "mood"):
         line = f"audit annotations labelled --column {column} {groups} --json"
         document = place(line).json()

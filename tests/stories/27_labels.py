@@ -187,8 +187,7 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
     )
     assert "night-S-2" in [clip["clip_id"] for clip in both.json()["clips"]]
     answer = ws(
-        "audit annotations films --column emotions --x 'level == S' --y 'level == EN'"
-        " --json"
+        "audit annotations films 'level == S' 'level == EN' --column emotions --json"
     )
     found = answer.json()
     assert (found["n_x"], found["n_y"]) == (15, 14)
@@ -215,7 +214,7 @@ def test_emotions_are_joined_and_tested_exactly(ws: Workspace) -> None:
         max(2 * expected["fear"], expected["joy"])
     )
     text = ws(
-        "audit annotations films --column emotions --x 'level == S' --y 'level == EN'"
+        "audit annotations films 'level == S' 'level == EN' --column emotions"
     ).text
     assert "fear: 66.7 % of X, 14.3 % of Y" in text
 

@@ -151,7 +151,7 @@ def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
     assert scores.keys() == judgements.keys()
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
 
-    document = ws("audit mediaeval --manifest accede --run violence.txt --json").json()
+    document = ws("audit mediaeval violence.txt --manifest accede --json").json()
     found = document["violence"]
     assert found["ap_trec"] == pytest.approx(trec_eval(judgements, scores), abs=1e-9)
     n = len(judgements)
@@ -212,9 +212,7 @@ def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
         arousal = classes["arousal"][number]
         assert line == f"{rows[number]['clip_id']} {valence} {arousal}"
 
-    answer = ws(
-        "audit mediaeval --manifest accede --run affect.txt --table scores-of.csv"
-    )
+    answer = ws("audit mediaeval affect.txt --manifest accede --table scores-of.csv")
     assert "rules of the task" not in answer.text
     table = {row["subtask"]: row for row in ws.read_table("scores-of.csv")}
     for target, found in table.items():

@@ -1040,7 +1040,7 @@ def p_of_rise(lower: list[PublishedClip], higher: list[PublishedClip]) -> float:
 @checks_row("Concepts at the same rate")
 def check_same_rate(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    text = ws("audit annotations obygaze12 --x 'level == S' --y 'level == HN'").text
+    text = ws("audit annotations obygaze12 'level == S' 'level == HN'").text
     sure, hard = numbers(row.here)
     of_hard, _, of_sure = shares_with("Type of shot")
     assert_written([sure, hard], [of_sure, of_hard])
@@ -1814,7 +1814,7 @@ def check_ratios(ws: TypingWorkspace, row: Row) -> None:
             caption = {"caption": f"a {gender}", "objects": name}
             captions += [caption] * int(cells[gender])
     ws.write_table("captions.csv", captions)
-    document = ws("audit cooc captions.csv --things objects --json").json()
+    document = ws("audit cooc captions.csv objects --json").json()
     ours = {thing["thing"]: thing["printed"] for thing in document["things"]}
     assert ours == of_paper
     n_ratios, man, woman = numbers(row.here)
@@ -1856,7 +1856,7 @@ def check_shares_beside_things(ws: TypingWorkspace, row: Row) -> None:
                 captions += [caption] * count
     of_things = [{"caption": "a man", "objects": thing} for thing in beside]
     ws.write_table("captions.csv", captions + of_things)
-    words = "audit cooc captions.csv --things objects"
+    words = "audit cooc captions.csv objects"
     document = ws(f"{words} --json").json()
     ours = {thing["thing"]: thing["printed"] for thing in document["things"]}
     assert {name: ours[name] for name in of_paper} == of_paper
@@ -1889,7 +1889,7 @@ def counts_of_cut_shares(man: int, woman: int) -> tuple[int, int]:
 @checks_row("Objects of several words")
 def check_objects_of_several_words(ws: TypingWorkspace, row: Row) -> None:
     write_file_of_page(ws, "things.csv")
-    text = ws("audit cooc things.csv --things objects --cluster image").text
+    text = ws("audit cooc things.csv objects --cluster image").text
     for thing in ("baseball bat", "cellular telephone", "wine bottle"):
         ((man, woman),) = re.findall(rf"{thing} (\d) (\d)", row.here)
         genders = []
@@ -1936,7 +1936,7 @@ def check_violence(ws: TypingWorkspace, row: Row) -> None:
             returned += f"violence Q0 {name} 1 {score!r} t\n"
         ws.write("violence.qrels", judged)
         ws.write("run.txt", returned)
-        words = "audit mediaeval --qrels violence.qrels --run run.txt"
+        words = "audit mediaeval run.txt --qrels violence.qrels"
         document = ws(f"{words} --json").json()
         expected = case["expected"]["ap_float32"]
         assert document["violence"]["ap_trec"] == pytest.approx(expected, abs=1e-12)
@@ -1960,7 +1960,7 @@ def check_valence_and_arousal(ws: TypingWorkspace, row: Row) -> None:
         lines.append(f"{number}\tACCEDE{number:05d}.mp4\t{value}\t{value}")
     ws.write("annotations/ACCEDEaffect.txt", "\n".join(lines) + "\n")
     ws("manifest import annotations --as liris-accede -o accede")
-    document = ws("audit mediaeval --manifest accede --run affect.txt --json").json()
+    document = ws("audit mediaeval affect.txt --manifest accede --json").json()
     for measure in ("valence", "arousal"):
         assert document[measure]["accuracy"] == affect["accuracy"]
         assert document[measure]["confusion"] == affect["confusion_rows_true"]
@@ -1976,11 +1976,11 @@ def check_runs(ws: TypingWorkspace, row: Row) -> None:
     runs = ""
     for number in range(too_many):
         ws.write(f"run{number}.txt", "violence Q0 ACCEDE00001.mp4 1 0.5 t\n")
-        runs += f" --run run{number}.txt"
+        runs += f" run{number}.txt"
     words = "audit mediaeval --qrels violence.qrels"
     text = ws(f"{words}{runs}").text
     assert f"{too_many} runs, at most {most} are allowed for a subtask" in text
-    without_first = runs.removeprefix(" --run run0.txt")
+    without_first = runs.removeprefix(" run0.txt")
     text = ws(f"{words}{without_first}").text
     assert "at most" not in text
     assert "At least one run of each subtask must be without external data" in text

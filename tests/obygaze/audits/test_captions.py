@@ -13,7 +13,9 @@ import pytest
 from obygaze.audits.captions import Record, audit_captions, word_rates
 from obygaze.audits.cooccurrence import (
     audit_cooc,
-    count_pairs,
+)
+from obygaze.audits.cooccurrence import (
+    compute as count_pairs,
 )
 from obygaze.audits.texts import (
     LabelledText,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.audits.eat import association_audit, run_tests
+from obygaze.audits.eat import compute, present, run_tests
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.group_tests import GroupTest, film_share
 from obygaze_models.text_vectors import VectorGroup
@@ -78,7 +78,7 @@ def test_tests_of_one_call_are_corrected_together() -> None:
         (VectorGroup("B", B), VectorGroup("A", A)),
     ]
     same = (VectorGroup("A", A), VectorGroup("A", A))
-    result = association_audit("made up", (x, y, [*pairs, same]))
+    result = present(compute((x, y, [*pairs, same])), "made up")
     # Four above four: two of 70 splits are as far; no difference at all has p = 1.
     tests = result["tests"]
     assert [test["p"]["two_sided"] for test in tests] == [2 / 70, 2 / 70, 1.0]

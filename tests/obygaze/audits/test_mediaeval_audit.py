@@ -50,23 +50,20 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
         "mediaeval",
         "--manifest",
         "liris-accede",
-        "--run",
         run,
     )
     done = call_obygaze(*words)
     assert (done.code, "no clip of the run is judged" in done.stderr) == (1, True)
     qrels = write(tmp_path / "q", "v 0 A0 1\n")
-    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, run)
     assert (done.code, "no valence or arousal classes given" in done.stderr) == (
         1,
         True,
     )
-    done = call_obygaze("audit", "mediaeval", "--run", run)
+    done = call_obygaze("audit", "mediaeval", run)
     assert (
         done.code,
         "expected --qrels or --manifest, got neither" in done.stderr,
     ) == (2, True)
-    done = call_obygaze(
-        "audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none"
-    )
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, tmp_path / "none")
     assert (done.code, "does not exist" in done.stderr) == (2, True)
