@@ -8,7 +8,10 @@ from obygaze_features.core.options import Command, Option
 COMMANDS = {
     "join": Command(
         "obygaze_features.manifest.adapters.join_table:join_columns",
-        {"columns": Option("--map", metavar="TARGET=COLUMN")},
+        {
+            "columns": Option("--map", metavar="TARGET=COLUMN"),
+            "sheet": Option(metavar="NAME"),
+        },
     ),
     "merge": Command(
         "obygaze_features.manifest.merging:merge_manifests",

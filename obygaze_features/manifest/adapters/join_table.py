@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.refusal import refuse_if
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
-    CsvTable,
     TableRow,
     read_table,
     thousands_text,
@@ -29,6 +28,7 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.table_ids import hidden_columns
 from obygaze_features.manifest.adapters.table_mapping import checked_times
+from obygaze_features.manifest.adapters.table_reading import sheet_warnings
 from obygaze_features.manifest.adapters.table_times import (
     CLOCK_COLUMNS,
     SPAN_COLUMNS,
@@ -102,6 +102,7 @@ def join_columns(
     csv: str | Path,
     columns: Mapping[str, str] | None = None,
     *,
+    sheet: str = "",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> JoinedColumns:
@@ -118,17 +119,18 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
+        sheet: The sheet of a spreadsheet. [default: the likely one]
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest join obygaze12 emotions.csv
         obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
-        obygaze manifest join obygaze12 decades.csv --map movie_id=film
+        obygaze manifest join obygaze12 book.xlsx --sheet Decades --map movie_id=film
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(before, Path(csv), columns, force=force)
+    joined = join(before, Path(csv), columns, sheet=sheet, force=force)
     update_manifest(before, joined.manifest, path)
     return joined
 
@@ -138,85 +140,31 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
+    sheet: str = "",
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
     source = source_of(csv)
-    typed = dict(columns or {})
-    # What 1:05 is, typed as if it were a column.
-    short = checked_times(typed.pop("times", ""))
-    read, mapped, key = _read_table(csv, typed, short)
-    targets = {key: key, **mapped}
-    given_ids = [row[targets[key]] for row in read.rows]
-    noun = "film" if key == FILM else "clip"
-    id_of_name = ids_of_names(given_ids, noun, str(csv))
-    rows: dict[str, list[TableRow]] = {}
-    n_without_id = 0
-    for given_id, row in zip(given_ids, read.rows, strict=True):
-        table_id = id_of_name[given_id]
-        if table_id:
-            rows.setdefault(table_id, []).append(row)
-        else:
-            n_without_id += 1
+    table = _read(csv, columns or {}, sheet)
     # The table has the ids of clips, or with the key movie_id those of their films.
-    id_in_table = {
-        clip.clip_id: clip.movie_id if key == FILM else clip.clip_id
-        for clip in manifest
-    }
-    _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
-    n_by_id = 0
-    if key == CLIP:
-        n_by_id = _require_same(manifest, rows, targets, csv, short)
-    if rows.keys().isdisjoint(id_in_table.values()):
-        known_ids = manifest.films if key == FILM else manifest.clip_ids
-        shown = few(known_ids, 2) or f"no {noun}s"
-        raise NotFound(
-            f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
-            where=str(csv),
-            hint=f"the manifest has {shown}",
-        )
-    used = {"", *targets, *targets.values()}
-    plan = {**targets, **{name: name for name in read.columns if name not in used}}
-    # Times would become those in another file.
-    of_manifest = [*CLIP_COLUMNS, NAME_COLUMN, DIFFERS]
-    of_manifest += _shown_again(read, targets)
-    added = {name: column for name, column in plan.items() if name not in of_manifest}
-    # Scores of clips have the titles of films beside them.
-    has_titles = TITLE in manifest.columns and TITLE not in targets
-    if TITLE in added and len(added) > 1 and has_titles and not force:
-        of_manifest.append(TITLE)
-        del added[TITLE]
-    taken = [name for name in added if name in manifest.columns]
-    if not force:
-        refuse_if(
-            taken,
-            AlreadyThere,
-            "the manifest has these columns already",
-            where=manifest.name,
-            hint="--force, or --map OTHER=COLUMN",
-        )
+    id_in_table = {clip.clip_id: getattr(clip, table.key) for clip in manifest}
+    n_by_id = _require_same(manifest, table) if table.key == CLIP else 0
+    _require_some(manifest, table, id_in_table)
+    added = _added(manifest, table, force=force)
     joined = manifest
-    for name, column in added.items():
+    for name in added:
         cells = {}
         for clip_id, table_id in id_in_table.items():
-            cells[clip_id] = _joined(rows.get(table_id, ()), column)
+            cells[clip_id] = _joined(table.rows.get(table_id, ()), name)
         joined = joined.with_column(name, cells)
-    left_out = [name for name in plan if name in of_manifest and name != key]
-    warnings = [*read.unnamed, *_warnings(rows, id_in_table, left_out, key)]
-    for column, number in read.maybe_thousands.items():
-        warnings.append(thousands_text(column, number))
-    hidden = hidden_columns(read.columns, mapped)
-    if hidden:
-        names = ", ".join(sorted(hidden))
-        warnings.append(f"left out, something else is mapped to them: {names}")
-    if n_without_id:
-        warnings.append(f"left out, without a {key}: {count(n_without_id, 'row')}")
     header = structs.replace(
         joined.header,
         sources=(*joined.header.sources, source),
         said=columns_of_people(manifest),
     )
     joined = replace(joined, header=header)
+    left_out = [name for name in table.columns if name not in (*added, table.key)]
+    warnings = _warnings(table, id_in_table, left_out)
     return JoinedColumns(
         joined,
         {name: n_with_value(joined, name) for name in added},
@@ -225,74 +173,108 @@ def join(
     )
 
 
-def _read_table(
-    path: Path, columns: Mapping[str, str], short: str
-) -> tuple[CsvTable, dict[str, str], str]:
-    """Return a table, its column of each target, and whether it is of clips or films: the key."""
-    violations = Violations(path, columns)
-    required = list(dict.fromkeys(columns.values()))
-    read = read_table(path, required=required, violations=violations, content="rows")
-    mapped = dict(columns)
-    has_times = False
-    for target in (*SPAN_COLUMNS, *FILM_TIMES):
-        column = mapped.get(target, target)
-        if column in read.columns:
-            times = [row[column] for row in read.rows]
-            has_times = has_times or any(times)
-            if not short:
-                add_unclear(read.rows, column, times)
-    named = {*mapped, *read.columns}
-    key = CLIP if CLIP in named else FILM
-    if key not in named and not violations:
+@dataclass(frozen=True)
+class _KeyedTable:
+    """The rows of a table by the ids of clips, or of films.
+
+    Attributes:
+        path: The table.
+        key: The column of the manifest whose ids these are.
+        columns: The columns of the table, as the manifest calls them.
+        rows: The rows of each id, with the cells of these columns.
+        typed: The columns that were named.
+        short: What 1:05 is.
+        warnings: What should be known of the table.
+    """
+
+    path: Path
+    key: str
+    columns: Sequence[str]
+    rows: Mapping[str, Sequence[TableRow]]
+    typed: Collection[str]
+    short: str
+    warnings: Sequence[str]
+
+    @property
+    def noun(self) -> str:
+        """What the ids are of."""
+        return "film" if self.key == FILM else "clip"
+
+
+def _read(path: Path, columns: Mapping[str, str], sheet: str) -> _KeyedTable:
+    """Return the rows of a table by their ids; all that is wrong is one error."""
+    typed = dict(columns)
+    # What 1:05 is, typed as if it were a column.
+    short = checked_times(typed.pop("times", ""))
+    violations = Violations(path, typed)
+    required = list(dict.fromkeys(typed.values()))
+    read = read_table(
+        path,
+        required=required,
+        violations=violations,
+        content="rows",
+        sheet=sheet,
+        assume_sheet=True,
+    )
+    used = {"", *typed, *typed.values()} - {CLIP, FILM}
+    unmapped = {name: name for name in read.columns if name not in used}
+    sources = {**typed, **unmapped, **typed}
+    rows = []
+    for row in read.rows:
+        cells = {target: row[source] for target, source in sources.items()}
+        rows.append(replace(row, cells=cells))
+    key = CLIP if CLIP in sources else FILM
+    times = [name for name in (*SPAN_COLUMNS, *FILM_TIMES) if name in sources]
+    if not short:
+        for name in times:
+            add_unclear(rows, name, [row[name] for row in rows])
+    if key not in sources and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    elif key == FILM and has_times:
+    elif key == FILM and any(row[name] for row in rows for name in times):
         problem = (
             "required column is missing: rows with times are of clips, not of films"
         )
         violations.add(None, CLIP, problem)
     hint = None
-    if CLIP not in named or not {*required}.issubset(read.columns):
+    if CLIP not in sources or not {*required}.issubset(read.columns):
         columns_of_table = few(read.filled_columns)
         hint = f"--map clip_id=COLUMN; the columns of the table: {columns_of_table}"
     violations.raise_if_any("the table cannot be joined", hint)
-    return read, mapped, key
+    warnings = [*read.unnamed, *sheet_warnings(read)]
+    for column, number in read.maybe_thousands.items():
+        warnings.append(thousands_text(column, number))
+    hidden = hidden_columns(read.columns, typed)
+    if hidden:
+        names = ", ".join(sorted(hidden))
+        warnings.append(f"left out, something else is mapped to them: {names}")
+    by_id = _rows_by_id(rows, key, path)
+    return _KeyedTable(path, key, [*sources], by_id, typed, short, warnings)
 
 
-def _shown_again(table: CsvTable, targets: Mapping[str, str]) -> list[str]:
-    """Return the columns of a table that show the times of its clips as a person reads them."""
-    if not {*SPAN_COLUMNS} <= {*table.columns}:
-        return []
-    shown = []
-    for column in CLOCK_COLUMNS:
-        if column in table.columns and column not in targets:
-            cells = filter(None, (row[column] for row in table.rows))
-            if all(map(is_time, cells)):
-                shown.append(column)
-    return shown
-
-
-def _check_annotators(
-    rows: Mapping[str, Sequence[TableRow]], column: str, path: Path
-) -> None:
-    """Raise an error if an id has rows of several annotators: a joined cell is of no one."""
-    for rows_of_id in rows.values():
-        names = {row.cells.get(column, "").strip() for row in rows_of_id} - {""}
-        if len(names) > 1:
+def _rows_by_id(
+    rows: Iterable[TableRow], key: str, path: Path
+) -> dict[str, list[TableRow]]:
+    """Return the rows of each id; of several annotators, a joined cell would be of no one."""
+    by_name: dict[str, list[TableRow]] = {}
+    for row in rows:
+        by_name.setdefault(row[key], []).append(row)
+    id_of_name = ids_of_names(by_name, "film" if key == FILM else "clip", str(path))
+    by_id: dict[str, list[TableRow]] = {}
+    for name, of_name in by_name.items():
+        by_id.setdefault(id_of_name[name], []).extend(of_name)
+    for id_, of_id in by_id.items():
+        names = {row.cells.get(ANNOTATOR, "").strip() for row in of_id} - {""}
+        if id_ and len(names) > 1:
             raise FixInput(
-                f"the column {column} has several annotators of one clip: {few(sorted(names))}",
+                f"the table has several annotators of one clip: {few(sorted(names))}",
                 where=str(path),
                 hint="obygaze manifest import reads what each annotator says; or join a table"
                 " of one of them",
             )
+    return by_id
 
 
-def _require_same(
-    manifest: Manifest,
-    rows: Mapping[str, Sequence[TableRow]],
-    targets: Mapping[str, str],
-    path: Path,
-    short: str,
-) -> int:
+def _require_same(manifest: Manifest, table: _KeyedTable) -> int:
     """Return how many rows are matched by their ids alone; rows of other clips are an error."""
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
@@ -300,23 +282,21 @@ def _require_same(
     clips = []
     stated = []
     for clip in manifest:
-        for row in rows.get(clip.clip_id, ()):
+        for row in table.rows.get(clip.clip_id, ()):
             clips.append(clip)
-            stated.append(
-                {name: row.cells.get(targets.get(name, name), "") for name in STATED}
-            )
+            stated.append({name: row.cells.get(name, "") for name in STATED})
     in_table = ClipFacts.of(
         [clip.clip_id for clip in clips],
         [as_id(cells[FILM]) for cells in stated],
-        [_seconds(cells["start_s"], short) for cells in stated],
-        [_seconds(cells["end_s"], short) for cells in stated],
+        [_seconds(cells["start_s"], table.short) for cells in stated],
+        [_seconds(cells["end_s"], table.short) for cells in stated],
         map(frames_of, stated),
     )
     return require_same(
         ClipFacts.of_clips(clips),
         in_table,
         (f"the manifest {manifest.name}", "the table"),
-        where=str(path),
+        where=str(table.path),
         hint=f"the columns of its films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
     )
 
@@ -327,35 +307,82 @@ def _seconds(cell: str, short: str) -> float | None:
     return float(text) if WRITTEN_SECONDS.fullmatch(text) else None
 
 
+def _require_some(
+    manifest: Manifest, table: _KeyedTable, id_in_table: Mapping[str, str]
+) -> None:
+    """Raise an error if no clip has an id of the table."""
+    ids = table.rows.keys() - {""}
+    if ids.isdisjoint(id_in_table.values()):
+        known = manifest.films if table.key == FILM else manifest.clip_ids
+        first = next((id_ for id_ in table.rows if id_), "")
+        raise NotFound(
+            f"no {table.noun} has an id of this table, such as {first!r}",
+            where=str(table.path),
+            hint=f"the manifest has {few(known, 2) or f'no {table.noun}s'}",
+        )
+
+
+def _added(manifest: Manifest, table: _KeyedTable, *, force: bool) -> list[str]:
+    """Return the columns that are added; without `force`, none that the manifest has."""
+    # Times would become those in another file.
+    own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, *_shown_again(table)}
+    added = [name for name in table.columns if name not in own]
+    # Scores of clips have the titles of films beside them.
+    has_titles = TITLE in manifest.columns and TITLE not in table.typed
+    if TITLE in added and len(added) > 1 and has_titles and not force:
+        added.remove(TITLE)
+    taken = [name for name in added if name in manifest.columns]
+    if not force:
+        refuse_if(
+            taken,
+            AlreadyThere,
+            "the manifest has these columns already",
+            where=manifest.name,
+            hint="--force, or --map OTHER=COLUMN",
+        )
+    return added
+
+
+def _shown_again(table: _KeyedTable) -> list[str]:
+    """Return the columns of a table that show the times of its clips as a person reads them."""
+    shown = []
+    for column in CLOCK_COLUMNS:
+        is_free = column in table.columns and column not in table.typed
+        if is_free and {*SPAN_COLUMNS} <= {*table.columns}:
+            cells = [row[column] for rows in table.rows.values() for row in rows]
+            if all(is_time(cell) for cell in cells if cell):
+                shown.append(column)
+    return shown
+
+
 def _warnings(
-    rows: Mapping[str, object],
-    id_in_table: Mapping[str, str],
-    left_out: Sequence[str],
-    key: str,
+    table: _KeyedTable, id_in_table: Mapping[str, str], left_out: Sequence[str]
 ) -> list[str]:
     """Return what a user should know of clips, rows and columns that were not joined."""
     warnings = []
-    noun = "clips"
-    if key == FILM:
-        noun = "films"
+    if table.key == FILM:
         warnings.append("joined by movie_id: all clips of a film get its values")
-    n_without = sum(table_id not in rows for table_id in id_in_table.values())
+    n_without = sum(table_id not in table.rows for table_id in id_in_table.values())
     if n_without:
         warnings.append(
             f"without a row: {n_without} of {count(len(id_in_table), 'clip')}"
         )
-    unknown = sorted(rows.keys() - set(id_in_table.values()))
+    unknown = sorted(table.rows.keys() - {"", *id_in_table.values()})
     if unknown:
         # Only what has no row yet can be meant.
-        free = set(id_in_table.values()) - rows.keys()
+        free = set(id_in_table.values()) - table.rows.keys()
         named = [f"{name}{near(name, free, LIKE_IDS)}" for name in unknown[:3]]
         listed = few([*named, *unknown[3:]], 3)
-        warnings.append(f"not {noun} of the manifest: {listed}")
+        warnings.append(f"not {table.noun}s of the manifest: {listed}")
     if left_out:
         warnings.append(f"left out, manifests have their own: {', '.join(left_out)}")
     if "level" in left_out:
         warnings.append("--map NAME=COLUMN joins the levels under a name of your own")
-    return warnings
+    n_without_id = len(table.rows.get("", ()))
+    if n_without_id:
+        n_rows = count(n_without_id, "row")
+        warnings.append(f"left out, without a {table.key}: {n_rows}")
+    return [*table.warnings, *warnings]
 
 
 def _joined(rows: Iterable[TableRow], column: str) -> str:

@@ -111,7 +111,7 @@ def read_tables(paths: Sequence[Path], mapping: TableMapping) -> ReadTables:
     warnings = []
     for name, table in zip(names, tables.values(), strict=True):
         blank = {**dict.fromkeys(columns_of_all, ""), ANNOTATOR: name}
-        warnings += _warnings(table)
+        warnings += [*table.unnamed, *sheet_warnings(table)]
         kept, totals = _without_totals(table.rows)
         for row in kept:
             cells = {**blank, **row.cells} if len(paths) > 1 else row.cells
@@ -146,15 +146,14 @@ def _hint(tables: Sequence[CsvTable]) -> str | None:
     return "; ".join(filter(None, [table.doubt, columns]))
 
 
-def _warnings(table: CsvTable) -> list[str]:
-    """Return what a person should know of a table: columns without a name, and other sheets."""
-    warnings = [*table.unnamed]
-    if table.other_sheets:
-        others = few([repr(name) for name in table.other_sheets], 3)
-        warnings.append(
-            f"the sheet {table.sheet!r} was read; --sheet takes another one with data: {others}"
-        )
-    return warnings
+def sheet_warnings(table: CsvTable) -> list[str]:
+    """Return which sheet was read where others have data too."""
+    if not table.other_sheets:
+        return []
+    others = few([repr(name) for name in table.other_sheets], 3)
+    return [
+        f"the sheet {table.sheet!r} was read; --sheet takes another one with data: {others}"
+    ]
 
 
 def _without_totals(

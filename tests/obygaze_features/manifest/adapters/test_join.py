@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
+from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
@@ -149,6 +151,27 @@ def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
     path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
     with pytest.raises(FixInput, match="several annotators of one clip: A1, A2"):
         join(MANIFEST, path, force=True)
+
+
+def test_a_sheet_of_a_workbook_is_joined_and_the_likely_one_is_said(
+    tmp_path: Path,
+) -> None:
+    """The hint was an option that the command did not have."""
+    moods = [["clip_id", "mood"], ["tt1-001", "joy"], ["tt1-002", "fear"]]
+    sheets = {"Notes": [["about"], ["moods"]], "Moods": moods}
+    path = write_workbook(tmp_path / "book.xlsx", sheets)
+    joining = join(MANIFEST, path)
+    assert [clip.extra["mood"] for clip in joining.manifest] == ["joy", "fear", ""]
+    assert f"{path}: the sheet 'Moods' was read; --sheet takes another" in str(
+        joining.warnings
+    )
+    named = join(MANIFEST, path, sheet="Moods")
+    assert "the sheet" not in str(named.warnings)
+    with pytest.raises(FixInput, match="cannot be joined"):
+        join(MANIFEST, path, sheet="Notes")
+    write_manifest(MANIFEST, tmp_path / "manifests" / "films.toml")
+    words = ("manifest", "join", "films", "book.xlsx", "--sheet", "Moods")
+    call_obygaze(*words, cwd=tmp_path).ok()
 
 
 @pytest.mark.parametrize("key", ["clip_id", "movie_id"])
