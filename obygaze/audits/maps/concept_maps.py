@@ -6,7 +6,7 @@ each spatial token of a clip is a map. Directions for a film were fitted without
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +57,6 @@ def write_concept_maps(
     Commands:
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
     """
-    from obygaze_models.models.common import with_padding
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.training import training_protocol
 
@@ -78,31 +77,46 @@ def write_concept_maps(
     names = common_names(directions_of_film)
     if not names:
         raise FixInput("no direction could be found", where=opened.location)
+    named = {
+        film: {name: of_film[name] for name in names}
+        for film, of_film in directions_of_film.items()
+    }
     random = random_directions(X.shape[1])
     present = np.array(inputs.table.ids)[features.present]
     selected = opened.select(clips=[clips_of_manifest[clip] for clip in present])
     clips = opened.clip_ids[np.sort(selected.rows)].tolist()
     film_of = dict(zip(inputs.table.ids, inputs.table.films.tolist(), strict=True))
+    directions_of = {
+        clip: {**named[film_of[clip]], **random}
+        for clip in clips
+        if film_of[clip] in named
+    }
     origin = X.mean(axis=0, dtype=np.float64)
-
-    def results_of_clips() -> Iterator[NDArray[Any] | Reason]:
-        for part in opened.stream(TOKENS, clips=clips):
-            values = with_padding(part.values, opened.real_frames(TOKENS, part.rows))
-            for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
-                of_film = directions_of_film.get(film_of[clip])
-                if of_film is None:
-                    yield Reason(FAILED, "no direction could be found without its film")
-                    continue
-                named = {name: of_film[name] for name in names}
-                is_padding = np.isnan(tokens).all(axis=(1, 2))
-                maps = maps_of_tokens(tokens, {**named, **random}, origin, grid)
-                maps[:, is_padding] = 0
-                yield maps
-
     facts = {"method": "projection", "model": CAV, "run": inputs.identity}
-    return write_maps(
-        folder, opened, clips, [*names, *random], facts, results_of_clips()
-    )
+    results = _results_of_clips(opened, clips, directions_of, origin, grid)
+    return write_maps(folder, opened, clips, [*names, *random], facts, results)
+
+
+def _results_of_clips(
+    store: Store,
+    clips: Sequence[str],
+    directions_of: Mapping[str, Directions],
+    origin: NDArray[Any],
+    grid: tuple[int, int, int],
+) -> Iterator[NDArray[Any] | Reason]:
+    """Yield the maps of each clip, or why it has none."""
+    from obygaze_models.models.common import with_padding
+
+    for part in store.stream(TOKENS, clips=clips):
+        values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
+        for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
+            if clip not in directions_of:
+                yield Reason(FAILED, "no direction could be found without its film")
+                continue
+            is_padding = np.isnan(tokens).all(axis=(1, 2))
+            maps = maps_of_tokens(tokens, directions_of[clip], origin, grid)
+            maps[:, is_padding] = 0
+            yield maps
 
 
 def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:

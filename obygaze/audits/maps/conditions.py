@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from obygaze.audits.maps.boxes import (
     NO_MAPS,
+    SharesInBoxes,
     notes_on,
     shares_in_boxes,
 )
@@ -77,6 +79,16 @@ class MeanMaps(NamedTuple):
             yield figure
 
 
+@dataclass(frozen=True)
+class MapsOfConditions:
+    """Two conditions with their clips, what is known of each direction, and what is left out."""
+
+    conditions: tuple[Record, Record]
+    directions: Sequence[Record]
+    left_out: Mapping[str, str]
+    has_boxes: bool
+
+
 def compare_conditions(
     maps: PathLike | Store,
     conditions: PathLike,
@@ -102,19 +114,29 @@ def compare_conditions(
         obygaze explain conditions emotion-maps conditions.csv --boxes heads.csv
     """
     store = open_store(maps, workspace=workspace)
-    names, condition_of, pair_of = read_conditions(Path(conditions), store)
+    boxed = None if boxes is None else shares_in_boxes(store, Path(boxes))
+    return present(compute(store, Path(conditions), boxed))
+
+
+def compute(
+    store: Store, path: Path, boxed: SharesInBoxes | None = None
+) -> MapsOfConditions:
+    """Return the mean maps of two conditions, and tests of what lies in boxes.
+
+    Args:
+        store: The store of maps.
+        path: The conditions of the clips.
+        boxed: The share of each map in the boxes of its clip.
+    """
+    names, condition_of, pair_of = read_conditions(path, store)
     maps_of_clips = store.matrix(MAPS, clips=list(condition_of), missing="drop")
     left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
-    boxed = None
-    if boxes is not None:
-        boxed = shares_in_boxes(store, Path(boxes))
+    if boxed is not None:
         for clip in condition_of:
             if clip not in left_out and clip not in boxed.clip_ids:
                 left_out[clip] = boxed.left_out.get(clip, WITHOUT_BOX)
     left_out |= _without_partner(pair_of, left_out)
-    first, second = (
-        _condition(name, condition_of, left_out, Path(conditions)) for name in names
-    )
+    first, second = (_condition(name, condition_of, left_out, path) for name in names)
     clips = (*first["clips"], *second["clips"])
     means = _mean_maps(store, maps_of_clips, (first, second))
     shares = None
@@ -123,29 +145,37 @@ def compare_conditions(
         shares = boxed.shares[:, columns]
     pairs = [pair_of[clip] for clip in clips]
     directions = _compared(map_names(store), means, shares, pairs)
-    answers = []
-    if boxed is None:
-        answers.append("Without boxes there is no test: --boxes FILE")
-    else:
-        methods = sorted({item["method"] for item in directions if item["method"]})
-        answers.append(f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}.")
+    return MapsOfConditions((first, second), directions, left_out, boxed is not None)
+
+
+def present(found: MapsOfConditions) -> Audit:
+    """Return the table, the sentences and the mean maps of two conditions."""
+    first, second = found.conditions
+    rows = []
+    answer = "Without boxes there is no test: --boxes FILE"
+    if found.has_boxes:
+        rows = [_row_of(item) for item in found.directions]
+        methods = sorted(
+            {item["method"] for item in found.directions if item["method"]}
+        )
+        answer = f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}."
     n_pairs = len(first["clips"])
-    title = f"X is {names[0]}, Y is {names[1]}: {n_pairs} pairs of clips"
+    title = f"X is {first['name']}, Y is {second['name']}: {n_pairs} pairs of clips"
     return Audit(
         title=title,
         headers=HEADERS,
-        rows=[] if boxed is None else [_row_of(item) for item in directions],
-        answers=answers,
+        rows=rows,
+        answers=[answer],
         limits=[],
         values={
             "conditions": [first, second],
             "n_pairs": n_pairs,
-            "directions": directions,
-            "left_out": left_out,
+            "directions": found.directions,
+            "left_out": found.left_out,
             "exchanged": EXCHANGED,
         },
-        figure=MeanMaps(title, (first, second), directions),
-        notes=notes_on(left_out),
+        figure=MeanMaps(title, (first, second), found.directions),
+        notes=notes_on(found.left_out),
     )
 
 
