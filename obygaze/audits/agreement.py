@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -405,7 +406,8 @@ def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
             of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
             if len(of_sure):
                 sure.append(measured(of_sure, rest, film, WITHOUT_NS))
-        means += _means(sure)
+        if sure:
+            means += _means(sure)
         rows = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))
     return [*means, *rows]
 
@@ -420,32 +422,29 @@ def _pairs_in_films(answers: Answers) -> Iterator[tuple[str, Answers]]:
 
 def _means(rows: Sequence[Row]) -> list[Row]:
     """Return the means over films, of the means of a film's pairs, and over all pairs."""
-    if not rows:
-        return []
+    of_film: dict[str, list[Row]] = {}
+    for row in rows:
+        of_film.setdefault(row["film"], []).append(row)
     groups_of = {
-        "mean of films": [row["film"] for row in rows],
-        "mean of pairs": range(len(rows)),
+        "mean of films": [*of_film.values()],
+        "mean of pairs": [[row] for row in rows],
     }
     means = []
     for title, groups in groups_of.items():
         mean: Row = {**dict.fromkeys(rows[0]), "film": title, "people": EACH_TWO}
         mean |= {"words": rows[0]["words"], "items": sum(row["items"] for row in rows)}
         for name in MEASURES:
-            mean[name] = mean_of_groups(groups, [row[name] for row in rows])
+            mean[name] = _mean(
+                [_mean([row[name] for row in group]) for group in groups]
+            )
         means.append(mean)
     return means
 
 
-def mean_of_groups(
-    groups: Iterable[object], values: Iterable[float | None]
-) -> float | None:
-    """Return the mean over groups of the mean over a group's values; None is left out."""
-    by_group: dict[object, list[float]] = {}
-    for group, value in zip(groups, values, strict=True):
-        if value is not None:
-            by_group.setdefault(group, []).append(value)
-    means = [sum(of_group) / len(of_group) for of_group in by_group.values()]
-    return sum(means) / len(means) if means else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known, or None without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 # ---- the page ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from obygaze.audits.agreement import (
     agree,
     answers_of_manifest,
     compute,
-    mean_of_groups,
+    present,
 )
 from obygaze.audits.agreement_measures import PLACES, Answers, Scale, gammas
 from obygaze.films.marks import Mark
@@ -258,8 +258,19 @@ def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
     over_pairs = found_in(found.rows, "mean of pairs")
     assert over_pairs["gamma_uniform"] == close((2 + 2 * low) / 4)
     assert over_pairs["items"] == 12
-    assert mean_of_groups("aab", [None, None, 3.0]) == 3.0
-    assert mean_of_groups("a", [None]) is None
+
+
+def test_a_film_without_a_measure_is_left_out_of_means_and_said() -> None:
+    """Where both say one word throughout, chance always agrees."""
+    found = compute(answers_of("xxxyxy", "xxxyyy", films="aaabbb"), "mood")
+    mean = found_in(found.rows, "mean of films")
+    assert found_in(found.rows, "a")["kappa"] is None
+    assert mean["kappa"] == found_in(found.rows, "b")["kappa"]
+    assert mean["equal"] == close((1 + 2 / 3) / 2)
+    assert found.n_undefined == 1
+    assert "chance always agrees: 1 row of films." in " ".join(
+        present(found, "t").limits
+    )
 
 
 def test_chance_draws_no_word_that_nobody_can_say() -> None:
