@@ -13,6 +13,7 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.shell import shell_word
 from obygaze_features.extraction.clips import Facts, PlannedClip, Source
 from obygaze_features.extraction.stored import StoreState
+from obygaze_features.manifest.spans import MILLISECOND_S
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
@@ -322,17 +323,26 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
 
 
 def other_times(row: Row, clip: PlannedClip) -> str:
-    """Return how the times or the film of a clip differ from those of its row, or ""."""
+    """Return how the times or the film of a clip differ from those of its row, or "".
+
+    Times are equal to the millisecond. A window has none before it is decoded.
+    """
     differences = []
-    facts = (
-        ("the film", row.movie_id, clip.movie_id),
-        ("start_s", row.start_s, clip.start_s),
-        ("end_s", row.end_s, clip.end_s),
-    )
-    for name, then, now in facts:
-        if then != now:
+    if row.movie_id != clip.movie_id:
+        differences.append(
+            f"the film was {_shown(row.movie_id)}, is {_shown(clip.movie_id)}"
+        )
+    times = (("start_s", row.start_s, clip.start_s), ("end_s", row.end_s, clip.end_s))
+    for name, then, now in times if clip.window is None else ():
+        if not _is_same_time(then, now):
             differences.append(f"{name} was {_shown(then)}, is {_shown(now)}")
     return ", ".join(differences)
+
+
+def _is_same_time(then: float | None, now: float | None) -> bool:
+    if then is None or now is None:
+        return then == now
+    return abs(then - now) <= MILLISECOND_S
 
 
 def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:

@@ -88,6 +88,9 @@ class KeptFrames:
         values[MASK] = mask
         kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
+        # Of a window, they are those of its pictures.
+        values["start_s"] = np.array(kept.start_s, np.float64)
+        values["end_s"] = np.array(kept.end_s, np.float64)
         remark_of_kept = repeated(n_pictures, n_kept)
         remarks = kept.reason.split("; ") if kept.reason else []
         # A still picture is repeated without a remark.

@@ -280,7 +280,7 @@ def plan_stores(
         if stored and not names:
             # Without --arrays, a store keeps those that it has.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
-        arrays = arrays_of(backbone, names, grid)
+        arrays = arrays_of(backbone, names)
         if stored:
             # A part of a store may have its arrays without their times.
             expected = (*stored.array_names, *backbone.arrays)

@@ -35,13 +35,11 @@ HEAVY = ("tokens",)
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
-def arrays_of(
-    backbone: Backbone, names: Sequence[str] = (), grid: Grid | None = None
-) -> list[Array]:
+def arrays_of(backbone: Backbone, names: Sequence[str] = ()) -> list[Array]:
     """Return the arrays of a store: of features, times, and the mask of real frames.
 
     The times are those of the frames, or of the parts of the sound. Without names, the features are
-    all but the heaviest. A store of windows also has the start and the end of each.
+    all but the heaviest.
     """
     available = backbone.arrays
     unknown = [name for name in names if name not in available]
@@ -60,9 +58,6 @@ def arrays_of(
     n_frames = (backbone.geometry.frames,)
     for name in times:
         chosen.append(Array.of(name, "float64", n_frames, ("frame",)))
-    if grid is not None:
-        for name in ("start_s", "end_s"):
-            chosen.append(Array.of(name, "float64", ()))
     if backbone.takes_mask:
         chosen.append(Array.of(MASK, "bool", n_frames, ("frame",)))
     if PICTURES in available:

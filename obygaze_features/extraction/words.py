@@ -177,7 +177,7 @@ def _rows_of(
     texts = []
     rows_of_texts = []
     for number, clip in enumerate(manifest):
-        row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s, maker=0)
+        row = Row.of_clip(clip)
         text = words.texts.get(clip.clip_id)
         if text is None:
             failure = words.failures[clip.clip_id]

@@ -1,6 +1,6 @@
 """Read rows of arrays, in any order: each chunk is compared with its checksum, then decoded."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,10 +11,11 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
     Bytes,
     Rows,
-    check_index,
     checked_content,
     chunk_with_crc_bytes,
+    decode_texts,
     index_bytes,
+    index_of,
     split_checks,
 )
 from obygaze_features.store.files import ListedFiles, Range, check_memory
@@ -84,7 +85,7 @@ class _Piece(NamedTuple):
 
 
 class Arrays:
-    """The arrays of a store."""
+    """The arrays of a store, and the columns of its table of rows."""
 
     def __init__(self, listed: ListedFiles, record: StoreRecord) -> None:
         self.listed = listed
@@ -95,7 +96,8 @@ class Arrays:
         """The CRC32C of each chunk of each array."""
         data = self.listed.whole(CHECKS)
         with self.listed.decoding(CHECKS):
-            return split_checks(data, self.record.arrays, self.record.rows.total)
+            arrays = (*self.record.columns, *self.record.arrays)
+            return split_checks(data, arrays, self.record.rows.total)
 
     def read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of rows, in their order; a row may be there twice."""
@@ -124,6 +126,35 @@ class Arrays:
                     values = content.view(array.dtype)
                     wanted.copy(place, values.reshape(-1, *array.shape), out)
         return out
+
+    def read_all(self, array: Array) -> npt.NDArray[Any]:
+        """Return the values of all rows, file by file.
+
+        A stranger's number of rows takes no memory: the first file that is not there is an error.
+        """
+        n_rows = self.record.rows.total
+        parts = []
+        _ = self.checks
+        for first in range(0, n_rows, array.file_rows):
+            after = min(first + array.file_rows, n_rows)
+            parts.append(self.read(array, np.arange(first, after)))
+        return np.concatenate(parts)
+
+    def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[list[bytes]]:
+        """Yield the texts in each of some files of a column of texts."""
+        n_rows = self.record.rows.total
+        checks = self.checks[column.name]
+        ranges = []
+        for number in numbers:
+            name = column.file_name(number)
+            ranges.append(Range(name, 0, self.listed.marks[name].n_bytes))
+        parts = self.listed.parts(ranges)
+        for number, data in zip(numbers, parts, strict=True):
+            n_texts = min(column.file_rows, n_rows - number * column.file_rows)
+            with self.listed.decoding(column.file_name(number)):
+                content = checked_content(column, data, int(checks[number]))
+                texts = decode_texts(content, n_texts)
+            yield texts
 
     def reserve(self, array: Array, n_rows: int) -> npt.NDArray[Any]:
         """Return an empty array for some rows; an error where they can never fit into memory."""
@@ -167,8 +198,8 @@ class Arrays:
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))
         (index,) = self.listed.parts([wanted])
-        with self.listed.decoding(name):
-            check_index(array, self._n_chunks(array, file), index)
+        if index.tobytes() != index_of(array, self._n_chunks(array, file)):
+            raise self.listed.damaged(name, "its index is not that of its chunks")
 
     def _check_length(self, array: Array, file: int) -> int:
         """Return where the index of a file begins; an error for a file of another length."""

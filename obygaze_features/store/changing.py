@@ -48,7 +48,7 @@ from obygaze_features.store.records import (
     Maker,
     ManifestMark,
     Origin,
-    place_in,
+    all_makers,
 )
 from obygaze_features.store.rows import Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
@@ -273,11 +273,11 @@ def _chosen_rows(
 
 def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
     """Return the rows of films or clips that a user names; an error for an unknown name."""
-    known_films = store.table.films.runs_of_film
+    known_films = store.table.films
     names = list(dict.fromkeys(map(str, each_name(names))))
     films = [name for name in names if name in known_films]
     for film, row in zip(films, store.table.find(films).tolist(), strict=True):
-        if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
+        if row >= 0 and store.table.rows_of([film]).tolist() != [row]:
             raise FixInput(
                 f"{film!r} is the id of a film and of a clip",
                 where=store.location,
@@ -293,7 +293,7 @@ def _rows_of_names(store: Store, names: Sequence[str]) -> Rows:
             if made in store:
                 known.append(made)
             raise unknown_name("film or clip", clip, known, where=store.location)
-    return np.union1d(rows, store.table.films.rows_of(films))
+    return np.union1d(rows, store.table.rows_of(films))
 
 
 def _still_in_manifests(names: Sequence[str], workspace: Workspace) -> list[str]:
@@ -328,8 +328,14 @@ class _NewRows:
 
     rows: Sequence[Row]
     stores: Sequence[Store]
-    makers: list[Maker]
     progress: Progress = Quiet()
+
+    @property
+    def makers(self) -> tuple[Maker, ...]:
+        """All that made the rows."""
+        return all_makers(
+            maker for store in self.stores for maker in store.record.makers
+        )
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store."""
@@ -348,15 +354,8 @@ class PickedRows(_NewRows):
         self.stores = stores
         self.places = np.array([each.place for each in picked], np.int64)
         self.numbers = np.array([each.number for each in picked], np.int64)
-        self.makers = []
-        rows = []
-        for row, place, _ in picked:
-            maker = stores[place].maker_of(row)
-            if maker is not None:
-                row = row._replace(maker=place_in(self.makers, maker))
-            rows.append(row)
-        self.rows = rows
-        self._is_ok = np.array([row.is_ok for row in rows], dtype=bool)
+        self.rows = [row for row, _, _ in picked]
+        self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array; only those that are ok are read."""
@@ -386,7 +385,7 @@ class PickedRows(_NewRows):
         is_in_place = np.array_equal(numbers, np.arange(first, end_there))
         if not (is_one_store and is_in_place):
             return None
-        file = file_of_store(store, array, number, self._is_ok[first:after])
+        file = file_of_store(store, array, number)
         if file is not None:
             self.progress.advance(after - first)
         return file
@@ -481,7 +480,7 @@ def _common_arrays(stores: Sequence[Store]) -> list[Array]:
 
 def _numbers_of(array: Array) -> tuple[object, ...]:
     """Return what must be equal where rows of an array are joined."""
-    return (array.name, array.dtype, array.shape, array.dims, array.chunk_rows)
+    return (array.name, array.dtype, array.shape, array.dims)
 
 
 def _require_equal_kinds(stores: Sequence[Store]) -> None:
@@ -500,13 +499,8 @@ def _require_equal_kinds(stores: Sequence[Store]) -> None:
 
 
 def _kinds_of(store: Store) -> set[Kind]:
-    """Return what made the rows of a store.
-
-    A maker whose rows were all made anew elsewhere stays in the list of the store.
-    """
-    makers = store.record.makers
-    numbers = {row.maker for row in store.rows} if len(makers) > 1 else {0}
-    return {maker.kind for number, maker in enumerate(makers) if number in numbers}
+    """Return what made the rows of a store."""
+    return {maker.kind for maker in store.record.makers}
 
 
 def _clips_of(stores: Sequence[Store]) -> dict[str, list[SourceRow]]:

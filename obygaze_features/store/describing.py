@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +69,7 @@ def facts_of_store(store: Store) -> dict[str, Any]:
 
 def describe(store: Store) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
+    record = store.record
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
@@ -82,7 +82,7 @@ def describe(store: Store) -> str:
         *recipe_sentences(store.recipe),
     ]
     last_lines = []
-    if not store.table.films.are_stated:
+    if not store.table.films:
         last_lines.append("films: none is stated")
     if len(store.feature_arrays) > 1:
         last_lines.append(
@@ -90,7 +90,7 @@ def describe(store: Store) -> str:
         )
     last_lines += [
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
-        *_maker_lines(store),
+        *(f"made by {maker_text(maker)}" for maker in record.makers),
         *(
             f"made from {origin.place} ({origin.seal})"
             for origin in store.record.origins
@@ -112,21 +112,6 @@ def describe(store: Store) -> str:
             *(safe_text(line, "terminal") for line in last_lines),
         ]
     )
-
-
-def _maker_lines(store: Store) -> list[str]:
-    """Return what made the rows, one line for each maker."""
-    makers = store.record.makers
-    if len(makers) == 1:
-        return [f"made by {maker_text(makers[0])}"]
-    rows_of_maker = Counter(row.maker for row in store.rows) if makers else {}
-    lines = []
-    for number, maker in enumerate(makers):
-        # Of what computed an array first, the rows name it beside the others.
-        if rows_of_maker[number]:
-            size = count(rows_of_maker[number], "clip")
-            lines.append(f"made by {size}: {maker_text(maker)}")
-    return lines
 
 
 def _lines_of_absent(store: Store) -> list[str]:

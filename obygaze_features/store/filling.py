@@ -15,10 +15,8 @@ from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
-import google_crc32c
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,24 +26,19 @@ from obygaze_features.core.errors import (
     FixInput,
     Mismatch,
     NotFound,
+    ObygazeError,
 )
-from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.core.files import is_listed, sha256_file, sync_dir
 from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import (
-    HashedStream,
     ShardWriter,
     Values,
-    check_different,
-    check_rows,
-    crc_bytes,
     fill_rows,
-    planned_rows,
-    stored_dtype,
 )
 from obygaze_features.store.layout import (
     BLOCKS,
-    CLIPS_CSV,
+    CLIPS_JSON,
     PLAN_JSON,
     ROWS_JSON,
     STORE_JSON,
@@ -54,6 +47,7 @@ from obygaze_features.store.layout import (
     block_rows_of,
     check_arrays,
     check_store_name,
+    with_file_rows,
 )
 from obygaze_features.store.making import OTHER_NAME, not_finite, rows_not_finite
 from obygaze_features.store.placing import (
@@ -69,13 +63,12 @@ from obygaze_features.store.placing import (
     take_name,
     write_file,
 )
-from obygaze_features.store.reading import Store, open_store, rows_of_plan
+from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     BlockFile,
     BlockRecord,
     BlockRow,
-    FileMark,
     Kind,
     Maker,
     ManifestMark,
@@ -83,9 +76,12 @@ from obygaze_features.store.records import (
     StoreRecord,
     decode,
     decode_block,
+    decode_clips,
     encode,
+    encode_clips,
 )
 from obygaze_features.store.rows import Row, RowColumns
+from obygaze_features.store.table import check_rows
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
 _FINISHED = re.compile(r"[0-9]{5,}")
@@ -114,7 +110,7 @@ def plan_filling(
         target: The folder that the finished store gets; its parent must exist.
         rows: All rows of the new store: clips, films and times. Where a store is changed, its rows
             come first, in their order.
-        arrays: All arrays of the new store, made by `Array.of`.
+        arrays: The arrays of the new store; those of a store that is changed stay as they are.
         recipe: How the numbers are made.
         manifest: The manifest whose clips the rows are.
         kind: What computes, the same for all rows.
@@ -123,36 +119,33 @@ def plan_filling(
         replaces: The seal of the store that is changed, which is at the target.
     """
     check_store_name(target.name, str(target))
-    columns = RowColumns.of(rows)
-    check_rows(columns, str(target))
-    check_different(columns.clip_ids, str(target))
+    check_rows(RowColumns.of(rows), str(target))
     remove_leftovers(target)
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
-    row_bytes = sum(array.row_bytes for array in arrays)
-    block_rows = block_rows_of(len(rows), row_bytes, windows=windows)
     if replaces:
-        before = store_before(target, replaces)
-        all_arrays = before.record.arrays
-        if [array.name for array in arrays] != [array.name for array in all_arrays]:
+        there = store_before(target, replaces).record.arrays
+        if [array.name for array in arrays] != [array.name for array in there]:
             raise Mismatch("the store has other arrays", where=str(target))
+        arrays = there
         _check_change(target, replaces, rows, wanted, recipe)
     elif is_listed(target):
         raise _is_there(target)
     else:
-        all_arrays = tuple(_with_files_of_blocks(array, block_rows) for array in arrays)
-    check_arrays(all_arrays, str(target))
+        row_bytes = sum(array.row_bytes for array in arrays)
+        block_rows = block_rows_of(len(rows), row_bytes, windows=windows)
+        arrays = with_file_rows(arrays, block_rows)
+    check_arrays(arrays, str(target))
     plan = PlanRecord(
         manifest=manifest,
         recipe=recipe.to_json(),
         fingerprint=recipe.fingerprint,
-        arrays=all_arrays,
+        arrays=tuple(arrays),
         rows=len(rows),
-        block_rows=block_rows,
         kind=kind,
         replaces=replaces,
     )
-    _write_plan(target, encode(plan), planned_rows(columns, wanted))
+    _write_plan(target, encode(plan), encode_clips(rows, wanted))
     try:
         filling = Filling.open(target)
     except NotFound as error:
@@ -161,6 +154,10 @@ def plan_filling(
         # Another process planned, filled and sealed the store meanwhile.
         remove_leftover(target)
         raise _is_there(target)
+    if replaces and is_sealed(filling):
+        # They changed it meanwhile, and what this plan is for has moved.
+        remove_filling(filling)
+        raise _just_finished(target)
     return filling
 
 
@@ -176,10 +173,6 @@ def _just_finished(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "another process has just finished this store", where=str(target)
     )
-
-
-def _with_files_of_blocks(array: Array, block_rows: int) -> Array:
-    return msgspec.structs.replace(array, file_rows=max(array.file_rows, block_rows))
 
 
 def _check_change(
@@ -203,40 +196,40 @@ def _check_change(
 
 
 def _check_rows_of_change(
-    before: Store,
-    rows: Sequence[Row],
-    computed: Sequence[bool],
-    recipe: Recipe,
+    before: Store, rows: Sequence[Row], computed: Sequence[bool], recipe: Recipe
 ) -> None:
-    """Raise an error unless a filling with these rows can change a store."""
+    """Raise an error unless a filling keeps each row with features, and computes all new ones."""
     where = before.location
     before.recipe.require(recipe, where=where, message="the store has another recipe")
-    kept_rows = before.rows
-    ids_before = [row.clip_id for row in kept_rows]
-    if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
+    n_before = len(before)
+    ids_before = before.clip_ids.tolist()
+    if [row.clip_id for row in rows[:n_before]] != ids_before:
         raise Mismatch("the rows of the store must come first", where=where)
-    for number, row in enumerate(rows):
-        is_new = number >= len(kept_rows)
-        if is_new and not computed[number]:
-            raise FixInput(f"the new clip {row.clip_id!r} is not computed", where=where)
-        if computed[number] and not is_new and kept_rows[number].is_ok:
-            raise FixInput(f"the clip {row.clip_id!r} has features", where=where)
+    is_computed = np.array(computed, bool)
+    not_computed = n_before + np.flatnonzero(~is_computed[n_before:])
+    if len(not_computed):
+        clip_id = rows[int(not_computed[0])].clip_id
+        raise FixInput(f"the new clip {clip_id!r} is not computed", where=where)
+    has_features = np.flatnonzero(before.table.is_ok & is_computed[:n_before])
+    if len(has_features):
+        clip_id = rows[int(has_features[0])].clip_id
+        raise FixInput(f"the clip {clip_id!r} has features", where=where)
 
 
-def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
+def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
     """Make NAME.next; if it is there, it must have the same plan."""
     folder = next_of(target)
-    hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_csv)))
+    hidden = make_hidden(target, _tag_of(_digest(plan_json, clips_json)))
     try:
         write_file(hidden / PLAN_JSON, plan_json)
-        write_file(hidden / CLIPS_CSV, clips_csv)
+        write_file(hidden / CLIPS_JSON, clips_json)
         make_folder(hidden / BLOCKS)
         sync_tree(hidden)
         is_first = take_name(hidden, folder)
         if is_first:
             return
         other_plan = read_finished(folder / PLAN_JSON)
-        other_clips = read_finished(folder / CLIPS_CSV)
+        other_clips = read_finished(folder / CLIPS_JSON)
     except FileNotFoundError as error:
         # Who has finished the store removes what has the same plan.
         raise _just_finished(target) from error
@@ -244,7 +237,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
         remove_tree(hidden)
     if other_plan != plan_json:
         _raise_difference(plan_json, other_plan, folder)
-    if other_clips != clips_csv:
+    if other_clips != clips_json:
         raise Mismatch(
             "this store is being filled with other clips, or other times of clips",
             where=str(folder),
@@ -272,9 +265,9 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
     )
 
 
-def _digest(plan_json: bytes, clips_csv: bytes) -> str:
-    """Return what identifies a plan: the SHA-256 of plan.json followed by clips.csv."""
-    return hashlib.sha256(plan_json + clips_csv).hexdigest()
+def _digest(plan_json: bytes, clips_json: bytes) -> str:
+    """Return what identifies a plan: the SHA-256 of plan.json followed by clips.json."""
+    return hashlib.sha256(plan_json + clips_json).hexdigest()
 
 
 def _tag_of(digest: str) -> str:
@@ -292,7 +285,7 @@ class Filling:
         plan: What is computed.
         rows: All rows of the new store, without what is not known before they are computed.
         computed: For each row, whether this filling computes it.
-        digest: The SHA-256 of plan.json followed by clips.csv. Each block records it, so that a
+        digest: The SHA-256 of plan.json followed by clips.json. Each block records it, so that a
             late process cannot add a block to another plan.
     """
 
@@ -317,15 +310,15 @@ class Filling:
         folder = next_of(target)
         try:
             plan_json = read_finished(folder / PLAN_JSON)
-            clips_csv = read_finished(folder / CLIPS_CSV)
+            clips_json = read_finished(folder / CLIPS_JSON)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 "this store is not being filled", where=str(target)
             ) from error
         plan = decode(plan_json, PlanRecord, str(folder / PLAN_JSON))
-        data = np.frombuffer(clips_csv, dtype=np.uint8)
-        rows, computed = rows_of_plan(data, plan, str(folder / CLIPS_CSV))
-        return cls(target, plan, rows, computed, _digest(plan_json, clips_csv))
+        rows, computed = decode_clips(clips_json, plan, str(folder / CLIPS_JSON))
+        digest = _digest(plan_json, clips_json)
+        return cls(target, plan, rows, np.array(computed, bool), digest)
 
     @property
     def tag(self) -> str:
@@ -338,8 +331,13 @@ class Filling:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays of the store."""
+        """The arrays of the new store."""
         return self.plan.arrays
+
+    @cached_property
+    def is_of_windows(self) -> bool:
+        """Whether the rows are windows, whose times are known when they are decoded."""
+        return bool(Recipe.from_json(self.plan.recipe).windows)
 
     @cached_property
     def needed(self) -> list[int]:
@@ -359,12 +357,6 @@ class Filling:
         places = np.flatnonzero(self.computed[first:after]) + first
         rows: list[int] = places.tolist()
         return rows
-
-    def is_shard(self, array: Array, block: int) -> bool:
-        """Return whether a file of a block is the file of the store, and not raw rows."""
-        first, after = self.range_of(block)
-        is_one_file = array.file_rows == self.plan.block_rows
-        return is_one_file and bool(self.computed[first:after].all())
 
     def folder_of(self, block: int) -> Path:
         """Return the folder of a finished block."""
@@ -397,12 +389,7 @@ class Filling:
         return done, begun
 
     def begin(self, block: int, maker: Maker) -> "BlockWriter | None":
-        """Begin to compute a block; None if that is not needed any more.
-
-        Args:
-            block: The number of the block.
-            maker: What computes it.
-        """
+        """Begin to compute a block; None if that is not needed any more."""
         if maker.kind != self.plan.kind:
             raise Mismatch(
                 f"the plan is for {self.plan.kind}, and this is {maker.kind}",
@@ -413,23 +400,43 @@ class Filling:
             return None
         hidden = hidden_name(self.folder_of(block))
         try:
+            kept = self._kept_rows(block)
             make_folder(hidden)
-            return BlockWriter(self, block, maker, hidden)
-        except FileNotFoundError:
+            return BlockWriter(self, block, maker, hidden, kept)
+        except (OSError, ObygazeError) as error:
             # The store is finished. Nobody makes the parent folder, which would bring it back.
-            return None
+            if isinstance(error, FileNotFoundError) or not self.is_current():
+                return None
+            raise
 
-    def read_block(self, block: int) -> BlockRecord | None:
+    def _kept_rows(self, block: int) -> dict[str, Values]:
+        """Return all rows of a block as they are before it is computed, of each array.
+
+        A block is whole files, so that it has the rows that the store before has there, too.
+        """
+        first, after = self.range_of(block)
+        before = None
+        if self.plan.replaces and not self.computed[first:after].all():
+            before = store_before(self.target, self.plan.replaces)
+        return {
+            array.name: rows_before(before, array, first, after)
+            for array in self.arrays
+        }
+
+    def read_block(self, block: int, *, hashes: bool = False) -> BlockRecord | None:
         """Return rows.json of a finished block; None if the block is damaged.
 
-        A damaged block is renamed away, and counts as not done.
+        A damaged block is renamed away, and counts as not done. With `hashes`, every byte is read.
         """
         path = self.folder_of(block) / ROWS_JSON
         try:
             record = decode_block(read_finished(path), str(path))
         except (FileNotFoundError, Corrupt):
             record = None
-        if record is not None and self._is_whole(block, record):
+        is_whole = record is not None and self._is_whole(block, record)
+        if record is not None and is_whole and hashes:
+            is_whole = self._has_its_hashes(block, record)
+        if is_whole:
             return record
         self.set_aside(block)
         return None
@@ -441,29 +448,23 @@ class Filling:
             return False
         if [row.row for row in record.rows] != self.rows_of(block):
             return False
+        first, after = self.range_of(block)
         for array in self.arrays:
             file = record.files[array.name]
             path = self.folder_of(block) / array.name
             if not path.is_file() or path.stat().st_size != file.n_bytes:
                 return False
-            if len(file.checks) != _CRC_DIGITS * self._n_checks(array, block):
+            if len(file.checks) != _CRC_DIGITS * array.n_chunks(after - first):
                 return False
         return True
 
-    def _n_checks(self, array: Array, block: int) -> int:
-        first, after = self.range_of(block)
-        return array.n_chunks(after - first) if self.is_shard(array, block) else 1
-
-    def read_raw(self, array: Array, block: int, file: BlockFile) -> Values | None:
-        """Return the raw rows of a block; None if the file is damaged (see `read_block`)."""
-        first, after = self.range_of(block)
-        data = (self.folder_of(block) / array.name).read_bytes()
-        is_whole = len(data) == (after - first) * array.row_bytes
-        if not is_whole or crc_bytes(data).hex() != file.checks:
-            self.set_aside(block)
-            return None
-        values = np.frombuffer(data, dtype=stored_dtype(array))
-        return values.reshape(after - first, *array.shape)
+    def _has_its_hashes(self, block: int, record: BlockRecord) -> bool:
+        """Return whether the files of a block have the bytes that were written."""
+        folder = self.folder_of(block)
+        return all(
+            sha256_file(folder / name) == file.sha256
+            for name, file in record.files.items()
+        )
 
     def set_aside(self, block: int) -> None:
         """Rename a damaged block away, so that it counts as not done."""
@@ -494,25 +495,6 @@ def choose_block(
 # --- A block ---
 
 
-class _RawWriter:
-    """Writes rows of an array as they are; used like `ShardWriter`."""
-
-    def __init__(self, array: Array, stream: BinaryIO) -> None:
-        self.array = array
-        self.checks = b""
-        self._stream = HashedStream(stream)
-        self._crc = 0
-
-    def append(self, rows: Values) -> None:
-        data = np.ascontiguousarray(rows, dtype=stored_dtype(self.array)).tobytes()
-        self._stream.write(data)
-        self._crc = google_crc32c.extend(self._crc, data)
-
-    def finish(self) -> FileMark:
-        self.checks = self._crc.to_bytes(4, "little")
-        return self._stream.mark()
-
-
 class BlockWriter:
     """Writes a block row by row. Leave it without `commit`, and nothing of it stays.
 
@@ -524,26 +506,30 @@ class BlockWriter:
     """
 
     def __init__(
-        self, filling: Filling, block: int, maker: Maker, folder: Path
+        self,
+        filling: Filling,
+        block: int,
+        maker: Maker,
+        folder: Path,
+        kept: Mapping[str, Values],
     ) -> None:
         self.filling = filling
         self.block = block
         self.rows = filling.rows_of(block)
         self._maker = maker
         self._folder = folder
+        self._kept = kept
         self._added: list[BlockRow] = []
         # Whether the folder was removed, because nobody needs the block any more.
         self._is_lost = False
         # The row that is written next: rows in between are not computed.
-        self._next_row = filling.range_of(block)[0]
+        self._first_row, self._after_row = filling.range_of(block)
+        self._next_row = self._first_row
         self._files = ExitStack()
-        self._writers: dict[str, ShardWriter | _RawWriter] = {}
+        self._writers: dict[str, ShardWriter] = {}
         for array in filling.arrays:
             stream = self._files.enter_context(new_file(folder / array.name))
-            if filling.is_shard(array, block):
-                self._writers[array.name] = ShardWriter(array, stream)
-            else:
-                self._writers[array.name] = _RawWriter(array, stream)
+            self._writers[array.name] = ShardWriter(array, stream)
 
     def __enter__(self) -> Self:
         return self
@@ -564,7 +550,7 @@ class BlockWriter:
         Args:
             row: The clip with its status, its reason and the video that was read. The maker is that
                 of the block.
-            values: For each array, the values of a row that is ok.
+            values: For each array that is computed, the values of a row that is ok.
         """
         number = self.rows[len(self._added)]
         expected = self.filling.rows[number].clip_id
@@ -578,14 +564,26 @@ class BlockWriter:
         }
         if not self._is_lost:
             try:
-                for array in self.filling.arrays:
-                    self._skip_to(number, array)
-                    self._writers[array.name].append(checked[array.name])
+                self._keep_until(number)
+                for name, values_of_row in checked.items():
+                    self._writers[name].append(values_of_row)
             except OSError as error:
                 self._raise_if_needed(error)
         self._next_row = number + 1
-        facts = (row.status, row.reason, row.video_bytes, row.video_hash, row.pictures)
-        self._added.append(BlockRow(number, *facts))
+        self._added.append(self._as_written(number, row))
+
+    def _as_written(self, number: int, row: Row) -> BlockRow:
+        """Return what rows.json says of a row; a window has its times there."""
+        is_timed = self.filling.is_of_windows and row.is_ok
+        return BlockRow(
+            number,
+            row.status,
+            row.reason,
+            row.video_bytes,
+            row.video_hash,
+            row.pictures,
+            (row.start_s or 0.0, row.end_s or 0.0) if is_timed else None,
+        )
 
     def _checked(
         self, array: Array, row: Row, values: Mapping[str, Values] | None
@@ -603,10 +601,11 @@ class BlockWriter:
             raise not_finite(array, row.clip_id)
         return one_row
 
-    def _skip_to(self, number: int, array: Array) -> None:
-        if number > self._next_row:
-            gap = fill_rows(array, number - self._next_row)
-            self._writers[array.name].append(gap)
+    def _keep_until(self, number: int) -> None:
+        """Write the rows before a row that are not computed, as they are in the store before."""
+        start, stop = self._next_row - self._first_row, number - self._first_row
+        for name, writer in self._writers.items():
+            writer.append(self._kept[name][start:stop])
 
     def commit(self) -> bool:
         """Finish the block; False if another process did so first, or the store is finished."""
@@ -643,8 +642,8 @@ class BlockWriter:
 
     def _finish_files(self) -> dict[str, BlockFile]:
         files: dict[str, BlockFile] = {}
+        self._keep_until(self._after_row)
         for array in self.filling.arrays:
-            self._skip_to(self.filling.range_of(self.block)[1], array)
             writer = self._writers[array.name]
             mark = writer.finish()
             files[array.name] = BlockFile(
@@ -655,7 +654,16 @@ class BlockWriter:
         return files
 
 
-# --- Where a filling ends ---
+# --- The store that is changed ---
+
+
+def rows_before(before: Store | None, array: Array, first: int, after: int) -> Values:
+    """Return rows as the store before has them; those that it does not have hold the fill value."""
+    values = fill_rows(array, after - first)
+    n_kept = 0 if before is None else max(0, min(after, len(before)) - first)
+    if before is not None and n_kept:
+        values[:n_kept] = before.read(array.name, np.arange(first, first + n_kept))
+    return values
 
 
 def place_before(target: Path, seal: str) -> Path | None:
@@ -682,6 +690,9 @@ def store_before(target: Path, seal: str) -> Store:
         "the store to change does not exist any more",
         where=str(target),
     )
+
+
+# --- Where a filling ends ---
 
 
 def is_sealed(filling: Filling) -> bool:
@@ -740,6 +751,6 @@ def _digest_at(folder: Path) -> str:
     """Return what identifies the plan in a folder; "" if there is none."""
     try:
         plan_json = read_finished(folder / PLAN_JSON)
-        return _digest(plan_json, read_finished(folder / CLIPS_CSV))
+        return _digest(plan_json, read_finished(folder / CLIPS_JSON))
     except (FileNotFoundError, NotADirectoryError):
         return ""

@@ -27,12 +27,11 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import Files
-from obygaze_features.store.layout import TIMES_OF_WINDOWS, Array
+from obygaze_features.store.layout import Array
 from obygaze_features.store.matching import (
     Matched,
     facts_of_rows,
     files_of_rows,
-    has_times_of_windows,
 )
 from obygaze_features.store.placing import next_of
 from obygaze_features.store.reading import (
@@ -173,10 +172,8 @@ class JoinedStore(Store):
         self.parts = tuple(sorted(parts, key=lambda part: part.order))
         _check_parts(self.parts)
         first = self.parts[0].store
-        arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,))]
-        if any(has_times_of_windows(part.store) for part in self.parts):
-            arrays += [Array.of(name, "float64", ()) for name in TIMES_OF_WINDOWS]
-        record = msgspec.structs.replace(first.record, arrays=tuple(arrays))
+        array = Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,))
+        record = msgspec.structs.replace(first.record, arrays=(array,))
         seals = [(part.store.seal, part.array.name) for part in self.parts]
         super().__init__(first.files, record, sha256_bytes(canonical_json(seals)))
         self.table = first.table
@@ -256,7 +253,7 @@ class JoinedStore(Store):
             if number in reasons:
                 sentence = reasons[number].sentence
                 row = row._replace(status=FAILED, reason=sentence)
-            rows.append(row._replace(maker=None))
+            rows.append(row)
         return rows
 
     def status(self) -> Status:
@@ -318,13 +315,9 @@ class JoinedStore(Store):
         for part in self.parts:
             numbers = part.store.table.find(ids)
             known = numbers >= 0
-            if array.name == JOINED_ARRAY:
-                columns = slice(first, first + part.width)
-                values[known, columns] = part.store.read(part.array, numbers[known])
-                first = columns.stop
-            elif has_times_of_windows(part.store):
-                values[known] = part.store.read(array.name, numbers[known])
-                break
+            columns = slice(first, first + part.width)
+            values[known, columns] = part.store.read(part.array, numbers[known])
+            first = columns.stop
         return values
 
     def _presence(

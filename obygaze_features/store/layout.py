@@ -18,44 +18,43 @@ CHUNK_ROWS = 2**12
 FILE_BYTES = 2**26
 FILE_ROWS = 2**20
 BLOCK_BYTES = 2**28
-MOST_BLOCKS = 2**12
+MOST_BLOCKS = 2**9
 # A block is one sweep of some minutes: so many clips, or windows of a film.
 CLIPS_OF_A_BLOCK = 16
 WINDOWS_OF_A_BLOCK = 256
 # Upper bounds; larger numbers mean a corrupt file.
 MOST_ROW_BYTES = 2**40
 MOST_DIMENSIONS = 16
-# The table of ids has numbers of rows of 4 bytes, after a hash of 8.
-MOST_ROWS = 2**32
-HASH_BYTES = 8
-ID_BYTES = 12
+MOST_ROWS = 2**28
 CRC_BYTES = 4
-# What is read whole, tables of rows and documents, has at most so many bytes, and so many a row.
-TABLE_BYTES = 2**20
-TABLE_ROW_BYTES = 2**10
+# What is read whole, documents and files of texts, has at most so many bytes, and so many a row.
+WHOLE_BYTES = 2**20
+WHOLE_ROW_BYTES = 2**10
 
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIMENSION = "row"
-ROW_COLUMNS = (
-    "row",
-    "clip_id",
-    "movie_id",
-    "start_s",
-    "end_s",
-    "status",
-    "reason",
-    "video_bytes",
-    "video_hash",
-    "pictures",
-    "maker",
-)
-RUN_COLUMNS = ("movie_id", "first_row", "rows", "byte", "crc32c")
-# Of clips.csv.
-PLANNED_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "computed")
-# Rows that one line of films.csv describes at most: what a reader of one row has to read.
-RUN_ROWS = 256
-# Columns of rows.csv that data.zarr has too, for other readers.
-ZARR_COLUMNS = ("clip_id", "movie_id", "status")
+TEXT = "string"
+# The table of rows: each column is an array of one value a row.
+COLUMNS = {
+    "clip_id": TEXT,
+    "movie_id": TEXT,
+    "start_s": "float64",
+    "end_s": "float64",
+    "status": "uint8",
+    "reason": TEXT,
+    "start_frame": "int64",
+    "end_frame": "int64",
+    "framerate": "float64",
+    "video_bytes": "int64",
+    "video_hash": TEXT,
+    "n_pictures": "int64",
+}
+# A store has the others only if one of its rows knows them.
+ALWAYS_THERE = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
+# What other readers take as labels of the rows.
+LABELS = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
+# Rows of one chunk of a column. Of texts, a file is one chunk.
+COLUMN_ROWS = 2**16
 # Which frames are real, and not the padding of a short clip.
 MASK = "mask"
 # In a store of words, how many are said in each clip: clips without words all have one vector.
@@ -64,26 +63,22 @@ N_WORDS = "n_words"
 PICTURES = "pictures"
 # Beside them, whether a clip has no damage.
 CLEAN = "clean"
-# The arrays that a store of windows has beside those of features.
-TIMES_OF_WINDOWS = ("start_s", "end_s")
-# Arrays with times of frames and windows; a frame that does not exist has no time.
-TIMES = ("time_s", "asked_s", *TIMES_OF_WINDOWS)
+# Arrays with times of frames; a frame that does not exist has no time.
+TIMES = ("time_s", "asked_s")
 OF_FRAMES = (MASK, "time_s", "asked_s")
 # What may belong to other arrays: `belongs_to` decides.
 COMPANIONS = (MASK, *TIMES, N_WORDS)
 
 STORE_JSON = "store.json"
-ROWS_CSV = "rows.csv"
-FILMS_CSV = "films.csv"
-IDS = "ids"
 CHECKS = "checks"
 ZARR = "data.zarr"
+GROUP_JSON = f"{ZARR}/zarr.json"
 CARD = "README.md"
 
 # While a store is filled.
 NEXT = ".next"
 PLAN_JSON = "plan.json"
-CLIPS_CSV = "clips.csv"
+CLIPS_JSON = "clips.json"
 BLOCKS = "blocks"
 ROWS_JSON = "rows.json"
 # A store that another one has taken the place of.
@@ -158,7 +153,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_float(self) -> bool:
         """Whether a row that is not there is NaN."""
-        return np.dtype(self.dtype).kind == "f"
+        return self.dtype.startswith("float")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a column of texts."""
+        return self.dtype == TEXT
 
     def n_files(self, n_rows: int) -> int:
         """Return the number of files that hold so many rows."""
@@ -210,11 +210,8 @@ def belongs_to(companion: Array, array: Array) -> bool:
     """
     if (companion.name, companion.dtype, companion.dims) == (N_WORDS, "int32", ()):
         return array.is_float and array.name not in TIMES
-    is_times = companion.name in TIMES
-    if is_times and not companion.dims:
-        return True
     shares_frames = bool(companion.dims) and companion.dims == array.dims[:1]
-    if is_times:
+    if companion.name in TIMES:
         return shares_frames
     has_frames = len(array.dims) > 1 or array.name in TIMES
     is_mask = companion.name == MASK and companion.dtype == "bool"
@@ -271,6 +268,30 @@ def block_rows_of(n_rows: int, row_bytes: int, *, windows: bool = False) -> int:
     return rows
 
 
+def with_file_rows(arrays: Sequence[Array], file_rows: int = 0) -> tuple[Array, ...]:
+    """Return arrays with files of one number of rows, by default that of their largest rows.
+
+    A block of a filling is one file of each array, so that nothing is written twice.
+    """
+    n_rows = file_rows or min((array.file_rows for array in arrays), default=1)
+    same = []
+    for array in arrays:
+        chunk_rows = min(array.chunk_rows, n_rows)
+        same.append(
+            msgspec.structs.replace(array, file_rows=n_rows, chunk_rows=chunk_rows)
+        )
+    return tuple(same)
+
+
+def column_of(name: str, n_rows: int) -> Array:
+    """Return a column of the table of rows; that of a small store has one short chunk."""
+    needed_rows = power_of_two(2 * n_rows - 1, most=FILE_ROWS)
+    chunk_rows = min(needed_rows, COLUMN_ROWS)
+    dtype = COLUMNS[name]
+    file_rows = chunk_rows if dtype == TEXT else needed_rows
+    return Array(name, dtype, (), (), chunk_rows, file_rows)
+
+
 def default_dims(shape: Sequence[int]) -> tuple[str, ...]:
     """Return names of dimensions that have their sizes in them, so that no two sizes share one."""
     letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(len(shape), "x" * len(shape))
@@ -301,6 +322,8 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
             raise FixInput(problem, where=where)
     if not arrays:
         raise FixInput("a store needs at least one array", where=where)
+    if len({array.file_rows for array in arrays}) > 1:
+        raise FixInput("`file_rows` must be equal in all arrays", where=where)
     both = sorted(names & size_of_dimension.keys())
     if both:
         raise FixInput(
@@ -308,13 +331,24 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
         )
 
 
+def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
+    """Raise an error unless these are the columns of the table of so many rows."""
+    names = {column.name for column in columns}
+    known = [column_of(name, n_rows) for name in COLUMNS if name in names]
+    if list(columns) != known or not names.issuperset(ALWAYS_THERE):
+        raise FixInput(
+            f"`columns` must be the columns of this format for {n_rows} rows, in its order",
+            where=where,
+        )
+
+
 def _problem_of(array: Array) -> str:
     """Return what is wrong with an array alone; "" if nothing is."""
     name = array.name
-    if not _NAME.fullmatch(name) or name in (*ZARR_COLUMNS, ROW_DIMENSION):
+    if not _NAME.fullmatch(name) or name in (*COLUMNS, ROW_DIMENSION):
         return (
             f"{name[:100]!r} cannot be the name of an array: lower case letters, digits"
-            f" and _ only, and not {', '.join((*ZARR_COLUMNS, ROW_DIMENSION))}"
+            f" and _ only, and not {', '.join((*COLUMNS, ROW_DIMENSION))}"
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
@@ -350,17 +384,19 @@ def _is_power_of_two(number: int) -> bool:
     return number > 0 and number.bit_count() == 1
 
 
-def most_table_bytes(n_rows: int) -> int:
-    """Return how long a table of rows, a column or a document of Zarr may be."""
-    return TABLE_BYTES + TABLE_ROW_BYTES * n_rows
+def most_whole_bytes(n_rows: int) -> int:
+    """Return how long a document of so many rows, or a file of so many texts, may be."""
+    return WHOLE_BYTES + WHOLE_ROW_BYTES * n_rows
 
 
 def names_of_files(arrays: Sequence[Array], n_rows: int) -> list[str]:
-    """Return the names that store.json lists: the closed list of what a copy writes."""
-    names = [ROWS_CSV, FILMS_CSV, IDS, CHECKS, f"{ZARR}/zarr.json"]
-    for column in ZARR_COLUMNS:
-        names.append(f"{ZARR}/{column}/zarr.json")
-        names.append(f"{ZARR}/{column}/c.0")
+    """Return the names that store.json lists: the closed list of what a copy writes.
+
+    Args:
+        arrays: The columns of the table of rows, then the arrays.
+        n_rows: How many rows there are.
+    """
+    names = [CHECKS, GROUP_JSON]
     for array in arrays:
         names.append(array.zarr_json)
         for number in range(array.n_files(n_rows)):

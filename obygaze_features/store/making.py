@@ -24,35 +24,28 @@ from obygaze_features.core.files import is_listed, name_in_errors
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, card_of_store
-from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
     Values,
     array_document,
-    check_rows,
     fill_rows,
     group_document,
-    ids_table,
-    rows_and_films,
-    status_column,
-    text_column,
+    text_file,
 )
 from obygaze_features.store.layout import (
     CARD,
     CHECKS,
-    FILMS_CSV,
-    IDS,
-    ROWS_CSV,
+    CRC_BYTES,
+    GROUP_JSON,
     STORE_JSON,
     TIMES,
     ZARR,
-    ZARR_COLUMNS,
     Array,
     check_arrays,
     check_store_name,
-    most_table_bytes,
     names_of_files,
     power_of_two,
+    with_file_rows,
 )
 from obygaze_features.store.placing import (
     link_file,
@@ -76,7 +69,14 @@ from obygaze_features.store.records import (
     encode,
     seal_of,
 )
-from obygaze_features.store.rows import STATUSES, RowColumns, RowSource
+from obygaze_features.store.rows import OK_CODE, RowSource
+from obygaze_features.store.table import (
+    NewTable,
+    check_rows,
+    check_text_file,
+    new_table,
+)
+from obygaze_features.store.text_columns import TextColumn
 
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
@@ -152,14 +152,21 @@ def write_store(
         arrays: The arrays of the store.
         recipe: How the numbers were made.
         manifest: The manifest whose clips the rows are.
-        makers: What computed the rows; a row names its maker by the place in this list.
+        makers: All that made the rows.
         origins: The stores of which rows were taken.
         terms: Licence and citation, for the card.
     """
     check_store_name(target.name, str(target))
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    contents = Contents(arrays, recipe, manifest, makers, origins=origins, terms=terms)
+    contents = Contents(
+        with_file_rows(arrays),
+        recipe,
+        manifest,
+        makers,
+        origins=origins,
+        terms=terms,
+    )
     hidden = make_hidden(target)
     try:
         seal = build_store(hidden, source, contents)
@@ -203,25 +210,27 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     arrays = tuple(contents.arrays)
     rows = source.columns()
     where = str(named_beside(folder))
-    _check_texts(contents, where)
+    _check_text_file(contents, where)
     check_arrays(arrays, where)
     check_rows(rows, where)
-    _check_makers(rows, len(contents.makers), where)
+    table = new_table(rows)
+    all_arrays = (*table.columns, *arrays)
     marks: dict[str, FileMark] = {}
-    make_folder(folder / ZARR)
-    for name in (*ZARR_COLUMNS, *(array.name for array in arrays)):
-        make_folder(folder / ZARR / name)
-    codes = codes_of(rows.statuses)
-    for name, data in _small_files(rows, codes, arrays, where).items():
-        marks[name] = write_file(folder / name, data)
     checks = bytearray()
-    for array in arrays:
-        writer = _ArrayWriter(folder, source, array, codes == OK_CODE, rows.clip_ids)
+    documents = []
+    make_folder(folder / ZARR)
+    for array in all_arrays:
+        make_folder(folder / ZARR / array.name)
+        document = array_document(array, len(rows))
+        marks[array.zarr_json] = write_file(folder / array.zarr_json, document)
+        documents.append((array.name, document))
+        writer = _ArrayWriter(folder, source, array, table, rows.clip_ids)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
             with name_in_errors(Path(where)):
                 marks[name], file_checks = writer.write_file(number)
             checks += file_checks
+    marks[GROUP_JSON] = write_file(folder / GROUP_JSON, group_document(documents))
     marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
     store = StoreRecord(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -229,12 +238,13 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         manifest=contents.manifest,
         recipe=contents.recipe.to_json(),
         fingerprint=contents.recipe.fingerprint,
+        columns=table.columns,
         arrays=arrays,
-        rows=Counts(len(rows), *np.bincount(codes, minlength=len(STATUSES)).tolist()),
+        rows=Counts(len(rows), *table.counts),
         makers=tuple(contents.makers),
         replaces=tuple(contents.replaces),
         origins=tuple(contents.origins),
-        files={name: marks[name] for name in names_of_files(arrays, len(rows))},
+        files={name: marks[name] for name in names_of_files(all_arrays, len(rows))},
     )
     store_json = encode(store)
     seal = seal_of(store_json)
@@ -245,38 +255,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     return seal
 
 
-def _small_files(
-    rows: RowColumns, codes: Bytes, arrays: Sequence[Array], where: str
-) -> dict[str, bytes]:
-    """Return all files but those of the arrays: their names and bytes."""
-    rows_csv, films_csv = rows_and_films(rows)
-    columns = {
-        "clip_id": text_column(rows.clip_ids),
-        "movie_id": text_column(rows.movie_ids),
-        "status": status_column(codes),
-    }
-    most_bytes = most_table_bytes(len(rows))
-    for name, table in ((ROWS_CSV, rows_csv), (FILMS_CSV, films_csv)):
-        if len(table) > most_bytes:
-            raise FixInput(
-                f"the ids and reasons of the rows are too long: {name} would have"
-                f" {len(table)} bytes, at most {most_bytes} are allowed for {len(rows)} rows"
-            )
-    files = {
-        ROWS_CSV: rows_csv,
-        FILMS_CSV: films_csv,
-        IDS: ids_table(rows.clip_ids, where),
-    }
-    files[f"{ZARR}/zarr.json"] = group_document()
-    for name, (document, chunk) in columns.items():
-        files[f"{ZARR}/{name}/zarr.json"] = document
-        files[f"{ZARR}/{name}/c.0"] = chunk
-    for array in arrays:
-        files[array.zarr_json] = array_document(array, len(rows))
-    return files
-
-
-def _check_texts(contents: Contents, where: str) -> None:
+def _check_text_file(contents: Contents, where: str) -> None:
     """Raise an error for a text of store.json that UTF-8 cannot encode, before numbers are read.
 
     A name of a file or a word of the command line may have bytes of another encoding.
@@ -291,43 +270,41 @@ def _check_texts(contents: Contents, where: str) -> None:
         ) from error
 
 
-def _check_makers(rows: RowColumns, n_makers: int, where: str) -> None:
-    for maker in set(rows.makers):
-        if maker is not None and not 0 <= maker < n_makers:
-            raise FixInput(f"a row names maker {maker} of {n_makers}", where=where)
-
-
 class _ArrayWriter:
-    """Writes the files of one array."""
+    """Writes the files of one array, or of one column of the table of rows."""
 
     def __init__(
         self,
         folder: Path,
         source: RowSource,
         array: Array,
-        is_ok: Values,
+        table: NewTable,
         clip_ids: Sequence[str],
     ) -> None:
         self.array = array
         self._folder = folder
         self._source = source
-        self._is_ok = is_ok
+        self._column = table.values.get(array.name)
+        self._is_ok = table.codes == OK_CODE
         self._clip_ids = clip_ids
-        rows_of_a_step = power_of_two(
-            _STEP_BYTES // max(array.row_bytes, 1), most=array.file_rows
-        )
+        row_bytes = 1 if array.is_text else array.row_bytes
+        rows_of_a_step = power_of_two(_STEP_BYTES // row_bytes, most=array.file_rows)
         self._step = max(rows_of_a_step, array.chunk_rows)
 
     def write_file(self, number: int) -> tuple[FileMark, bytes]:
         """Write or link one file; return its length and hash, and the checksums of its chunks."""
         path = self._folder / self.array.file_name(number)
-        if isinstance(self._source, LinkingSource):
+        first = number * self.array.file_rows
+        after = min(first + self.array.file_rows, len(self._is_ok))
+        if isinstance(self._column, TextColumn):
+            data = text_file(self.array, self._column, first, after)
+            check_text_file(self.array, data, after - first)
+            return write_file(path, data), data[-CRC_BYTES:]
+        if self._column is None and isinstance(self._source, LinkingSource):
             finished = self._source.finished_file(self.array, number)
             if finished is not None:
                 link_file(finished.path, path, finished.mark)
                 return finished.mark, finished.checks
-        first = number * self.array.file_rows
-        after = min(first + self.array.file_rows, len(self._is_ok))
         with new_file(path) as stream:
             writer = ShardWriter(self.array, stream)
             for step in range(first, after, self._step):
@@ -337,6 +314,8 @@ class _ArrayWriter:
 
     def _rows(self, first: int, after: int) -> Values:
         """Return rows as they are stored: those that are not ok hold the fill value."""
+        if isinstance(self._column, np.ndarray):
+            return self._column[first:after]
         array = self.array
         is_ok = self._is_ok[first:after]
         if not is_ok.any():

@@ -6,21 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.spans import FILM_TIMES
-from obygaze_features.store.decoding import (
-    CLIP_ID,
-    END_S,
-    MOVIE_ID,
-    OK_CODE,
-    START_S,
-    VIDEO_HASH,
-    Rows,
-    times_of,
-)
-from obygaze_features.store.layout import ROWS_CSV, TIMES_OF_WINDOWS
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
+from obygaze_features.store.decoding import Rows
 from obygaze_features.store.readable import ReadableStore
 
 EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
@@ -58,31 +49,29 @@ def match(clips: Sequence[Clip], store: ReadableStore) -> Matched:
 
 
 def facts_of_rows(rows: Rows, store: ReadableStore) -> ClipFacts:
-    """Return what a store states of the clips of some rows; windows have times in its arrays."""
-    columns = store.table.columns(rows)
-    with store.table.listed.decoding(ROWS_CSV):
-        start_s = times_of(columns[START_S])
-        end_s = times_of(columns[END_S])
-    facts = ClipFacts.of(columns[CLIP_ID], columns[MOVIE_ID], start_s, end_s)
-    if has_times_of_windows(store):
-        has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)
-        for times, name in zip(
-            (facts.start_s, facts.end_s), TIMES_OF_WINDOWS, strict=True
-        ):
-            times[has_times] = store.read(name, rows[has_times])
-    return facts
+    """Return what a store states of the clips of some rows."""
+    return ClipFacts(
+        store.table.clip_ids_of(rows),
+        store.table.movie_ids_of(rows),
+        store.table.numbers("start_s", rows),
+        store.table.numbers("end_s", rows),
+        _frames_of(rows, store),
+    )
 
 
-def has_times_of_windows(store: ReadableStore) -> bool:
-    """Return whether a store has start and end of each row as arrays, as of windows."""
-    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
-    # A stranger's arrays of these names may be anything.
-    return all(array is not None and not array.shape for array in arrays)
+def _frames_of(rows: Rows, store: ReadableStore) -> npt.NDArray[np.float64]:
+    """Return the first frame, the last one and the rate of some rows; NaN where unknown."""
+    columns = []
+    for name in (*FRAMES, RATE_COLUMN):
+        values = store.table.numbers(name, rows).astype(np.float64)
+        values[values < 0] = np.nan
+        columns.append(values)
+    return np.stack(columns, axis=1)
 
 
 def files_of_rows(rows: Rows, store: ReadableStore) -> list[str]:
     """Return the hash of the video of some rows; "" where the store does not know it."""
-    return store.table.columns(rows)[VIDEO_HASH]
+    return store.table.texts("video_hash", rows)
 
 
 def replaced_videos(
@@ -102,14 +91,14 @@ def replaced_videos(
     rows = store.table.find([clip.clip_id for clip in with_video])
     video_of_row: dict[int, str] = {}
     video_of_film: dict[str, str] = {}
-    is_of_windows = has_times_of_windows(store)
+    is_of_windows = bool(store.recipe.windows)
     for clip, row in zip(with_video, rows.tolist(), strict=True):
         if row >= 0:
             video_of_row[row] = clip.video
         elif is_of_windows and _is_in_film(clip, store):
             video_of_film[clip.movie_id] = clip.video
     for film, video in video_of_film.items():
-        windows = store.table.films.rows_of([film]).tolist()
+        windows = store.table.rows_of([film]).tolist()
         video_of_row.update(dict.fromkeys(windows, video))
     lengths_of_video: dict[str, set[int]] = {}
     numbers = np.array([*video_of_row], dtype=np.int64)
@@ -129,5 +118,5 @@ def _is_in_film(clip: Clip, store: ReadableStore) -> bool:
     """Return whether a clip is a part of the video of its film, which a store has."""
     has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
     is_part = (clip.start_s, clip.end_s) != (None, None)
-    is_known = clip.movie_id in store.table.films.runs_of_film
+    is_known = bool(len(store.table.rows_of([clip.movie_id])))
     return is_part and is_known and not has_own_video

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +47,7 @@ from obygaze_features.store.card import (
     has_head,
     read_terms,
 )
-from obygaze_features.store.decoding import (
-    DAMAGE,
-    OK_CODE,
-    Bytes,
-    Rows,
-    check_row_numbers,
-    columns_of,
-    lines_of,
-    times_of,
-)
+from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import (
     MOST_DOCUMENT_BYTES,
     Files,
@@ -67,20 +58,19 @@ from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
     CARD,
-    CLIPS_CSV,
+    CHECKS,
+    CLIPS_JSON,
     MASK,
     N_WORDS,
     NEXT,
     PLAN_JSON,
-    PLANNED_COLUMNS,
     ROW_DIMENSION,
-    ROWS_CSV,
     STORE_JSON,
     Array,
     arrays_of_features,
     belongs_to,
     default_array,
-    most_table_bytes,
+    most_whole_bytes,
     power_of_two,
     with_companions,
 )
@@ -89,30 +79,22 @@ from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
-    Maker,
     PlanRecord,
     StoreRecord,
     decode,
+    decode_clips,
     seal_of,
 )
+from obygaze_features.store.rows import Reason as Reason
 from obygaze_features.store.rows import Row
 from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
 
 Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
+TIMES_OF_ROWS = ("start_s", "end_s")
 STREAMED_BYTES = 2**24
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class Reason(NamedTuple):
-    """Why a clip has no features: its status, or `missing`, and one sentence."""
-
-    status: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.status}: {self.sentence}" if self.sentence else self.status
 
 
 NOT_IN_STORE = Reason("missing", "no clip of that name in this store")
@@ -372,7 +354,7 @@ def _no_store(files: Files) -> ObygazeError:
         if being_filled is not None:
             return being_filled
     with suppress(FileNotFoundError, ObygazeError):
-        files.length(ROWS_CSV)
+        files.length(CHECKS)
         return NotFound(
             "no store here: no store.json, as after a push to this place that was not finished",
             where=files.location,
@@ -403,31 +385,12 @@ def _progress_of(folder: Path) -> str:
     files = FolderFiles(folder)
     data = files.read(PLAN_JSON, MOST_DOCUMENT_BYTES).tobytes()
     plan = decode(data, PlanRecord, str(folder))
-    clips = files.read(CLIPS_CSV, most_table_bytes(plan.rows))
-    _, computed = rows_of_plan(clips, plan, str(folder / CLIPS_CSV))
+    clips = files.read(CLIPS_JSON, most_whole_bytes(plan.rows)).tobytes()
+    _, computed = decode_clips(clips, plan, str(folder / CLIPS_JSON))
     blocks = set((np.flatnonzero(computed) // plan.block_rows).tolist())
     names = [entry.name for entry in (folder / BLOCKS).iterdir()]
     n_done = sum(name.isdigit() for name in names)
     return f"{n_done} of {count(len(blocks), 'block')}"
-
-
-def rows_of_plan(
-    clips_csv: Bytes, plan: PlanRecord, where: str
-) -> tuple[list[Row], npt.NDArray[np.bool_]]:
-    """Return the rows in clips.csv, and for each whether it is computed."""
-    try:
-        _, *lines = lines_of(clips_csv)
-        columns = columns_of(lines, len(PLANNED_COLUMNS))
-        numbers, clip_ids, movie_ids, starts, ends, flags = columns
-        check_row_numbers(numbers, range(plan.rows))
-        rows = list(map(Row, clip_ids, movie_ids, times_of(starts), times_of(ends)))
-    except DAMAGE as error:
-        raise Corrupt(
-            f"{CLIPS_CSV} is damaged: {error}",
-            where=where,
-            hint="remove the folder that it is in, to fill the store anew",
-        ) from error
-    return rows, np.array([flag == "1" for flag in flags], dtype=bool)
 
 
 class Store:
@@ -438,8 +401,8 @@ class Store:
         self.record = record
         self.seal = seal
         self.listed = ListedFiles(files, record.files)
-        self.table = RowTable(self.listed, record)
         self.arrays = Arrays(self.listed, record)
+        self.table = RowTable(self.arrays, record)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A name or a relative path may mean another store elsewhere; the address does not.
@@ -558,16 +521,8 @@ class Store:
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """All lines of rows.csv."""
+        """All rows of its table."""
         return self.table.rows()
-
-    def maker_of(self, row: Row) -> Maker | None:
-        """Return what computed one of its rows; None if nobody says."""
-        if row.maker is None:
-            return None
-        if not 0 <= row.maker < len(self.record.makers):
-            raise self.listed.damaged(ROWS_CSV, "a row has an unknown maker")
-        return self.record.makers[row.maker]
 
     def read(self, array: str | Array, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the values of rows in their order, whatever their status.
@@ -595,19 +550,14 @@ class Store:
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return whether some rows have features."""
-        is_ok: npt.NDArray[np.bool_] = self.table.codes_of(rows) == OK_CODE
+        is_ok: npt.NDArray[np.bool_] = self.table.is_ok[rows]
         return is_ok
 
     def status(self) -> Status:
         """Return the status of every row."""
-        codes = self.table.codes
-        is_ok = codes == OK_CODE
+        is_ok = self.table.is_ok
         not_ok = np.flatnonzero(~is_ok)
-        rows = self.table.some(not_ok)
-        reasons = {
-            number: Reason(row.status, row.reason)
-            for number, row in zip(not_ok.tolist(), rows, strict=True)
-        }
+        reasons = dict(zip(not_ok.tolist(), self.table.reasons(not_ok), strict=True))
         return Status(self.record.rows.by_status, reasons, is_ok)
 
     def select(
@@ -622,15 +572,14 @@ class Store:
         clip of a manifest must have the film and the times of the clip that has its id here; a
         warning says how many are known by their ids alone.
         """
-        self.table.check_rows()
         rows = None
         if films is not None:
-            rows = self.table.films.rows_of(self._checked_films(films))
+            rows = self.table.rows_of(self._checked_films(films))
         if mask is not None:
             in_mask = np.flatnonzero(self._checked_mask(mask))
             rows = in_mask if rows is None else np.intersect1d(rows, in_mask)
         if clips is None:
-            return Selection(np.arange(len(self)) if rows is None else rows, self)
+            return Selection(self.table.all_rows() if rows is None else rows, self)
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         listed = list(clips)
@@ -662,7 +611,7 @@ class Store:
     def _checked_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; an error for one that the store does not have."""
         names = list(map(str, each_name(films)))
-        known = self.table.films.runs_of_film
+        known = self.table.films
         for name in names:
             if name not in known:
                 raise unknown_name("film", name, list(known), where=self.location)
@@ -736,13 +685,16 @@ class Store:
         arrays = {}
         for array in with_companions(features, self.record.arrays):
             dims = (ROW_DIMENSION, *array.dims)
-            arrays[array.name] = (dims, self.read(array, np.arange(len(self))))
-        ids = {
+            arrays[array.name] = (dims, self.read(array, self.table.all_rows()))
+        labels: dict[str, Any] = {
             "clip_id": (ROW_DIMENSION, self.clip_ids),
             "movie_id": (ROW_DIMENSION, self.movie_ids),
         }
+        for name in TIMES_OF_ROWS:
+            times = self.table.numbers(name, self.table.all_rows())
+            labels[name] = (ROW_DIMENSION, times)
         return xarray.Dataset(
-            arrays, coords=ids, attrs={"fingerprint": self.fingerprint}
+            arrays, coords=labels, attrs={"fingerprint": self.fingerprint}
         )
 
     def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
@@ -863,24 +815,15 @@ class Store:
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Reason]]:
         """Return which rows have features, and the reasons of the others by clip."""
         rows = selection.rows
-        present = rows >= 0
-        known = np.flatnonzero(present)
-        present[known] = self.is_ok(rows[known])
+        is_known = rows >= 0
+        present = is_known.copy()
+        present[is_known] = self.is_ok(rows[is_known])
         if present.all():
             return present, {}
-        absent = selection[~present]
-        known_rows = absent.rows[absent.rows >= 0]
-        not_ok = dict(
-            zip(known_rows.tolist(), self.table.some(known_rows), strict=True)
-        )
-        reasons: dict[str, Reason] = {}
-        for clip, row in zip(
-            absent.clip_ids.tolist(), absent.rows.tolist(), strict=True
-        ):
-            if row < 0:
-                reasons[clip] = NOT_IN_STORE
-            else:
-                reasons[clip] = Reason(not_ok[row].status, not_ok[row].reason)
+        reasons = dict.fromkeys(selection[~present].clip_ids.tolist(), NOT_IN_STORE)
+        not_ok = selection[is_known & ~present]
+        clip_ids = not_ok.clip_ids.tolist()
+        reasons.update(zip(clip_ids, self.table.reasons(not_ok.rows), strict=True))
         return present, reasons
 
     def _raise_absent(self, reasons: Mapping[str, Reason]) -> None:

@@ -5,7 +5,7 @@ docs/store.md describes them in sections 2 and 7.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
@@ -17,13 +17,14 @@ from obygaze_features.core.schema_check import Record, Sha256, refuse_newer
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
 from obygaze_features.store.layout import (
     CHECKS,
+    CLIPS_JSON,
     CRC_BYTES,
-    ID_BYTES,
-    IDS,
+    GROUP_JSON,
     MOST_ROWS,
     Array,
     check_arrays,
-    most_table_bytes,
+    check_columns,
+    most_whole_bytes,
     names_of_files,
 )
 from obygaze_features.store.recipe import Recipe
@@ -87,11 +88,13 @@ class Maker(Record, frozen=True):
         return Kind(self.program, self.device, self.precision)
 
 
-def place_in(makers: list[Maker], maker: Maker) -> int:
-    """Return the place of a maker in a list, to which it is added if it is not there."""
-    if maker not in makers:
-        makers.append(maker)
-    return makers.index(maker)
+def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:
+    """Return makers, each once."""
+    different: list[Maker] = []
+    for maker in makers:
+        if maker not in different:
+            different.append(maker)
+    return tuple(different)
 
 
 class Origin(Record, frozen=True):
@@ -101,11 +104,14 @@ class Origin(Record, frozen=True):
     seal: str
 
 
-class Counts(Record, frozen=True):
-    """How many rows a store has, and how many of each status."""
+class Counts(Record, frozen=True, omit_defaults=True):
+    """How many rows a store has, and how many of each status that occurs.
+
+    So a status of a later version only keeps older readers from the stores that have such rows.
+    """
 
     total: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
-    ok: _Number
+    ok: _Number = 0
     failed: _Number = 0
     no_video: _Number = 0
     silent: _Number = 0
@@ -138,8 +144,11 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     manifest: ManifestMark
     recipe: dict[str, Any]
     fingerprint: str
+    # The table of rows: each column is an array too.
+    columns: tuple[Array, ...]
     arrays: tuple[Array, ...]
     rows: Counts
+    # All that made its rows; nobody may know.
     makers: tuple[Maker, ...] = ()
     # The seals of the stores whose place it took, the oldest first.
     replaces: tuple[Sha256, ...] = ()
@@ -169,9 +178,26 @@ class PlanRecord(Record, frozen=True, kw_only=True):
     fingerprint: str
     arrays: tuple[Array, ...]
     rows: int
-    block_rows: Annotated[int, Meta(ge=1)]
     kind: Kind
     replaces: str = ""
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows a block has: those of one file of each array."""
+        return self.arrays[0].file_rows
+
+
+class PlannedRow(Record, frozen=True, array_like=True):
+    """A row of clips.json: a clip of the new store, and whether the filling computes it."""
+
+    clip_id: str
+    movie_id: str
+    start_s: float | None
+    end_s: float | None
+    start_frame: int | None
+    end_frame: int | None
+    framerate: float | None
+    computed: bool
 
 
 class BlockRow(Record, frozen=True, array_like=True):
@@ -183,10 +209,15 @@ class BlockRow(Record, frozen=True, array_like=True):
     video_bytes: int | None = None
     video_hash: str = ""
     pictures: int | None = None
+    # When a window begins and ends, which is known when it is decoded.
+    span_s: tuple[float, float] | None = None
 
     def of(self, planned: Row) -> Row:
         """Return the planned row with what was computed."""
+        start_s, end_s = self.span_s or (planned.start_s, planned.end_s)
         return planned._replace(
+            start_s=start_s,
+            end_s=end_s,
             status=self.status,
             reason=self.reason,
             video_bytes=self.video_bytes,
@@ -196,10 +227,7 @@ class BlockRow(Record, frozen=True, array_like=True):
 
 
 class BlockFile(Record, frozen=True, array_like=True):
-    """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits.
-
-    Of raw rows, the CRC32C is that of the whole file.
-    """
+    """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits."""
 
     n_bytes: int
     sha256: Sha256
@@ -292,6 +320,43 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
     return document
 
 
+def encode_clips(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
+    """Return clips.json: the rows of a new store, and whether the filling computes each."""
+    planned = []
+    for row, is_computed in zip(rows, computed, strict=True):
+        clip = (row.clip_id, row.movie_id, row.start_s, row.end_s)
+        frames = (row.start_frame, row.end_frame, row.framerate)
+        planned.append(PlannedRow(*clip, *frames, bool(is_computed)))
+    return msgspec.json.encode(planned)
+
+
+def decode_clips(
+    data: bytes, plan: PlanRecord, where: str
+) -> tuple[list[Row], list[bool]]:
+    """Return the rows in clips.json, and for each whether it is computed."""
+    try:
+        planned = msgspec.json.decode(data, type=list[PlannedRow])
+        if len(planned) != plan.rows:
+            raise msgspec.ValidationError(f"{len(planned)} rows, expected {plan.rows}")
+    except _NOT_A_DOCUMENT as error:
+        raise Corrupt(
+            f"{CLIPS_JSON} is damaged: {error}",
+            where=where,
+            hint="remove the folder that it is in, to fill the store anew",
+        ) from error
+    rows = []
+    for one in planned:
+        row = Row(one.clip_id, one.movie_id, one.start_s, one.end_s)
+        rows.append(
+            row._replace(
+                start_frame=one.start_frame,
+                end_frame=one.end_frame,
+                framerate=one.framerate,
+            )
+        )
+    return rows, [one.computed for one in planned]
+
+
 def decode_block(data: bytes, where: str) -> BlockRecord:
     """Return the rows.json in these bytes; an error if a byte was changed."""
     document = _without_sha256(data, where)
@@ -350,35 +415,40 @@ def _check_store(store: StoreRecord, where: str) -> None:
     rows = store.rows
     if sum(rows.by_status.values()) != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)
+    check_columns(store.columns, rows.total, where)
+    _check_files(store, where)
+
+
+def _check_files(store: StoreRecord, where: str) -> None:
+    """Raise an error unless `files` has the names of a store, and lengths that can be read."""
+    n_rows = store.rows.total
+    arrays = (*store.columns, *store.arrays)
     # A stranger's number of rows must not decide how long a list becomes.
-    n_files = 5 + 2 * 3
-    for array in store.arrays:
-        n_files += 1 + array.n_files(rows.total)
+    n_files = 2 + sum(1 + array.n_files(n_rows) for array in arrays)
     if n_files != len(store.files):
         raise _damaged(
             f"`files` has {len(store.files)} names, expected {n_files}", where
         )
-    # They are read whole: a stranger's length must not decide how much memory that takes.
-    tables = {*names_of_files((), rows.total)} - {CHECKS}
-    tables.update(array.zarr_json for array in store.arrays)
-    most_bytes = most_table_bytes(rows.total)
-    names = names_of_files(store.arrays, rows.total)
-    strange = sorted(store.files.keys() - set(names))
+    strange = sorted(store.files.keys() - set(names_of_files(arrays, n_rows)))
     if strange:
         raise _damaged(f"`files` has {strange[0]!r}, which no store has", where)
-    for name in names:
-        mark = store.files[name]
-        if name in tables and mark.n_bytes > most_bytes:
+    # They are read whole: a stranger's length must not decide how much memory that takes.
+    n_rows_of_file = {GROUP_JSON: n_rows}
+    for array in arrays:
+        n_rows_of_file[array.zarr_json] = n_rows
+        for number in range(array.n_files(n_rows) if array.is_text else 0):
+            n_rows_of_file[array.file_name(number)] = min(array.file_rows, n_rows)
+    for name, n_rows_of_it in n_rows_of_file.items():
+        n_bytes = store.files[name].n_bytes
+        most_bytes = most_whole_bytes(n_rows_of_it)
+        if n_bytes > most_bytes:
             raise _damaged(
-                f"`files.{name}` has {mark.n_bytes} bytes, expected at most"
-                f" {most_bytes} for {rows.total} rows",
+                f"`files.{name}` has {n_bytes} bytes, expected at most {most_bytes}",
                 where,
             )
-    n_chunks = sum(array.n_chunks(rows.total) for array in store.arrays)
-    n_bytes_of = {IDS: ID_BYTES * rows.total, CHECKS: CRC_BYTES * n_chunks}
-    for name, n_bytes in n_bytes_of.items():
-        if store.files[name].n_bytes != n_bytes:
-            raise _damaged(f"`files.{name}` does not have {n_bytes} bytes", where)
+    n_chunks = sum(array.n_chunks(n_rows) for array in arrays)
+    if store.files[CHECKS].n_bytes != CRC_BYTES * n_chunks:
+        raise _damaged(f"`files.{CHECKS}` does not have 4 bytes for each chunk", where)
 
 
 def _damaged(message: str, where: str) -> Corrupt:

@@ -1,4 +1,4 @@
-"""A row of a store: its clip, its status, its source, its maker."""
+"""A row of a store: its clip, its status, its source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.spans import FrameSpan, frames_of
 from obygaze_features.store.layout import Array
 from obygaze_features.store.text_columns import TextColumn, side_by_side
 
@@ -66,6 +68,7 @@ class RowStatus(StrEnum):
 STATUSES = tuple(RowStatus)
 STATUS_OF_WORD: dict[str, RowStatus] = {status.value: status for status in STATUSES}
 OK, FAILED, NO_VIDEO, SILENT, NO_WORDS, NOT_EXTRACTED = STATUSES
+OK_CODE = STATUSES.index(OK)
 
 
 def words_of_status(word: str, *, is_extracted: bool) -> str:
@@ -83,8 +86,18 @@ NO_REASON = "no reason given"
 _ESCAPED = frozenset(map(chr, (*range(32), ord('"'), ord("\\"))))
 
 
+class Reason(NamedTuple):
+    """Why a clip has no features: its status, or `missing`, and one sentence."""
+
+    status: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.sentence}" if self.sentence else self.status
+
+
 class Row(NamedTuple):
-    """One line of rows.csv. A time that is None is the start or the end of the file.
+    """One row of a store. A time that is None is the start or the end of the file.
 
     Args:
         clip_id: The clip.
@@ -96,7 +109,9 @@ class Row(NamedTuple):
         video_bytes: The length of the video that was read.
         video_hash: The quick hash of the video that was read, 16 hex digits.
         pictures: How many pictures of the video the clip has.
-        maker: The place of what computed this row in `makers` of store.json.
+        start_frame: The first frame of the clip in its film, where its manifest counts frames.
+        end_frame: The last one.
+        framerate: The frames a second by which its manifest counts.
     """
 
     clip_id: str
@@ -108,7 +123,24 @@ class Row(NamedTuple):
     video_bytes: int | None = None
     video_hash: str = ""
     pictures: int | None = None
-    maker: int | None = None
+    start_frame: int | None = None
+    end_frame: int | None = None
+    framerate: float | None = None
+
+    @classmethod
+    def of_clip(cls, clip: Clip) -> Self:
+        """Return the row of a clip of a manifest before anything is known of its video."""
+        row = cls(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+        return row.with_frames(frames_of(clip.extra))
+
+    def with_frames(self, span: FrameSpan | None) -> Self:
+        """Return the row with the frames that its manifest counts, if it counts them."""
+        if span is None:
+            return self
+        rate = None if span.rate is None else float(span.rate)
+        return self._replace(
+            start_frame=span.first, end_frame=span.last, framerate=rate
+        )
 
     @property
     def is_ok(self) -> bool:
@@ -132,7 +164,9 @@ class RowColumns:
     video_bytes: Sequence[int | None]
     video_hashes: Sequence[str]
     pictures: Sequence[int | None]
-    makers: Sequence[int | None]
+    start_frames: Sequence[int | None]
+    end_frames: Sequence[int | None]
+    framerates: Sequence[float | None]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Self:

@@ -1,20 +1,16 @@
-"""Sealing: the finished blocks of a filling, and the store that it changes, become the store."""
+"""Sealing: the files of finished blocks, and of the store that they change, become the store."""
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
-from obygaze_features.store.decoding import OK_CODE
-from obygaze_features.store.encoding import Values, fill_rows
+from obygaze_features.store.encoding import Values
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
     remove_filling,
+    rows_before,
     store_before,
 )
 from obygaze_features.store.layout import Array
@@ -38,8 +34,7 @@ from obygaze_features.store.records import (
     BlockRecord,
     FileMark,
     Maker,
-    Origin,
-    place_in,
+    all_makers,
 )
 from obygaze_features.store.rows import NOT_EXTRACTED, Row, RowColumns
 
@@ -81,28 +76,12 @@ def seal(
 
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
-    before = None
-    replaces: Sequence[str] = ()
-    origins: Sequence[Origin] = ()
-    if filling.plan.replaces:
-        before = store_before(target, filling.plan.replaces)
-        terms = terms.or_else(before.terms)
-        replaces = (*before.record.replaces, before.seal)
-        origins = before.record.origins
+    seal_before = filling.plan.replaces
+    before = store_before(target, seal_before) if seal_before else None
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
-    plan = filling.plan
-    contents = Contents(
-        arrays=plan.arrays,
-        recipe=Recipe.from_json(plan.recipe),
-        manifest=plan.manifest,
-        makers=source.makers,
-        replaces=replaces,
-        origins=origins,
-        terms=terms,
-    )
     hidden = make_hidden(target, filling.tag)
     try:
-        seal_of_store = build_store(hidden, source, contents)
+        seal_of_store = build_store(hidden, source, _contents(source, terms))
         if before:
             is_first = replace_store(hidden, target, before.seal)
         else:
@@ -112,9 +91,22 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     if not is_first and not is_sealed(filling):
         raise Mismatch("another store has this name now", where=str(target))
     remove_filling(filling)
-    if not is_first:
-        return Written(target, seal_at(target))
-    return Written(target, seal_of_store)
+    return Written(target, seal_of_store if is_first else seal_at(target))
+
+
+def _contents(source: "_Blocks", terms: Terms) -> Contents:
+    """Return what the new store says of itself; it keeps what that before says."""
+    plan = source.filling.plan
+    before = source.before
+    return Contents(
+        arrays=plan.arrays,
+        recipe=Recipe.from_json(plan.recipe),
+        manifest=plan.manifest,
+        makers=source.makers,
+        replaces=(*before.record.replaces, before.seal) if before else (),
+        origins=before.record.origins if before else (),
+        terms=terms.or_else(before.terms) if before else terms,
+    )
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
@@ -124,7 +116,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
     n_damaged = 0
     for block in filling.needed:
         if block in done:
-            record = filling.read_block(block)
+            record = filling.read_block(block, hashes=True)
             if record is None:
                 n_damaged += 1
             else:
@@ -142,7 +134,11 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
 
 
 class _Blocks:
-    """The rows of finished blocks and of the store before, as a `LinkingSource`."""
+    """The rows of finished blocks and of the store before, as a `LinkingSource`.
+
+    A file of the new store is that of a block, or that of the store before. It is written only if
+    neither has its rows: they are of a block that is missing.
+    """
 
     def __init__(
         self, filling: Filling, before: Store | None, blocks: dict[int, BlockRecord]
@@ -150,104 +146,56 @@ class _Blocks:
         self.filling = filling
         self.before = before
         self.blocks = blocks
-        self.makers: list[Maker] = list(before.record.makers) if before else []
-        self._rows_before: Sequence[Row] = before.rows if before else ()
-        self.rows = self._new_rows()
-        self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
-        # The raw rows that were read last: a step of a file may be shorter than a block.
-        self._last: tuple[str, int] = ("", -1)
-        self._last_rows = np.empty(0)
 
-    def _new_rows(self) -> Sequence[Row]:
-        """Return all rows of the new store; `makers` gets what computed them."""
-        rows = list(self._rows_before)
-        for row in self.filling.rows[len(rows) :]:
-            rows.append(row._replace(status=NOT_EXTRACTED))
-        for record in self.blocks.values():
-            maker = place_in(self.makers, record.maker)
-            for computed in record.rows:
-                row = computed.of(self.filling.rows[computed.row])
-                rows[computed.row] = row._replace(maker=maker)
-        return rows
+    @property
+    def makers(self) -> tuple[Maker, ...]:
+        """All that computed rows."""
+        makers = list(self.before.record.makers) if self.before else []
+        return all_makers([*makers, *(one.maker for one in self.blocks.values())])
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store."""
-        return RowColumns.of(self.rows)
+        rows: list[Row] = list(self.before.rows) if self.before else []
+        for row in self.filling.rows[len(rows) :]:
+            rows.append(row._replace(status=NOT_EXTRACTED))
+        for record in self.blocks.values():
+            for computed in record.rows:
+                rows[computed.row] = computed.of(self.filling.rows[computed.row])
+        return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
-        """Return rows of an array: from the store before, and those that were computed."""
-        values = fill_rows(array, after - first)
-        before = self.before
-        if before:
-            n_kept = max(0, min(after, len(before)) - first)
-            values[:n_kept] = before.read(array, np.arange(first, first + n_kept))
-        block_rows = self.filling.plan.block_rows
-        for block in range(first // block_rows, (after - 1) // block_rows + 1):
-            if block in self.blocks:
-                block_first, block_after = self.filling.range_of(block)
-                start = max(first, block_first)
-                stop = min(after, block_after)
-                raw = self._raw_rows(array, block)[start - block_first :]
-                computed = np.flatnonzero(self.filling.computed[start:stop])
-                values[start - first + computed] = raw[computed]
-        return values
-
-    def _raw_rows(self, array: Array, block: int) -> Values:
-        if self._last != (array.name, block):
-            file = self.blocks[block].files[array.name]
-            rows = self.filling.read_raw(array, block, file)
-            if rows is None:
-                raise FixInput(
-                    f"block {block} is damaged and must be computed again",
-                    where=str(self.filling.folder),
-                    hint="the same extraction again, which continues it",
-                )
-            self._last = (array.name, block)
-            self._last_rows = rows
-        return self._last_rows
+        """Return rows of a block that is missing, as they are in the store before."""
+        return rows_before(self.before, array, first, after)
 
     def finished_file(self, array: Array, number: int) -> FinishedFile | None:
-        """Return a file of a block or of the store before that has exactly these rows."""
-        first = number * array.file_rows
-        after = min(first + array.file_rows, len(self.filling.rows))
-        if self.filling.computed[first:after].any():
-            return self._file_of_block(array, number)
-        return self._file_before(array, number, first, after)
-
-    def _file_of_block(self, array: Array, number: int) -> FinishedFile | None:
+        """Return the file of a block, or of the store before, with exactly these rows."""
         record = self.blocks.get(number)
-        if record is None or not self.filling.is_shard(array, number):
-            return None
+        if record is None:
+            return self._file_before(array, number)
         file = record.files[array.name]
         path = self.filling.folder_of(number) / array.name
         mark = FileMark(file.n_bytes, file.sha256)
         return FinishedFile(path, mark, bytes.fromhex(file.checks))
 
-    def _file_before(
-        self, array: Array, number: int, first: int, after: int
-    ) -> FinishedFile | None:
+    def _file_before(self, array: Array, number: int) -> FinishedFile | None:
+        """Return a file of the store before; None where the new one has more rows in it."""
+        first = number * array.file_rows
+        after = min(first + array.file_rows, len(self.filling.rows))
         if self.before is None or after > len(self.before):
             return None
-        return file_of_store(self.before, array, number, self._is_ok[first:after])
+        return file_of_store(self.before, array, number)
 
 
-def file_of_store(
-    store: Store, array: Array, number: int, is_ok: npt.NDArray[np.bool_]
-) -> FinishedFile | None:
-    """Return a file of a store in a folder, for a link; None if it has other rows with features."""
-    if not isinstance(store.files, FolderFiles):
-        return None
-    if store.record.array(array.name) != array:
-        return None
-    rows = number * array.file_rows + np.arange(len(is_ok))
-    if not np.array_equal(store.table.codes_of(rows) == OK_CODE, is_ok):
-        # A row failed, or was computed: the file is written anew.
+def file_of_store(store: Store, array: Array, number: int) -> FinishedFile | None:
+    """Return a file of a store in a folder, for a link; None if it has other files."""
+    is_in_folder = isinstance(store.files, FolderFiles)
+    if not is_in_folder or store.record.array(array.name) != array:
         return None
     name = array.file_name(number)
     # A link in a store, or a file of another length, is refused here.
     store.listed.check_length(name)
     first_chunk = number * array.chunks_of_a_file
-    after = first_chunk + array.chunks_of_a_file
-    own = store.arrays.checks[array.name][first_chunk:after]
+    after_chunk = first_chunk + array.chunks_of_a_file
+    checks = store.arrays.checks[array.name][first_chunk:after_chunk]
     path = Path(store.files.address) / name
-    return FinishedFile(path, store.record.files[name], own.astype("<u4").tobytes())
+    return FinishedFile(path, store.record.files[name], checks.astype("<u4").tobytes())

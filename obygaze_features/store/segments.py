@@ -133,10 +133,10 @@ def read_segments(
     counts = np.zeros(len(clips), dtype=np.int64)
     n_absent = 0
     for film, places in places_of_film.items():
-        if film not in store.table.films.runs_of_film:
+        rows = store.table.rows_of([film])
+        if not len(rows):
             reason_of.update(dict.fromkeys(places, NO_FILM))
             continue
-        rows = store.table.films.rows_of([film])
         ok = rows[store.is_ok(rows)]
         n_absent += len(rows) - len(ok)
         windows_of = _windows_of_film(
@@ -184,12 +184,12 @@ def _windows_of_film(
 
     `ok` are the rows of the film's windows with features. To be reduced, all frames must be real.
     """
-    start_s = store.read("start_s", ok)
+    start_s = store.table.numbers("start_s", ok)
     # Rows of a film may be from two stores that were merged in another order.
     in_time = np.argsort(start_s, kind="stable")
     ok = ok[in_time]
     start_s = start_s[in_time]
-    end_s = store.read("end_s", ok)
+    end_s = store.table.numbers("end_s", ok)
     first_s, last_s = spans.T
     within_s = _tolerance_s(grid, start_s, end_s)
     first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)

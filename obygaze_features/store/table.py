@@ -1,344 +1,414 @@
-"""The rows of a store: by number, by clip, by film; a few of them without reading all."""
+"""The table of rows, both ways: a column for each fact of a clip, as an array of the store.
+
+`new_table` makes the columns of a new store. `RowTable` reads those of a store that may come from a
+stranger; threads may share it.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store.decoding import (
-    CLIP_ID,
-    MOVIE_ID,
-    NUMBER_BYTES,
-    STATUS,
-    Bytes,
-    Films,
-    Hashes,
-    Rows,
-    check_header,
-    check_ids,
-    check_row_numbers,
-    codes_of,
-    columns_of,
-    find_sorted,
-    lines_of,
-    rows_of,
-)
-from obygaze_features.store.files import ListedFiles, Range, check_memory
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.outside import one_line, visible
+from obygaze_features.store.arrays import Arrays
+from obygaze_features.store.decoding import Rows
+from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import (
-    CRC_BYTES,
-    FILMS_CSV,
-    HASH_BYTES,
-    IDS,
-    ROW_COLUMNS,
-    ROWS_CSV,
-    ZARR,
+    COLUMNS,
+    Array,
+    column_of,
+    most_whole_bytes,
 )
 from obygaze_features.store.records import StoreRecord
-from obygaze_features.store.rows import STATUSES, Row
+from obygaze_features.store.rows import (
+    OK,
+    OK_CODE,
+    STATUSES,
+    Reason,
+    Row,
+    RowColumns,
+)
 from obygaze_features.store.text_columns import TextColumn
 
-# Tables of so many rows are read whole, and kept.
-SMALL_ROWS = 2**16
-# What a store of more rows needs in memory is only taken after a look at the table of ids.
-MANY_ROWS = 2**22
-# Statuses and selections, without the ids.
-MEMORY_OF_A_ROW = 16
-# Runs of lines that are kept between two requests.
-KEPT_RUNS = 4096
-# Gaps between wanted lines that are shorter than this are read too: it is less than a request.
-GAP_BYTES = 2**14
-# Cells are made for so many lines at once.
-LINES_AT_ONCE = 2**14
-STATUS_FILE = f"{ZARR}/status/c.0"
+Values: TypeAlias = npt.NDArray[Any]
+Column: TypeAlias = Values | TextColumn
+# In a column of whole numbers, one that is not known.
+UNKNOWN = -1
+# Fewer clips than one in so many are found without a table of all clips.
+FEW = 1000
+# What the columns need in memory.
+_MEMORY_OF_A_ROW = 64
+
+
+# --- Rows become columns ---
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """The table of a new store: its columns, and the values of each."""
+
+    columns: tuple[Array, ...]
+    values: dict[str, Column]
+
+    @property
+    def codes(self) -> Values:
+        """The number of the status of each row."""
+        return np.asarray(self.values["status"])
+
+    @property
+    def counts(self) -> list[int]:
+        """How many rows have each status."""
+        counts: list[int] = np.bincount(self.codes, minlength=len(STATUSES)).tolist()
+        return counts
+
+
+def new_table(rows: RowColumns) -> NewTable:
+    """Return the table of the rows of a new store, without columns of which no row knows a value.
+
+    It has the columns in the order of the format.
+    """
+    columns: dict[str, Column | None] = {
+        "clip_id": rows.clip_ids,
+        "movie_id": rows.movie_ids,
+        "start_s": np.array(rows.start_s, np.float64),
+        "end_s": np.array(rows.end_s, np.float64),
+        "status": _codes(rows.statuses),
+        "reason": TextColumn(_printable(rows.reasons)),
+        "start_frame": _numbers(rows.start_frames),
+        "end_frame": _numbers(rows.end_frames),
+        "framerate": _known_times(rows.framerates),
+        "video_bytes": _numbers(rows.video_bytes),
+        "video_hash": TextColumn(rows.video_hashes) if any(rows.video_hashes) else None,
+        "n_pictures": _numbers(rows.pictures),
+    }
+    values = {}
+    for name in COLUMNS:
+        column = columns[name]
+        if column is not None:
+            values[name] = column
+    return NewTable(tuple(column_of(name, len(rows)) for name in values), values)
+
+
+def _codes(statuses: Sequence[str]) -> Values:
+    if statuses.count(OK) == len(statuses):
+        return np.full(len(statuses), OK_CODE, np.uint8)
+    code_of = {str(status): code for code, status in enumerate(STATUSES)}
+    return np.array([code_of[status] for status in statuses], np.uint8)
+
+
+def _printable(reasons: Sequence[str]) -> Sequence[str]:
+    if "".join(reasons).isprintable():
+        return reasons
+    return [visible(one_line(reason)) for reason in reasons]
+
+
+def _numbers(numbers: Sequence[int | None]) -> Values | None:
+    if numbers.count(None) == len(numbers):
+        return None
+    return np.array([UNKNOWN if n is None else n for n in numbers], np.int64)
+
+
+def _known_times(times: Sequence[float | None]) -> Values | None:
+    if times.count(None) == len(times):
+        return None
+    return np.array(times, np.float64)
+
+
+def check_rows(rows: RowColumns, where: str) -> None:
+    """Raise an error unless a store may have these rows."""
+    if not len(rows):
+        raise FixInput("a store needs at least one row", where=where)
+    for ids in (rows.clip_ids, rows.movie_ids):
+        # Whole columns first: a million rows are checked in a moment.
+        if not "".join(ids.characters).isprintable():
+            wrong = next(text for text in ids if not text.isprintable())
+            raise FixInput(
+                f"{wrong!r} cannot be an id: it has characters that are not printed",
+                where=where,
+            )
+    if _n_empty(rows.clip_ids):
+        raise FixInput("a clip has an empty id", where=where)
+    n_without_film = _n_empty(rows.movie_ids)
+    if n_without_film and rows.movie_ids.characters:
+        named = zip(rows.clip_ids, rows.movie_ids, strict=True)
+        first = next(clip for clip, film in named if not film.strip())
+        raise FixInput(
+            f"{n_without_film} of {count(len(rows), 'clip')} would have no film, such as"
+            f" {first!r}: a store states the film of each clip, or of none",
+            where=where,
+            hint="a manifest states the film of each clip: obygaze store import with --manifest",
+        )
+    for status in set(rows.statuses):
+        if status not in STATUSES:
+            raise FixInput(
+                f"status must be one of {', '.join(STATUSES)}, got {status!r}",
+                where=where,
+            )
+    for time_s in {*rows.start_s, *rows.end_s}:
+        if time_s is not None and not math.isfinite(time_s):
+            raise FixInput(f"a time of a clip is {time_s}", where=where)
+    check_different(rows.clip_ids, where)
+
+
+def _n_empty(ids: TextColumn) -> int:
+    """Return how many ids are empty or blank."""
+    if ids.table is not None and " " not in ids.characters:
+        return 0
+    return sum(not text.strip() for text in ids)
+
+
+def check_different(clip_ids: Sequence[str], where: str) -> None:
+    """Raise an error for clips of one id."""
+    if len(set(clip_ids)) == len(clip_ids):
+        return
+    seen: set[str] = set()
+    for clip_id in clip_ids:
+        if clip_id in seen:
+            raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
+        seen.add(clip_id)
+
+
+def check_text_file(column: Array, data: bytes, n_rows: int) -> None:
+    """Raise an error for a file of texts of so many rows that no reader takes."""
+    most_bytes = most_whole_bytes(n_rows)
+    if len(data) > most_bytes:
+        raise FixInput(
+            f"the ids and reasons of the rows are too long: a file of {column.name} would have"
+            f" {len(data)} bytes, at most {most_bytes} are allowed for {n_rows} rows"
+        )
+
+
+# --- Columns become rows ---
 
 
 class RowTable:
-    """rows.csv, films.csv and ids of a store. Threads may share it."""
+    """The table of rows of a store."""
 
-    def __init__(self, listed: ListedFiles, record: StoreRecord) -> None:
-        self.listed = listed
+    def __init__(self, arrays: Arrays, record: StoreRecord) -> None:
         self.n_rows = record.rows.total
-        self.all_ok = record.rows.ok == record.rows.total
-        self._lines_of_run: dict[int, list[str]] = {}
-        self._lines: list[str] | None = None
-        self._ids: Bytes | None = None
-        self._has_checked_rows = False
+        self._arrays = arrays
+        self._listed = arrays.listed
+        self._counts = record.rows
+        self._columns = {column.name: column for column in record.columns}
+        # How many clips were looked for.
+        self._n_asked = 0
+        # The texts of each file that was read.
+        self._texts: dict[tuple[str, int], list[bytes]] = {}
 
-    def check_rows(self) -> None:
-        """Raise an error if a store that lists very many rows does not have their ids.
+    # Columns.
 
-        So that a few bytes of a stranger cannot ask for the memory of a billion rows. The ids may
-        be a file that takes no place on the disk: then the memory of this machine is the limit.
-        """
-        if self.n_rows > MANY_ROWS and not self._has_checked_rows:
-            self.listed.check_length(IDS)
-            n_bytes = MEMORY_OF_A_ROW * self.n_rows
-            check_memory(n_bytes, f"{self.n_rows} rows", self.listed.location)
-            self._has_checked_rows = True
+    def has(self, name: str) -> bool:
+        """Return whether a column is there."""
+        return name in self._columns
 
-    @cached_property
-    def films(self) -> Films:
-        """The runs of rows of films."""
-        data = self.listed.whole(FILMS_CSV)
-        rows_bytes = self.listed.marks[ROWS_CSV].n_bytes
-        with self.listed.decoding(FILMS_CSV):
-            return Films.of(data, self.n_rows, rows_bytes)
+    def numbers(self, name: str, rows: Rows) -> Values:
+        """Return the numbers of some rows in a column; NaN or -1 where a row does not know one."""
+        column = self._columns.get(name)
+        if column is None:
+            is_whole = COLUMNS[name] == "int64"
+            return np.full(len(rows), UNKNOWN if is_whole else np.nan)
+        values = self._arrays.read(column, rows)
+        if column.is_float and np.isinf(values).any():
+            raise self._damaged(name, "a time is not finite")
+        return values
+
+    def texts(self, name: str, rows: Rows) -> list[str]:
+        """Return the texts of some rows in a column; "" where a row does not know one."""
+        column = self._columns.get(name)
+        if column is None:
+            return [""] * len(rows)
+        files = (rows // column.file_rows).tolist()
+        self._read_texts(name, sorted(set(files)))
+        places = (rows % column.file_rows).tolist()
+        pairs = zip(files, places, strict=True)
+        return self._decoded(name, [self._texts[name, f][p] for f, p in pairs])
+
+    def _all_texts(self, name: str) -> Iterator[bytes]:
+        """Yield the texts of all rows, as they are stored."""
+        numbers = range(self._columns[name].n_files(self.n_rows))
+        self._check_memory()
+        self._read_texts(name, numbers)
+        for number in numbers:
+            yield from self._texts[name, number]
+
+    def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
+        """Read some files of a column of texts, and keep them."""
+        missing = [number for number in numbers if (name, number) not in self._texts]
+        parts = self._arrays.texts(self._columns[name], missing)
+        for number, texts in zip(missing, parts, strict=True):
+            self._texts[name, number] = texts
+
+    def _decoded(self, name: str, encoded: Sequence[bytes]) -> list[str]:
+        """Return texts of a column; an error for those that it cannot have."""
+        with self._listed.decoding(self._columns[name].file_name(0)):
+            texts = [text.decode() for text in encoded]
+            if not "".join(texts).isprintable():
+                raise ValueError("a text cannot be printed")
+            if name == "clip_id" and not all(map(str.strip, texts)):
+                raise ValueError("an id is empty")
+            if name == "movie_id" and any(texts) and not all(map(str.strip, texts)):
+                raise ValueError("some rows have a film, and others have none")
+        return texts
+
+    def _check_memory(self) -> None:
+        """Raise an error for more rows than fit into memory."""
+        n_bytes = _MEMORY_OF_A_ROW * self.n_rows
+        check_memory(n_bytes, f"{self.n_rows} rows", self._listed.location)
+
+    def _text_array(self, texts: Sequence[str]) -> npt.NDArray[np.str_]:
+        n_bytes = 4 * len(texts) * max(map(len, texts), default=0)
+        check_memory(n_bytes, "the ids of the rows", self._listed.location)
+        return np.array(texts, dtype=np.str_)
+
+    def _damaged(self, name: str, problem: str) -> Corrupt:
+        return self._listed.damaged(self._columns[name].file_name(0), problem)
+
+    # Clips.
 
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clip of each row."""
-        clip_ids: list[str] = []
-        for columns in self._all_columns():
-            clip_ids += columns[CLIP_ID]
-        return self._id_array(clip_ids)
+        encoded = list(self._all_texts("clip_id"))
+        return self._text_array(self._decoded("clip_id", encoded))
+
+    def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the clips of some rows."""
+        return self._text_array(self.texts("clip_id", rows))
+
+    @cached_property
+    def _row_of_clip(self) -> dict[bytes, int]:
+        row_of_clip = {clip: row for row, clip in enumerate(self._all_texts("clip_id"))}
+        if len(row_of_clip) < self.n_rows:
+            raise self._damaged("clip_id", "a clip is there twice")
+        return row_of_clip
+
+    def find(self, clip_ids: Sequence[str]) -> Rows:
+        """Return the row of each clip; -1 for one that the store does not have."""
+        # What UTF-8 cannot encode is no id, and is found in no store.
+        wanted = [clip_id.encode(errors="replace") for clip_id in clip_ids]
+        self._n_asked += len(wanted)
+        if self._n_asked * FEW < self.n_rows:
+            row_of_clip = self._rows_of_few(frozenset(wanted))
+        else:
+            row_of_clip = self._row_of_clip
+        return np.array([row_of_clip.get(clip, -1) for clip in wanted], np.int64)
+
+    def _rows_of_few(self, wanted: frozenset[bytes]) -> dict[bytes, int]:
+        """Return the rows of clips that are there; this is faster than a table of all clips."""
+        rows = enumerate(self._all_texts("clip_id"))
+        found = [(clip, row) for row, clip in rows if clip in wanted]
+        row_of_clip = dict(found)
+        if len(row_of_clip) < len(found):
+            raise self._damaged("clip_id", "a clip is there twice")
+        return row_of_clip
+
+    # Films.
+
+    @cached_property
+    def _runs_of_film(self) -> dict[str, list[Rows]]:
+        """The rows of each film that is stated, by runs of neighbours."""
+        first = 0
+        films = []
+        runs = []
+        for film, neighbours in groupby(self._all_texts("movie_id")):
+            after = first + len(list(neighbours))
+            films.append(film)
+            runs.append(np.arange(first, after))
+            first = after
+        runs_of_film: dict[str, list[Rows]] = {}
+        for name, rows in zip(self._decoded("movie_id", films), runs, strict=True):
+            if name:
+                runs_of_film.setdefault(name, []).append(rows)
+        return runs_of_film
+
+    @property
+    def films(self) -> list[str]:
+        """The films that the rows state, in their order; all rows have one, or none has."""
+        return list(self._runs_of_film)
+
+    def rows_of(self, films: Iterable[str]) -> Rows:
+        """Return the rows of films, ascending; an unknown film has none."""
+        runs = [np.empty(0, np.int64)]
+        for film in set(films):
+            runs += self._runs_of_film.get(film, [])
+        return np.sort(np.concatenate(runs))
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
-        """The film of each row."""
-        films = self._text_array(self.films.movie_ids)
-        movie_ids: npt.NDArray[np.str_] = films.repeat(np.diff(self.films.first_rows))
-        return movie_ids
+        """The film of each row; "" in all rows where no film is stated."""
+        encoded = list(self._all_texts("movie_id"))
+        return self._text_array(self._decoded("movie_id", encoded))
+
+    def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the films of some rows."""
+        return self._text_array(self.texts("movie_id", rows))
+
+    # Statuses.
 
     @cached_property
     def codes(self) -> npt.NDArray[np.uint8]:
         """The number of the status of each row."""
-        self.check_rows()
-        if self.all_ok:
-            return np.zeros(self.n_rows, np.uint8)
-        if self.n_rows <= SMALL_ROWS:
-            statuses: list[str] = []
-            for columns in self._all_columns():
-                statuses += columns[STATUS]
-            return self._codes(statuses)
-        # It is a copy for other readers, and is bound to store.json as everything else.
-        data = self.listed.whole(STATUS_FILE)[:-CRC_BYTES]
-        if len(data) != self.n_rows or data.max() >= len(STATUSES):
-            raise self.listed.damaged(STATUS_FILE, "it is not one status for each row")
-        return data
+        self._check_memory()
+        codes = self._arrays.read_all(self._columns["status"])
+        counts = np.bincount(codes, minlength=len(STATUSES)).tolist()
+        stated = [getattr(self._counts, status.key) for status in STATUSES]
+        if counts != stated:
+            raise self._damaged("status", "it does not have the counts of store.json")
+        return codes
 
-    def codes_of(self, rows: Rows) -> npt.NDArray[np.uint8]:
-        """Return the number of the status of some rows."""
-        if self.all_ok:
-            return np.zeros(len(rows), np.uint8)
-        is_few = len(rows) * 16 < self.n_rows
-        if is_few and "codes" not in vars(self):
-            return self._codes(self.columns(rows)[STATUS])
-        return self.codes[rows]
+    @cached_property
+    def is_ok(self) -> npt.NDArray[np.bool_]:
+        """Which rows have features."""
+        return np.asarray(self.codes == OK_CODE)
 
-    def _codes(self, statuses: Sequence[str]) -> npt.NDArray[np.uint8]:
-        with self.listed.decoding(ROWS_CSV):
-            return codes_of(statuses)
+    def reasons(self, rows: Rows) -> list[Reason]:
+        """Return the status and the reason of some rows."""
+        codes = self.codes[rows].tolist()
+        sentences = self.texts("reason", rows)
+        return [Reason(STATUSES[c], s) for c, s in zip(codes, sentences, strict=True)]
+
+    # Rows.
+
+    def all_rows(self) -> Rows:
+        """Return the numbers of all rows, which are there: their statuses are read first."""
+        return np.arange(len(self.codes))
 
     def rows(self) -> list[Row]:
         """Return all rows."""
-        rows: list[Row] = []
-        for columns in self._all_columns():
-            rows += self._rows(columns)
-        return rows
+        return self.some(self.all_rows())
 
     def some(self, rows: Rows) -> list[Row]:
         """Return some rows."""
-        return self._rows(self.columns(rows))
-
-    def _rows(self, columns: Sequence[list[str]]) -> list[Row]:
-        with self.listed.decoding(ROWS_CSV):
-            return rows_of(columns)
-
-    def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the clips of some rows."""
-        if "clip_ids" in vars(self) or len(rows) * 2 >= self.n_rows:
-            return self.clip_ids[rows]
-        return self._id_array(self.columns(rows)[CLIP_ID])
-
-    def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the films of some rows."""
-        runs = self.films.runs_of(rows)
-        return self._text_array([self.films.movie_ids[run] for run in runs.tolist()])
-
-    def columns(self, rows: Rows) -> list[list[str]]:
-        """Return the columns of the lines of some rows, in any order."""
-        is_most = self.n_rows <= SMALL_ROWS and len(rows) * 2 >= self.n_rows
-        if self._lines is None and is_most:
-            self._whole_lines()
-        if self._lines is not None:
-            lines = [self._lines[row] for row in rows.tolist()]
-            return self._columns(lines, rows.tolist())
-        films = self.films
-        runs = films.runs_of(rows)
-        if len(self._lines_of_run) > KEPT_RUNS:
-            self._lines_of_run = {}
-        lines_of_run = self._lines_of_run
-        missing = sorted(set(runs.tolist()) - lines_of_run.keys())
-        self._read_runs(missing, lines_of_run)
-        places = rows - films.first_rows[runs]
-        pairs = zip(runs.tolist(), places.tolist(), strict=True)
-        lines = [lines_of_run[run][place] for run, place in pairs]
-        columns = self._columns(lines, rows.tolist())
-        if columns[MOVIE_ID] != [films.movie_ids[run] for run in runs.tolist()]:
-            raise self.listed.damaged(ROWS_CSV, "it has another film than films.csv")
-        return columns
-
-    def _read_runs(
-        self, runs: Sequence[int], lines_of_run: dict[int, list[str]]
-    ) -> None:
-        """Read the lines of some runs, ascending; neighbours at once."""
-        films = self.films
-        groups: list[list[int]] = []
-        for run in runs:
-            if groups:
-                gap = films.first_bytes[run] - films.first_bytes[groups[-1][-1] + 1]
-                length = films.first_bytes[run + 1] - films.first_bytes[groups[-1][0]]
-                if gap <= GAP_BYTES and length <= self.listed.files.piece_bytes:
-                    groups[-1].append(run)
-                    continue
-            groups.append([run])
-        ranges = [
-            Range(
-                ROWS_CSV,
-                int(films.first_bytes[group[0]]),
-                int(films.first_bytes[group[-1] + 1]),
+        return list(
+            map(
+                Row,
+                self.texts("clip_id", rows),
+                self.texts("movie_id", rows),
+                self._known("start_s", rows),
+                self._known("end_s", rows),
+                [STATUSES[code] for code in self.codes[rows].tolist()],
+                self.texts("reason", rows),
+                self._known("video_bytes", rows),
+                self.texts("video_hash", rows),
+                self._known("n_pictures", rows),
+                self._known("start_frame", rows),
+                self._known("end_frame", rows),
+                self._known("framerate", rows),
             )
-            for group in groups
-        ]
-        for group, (_, begin, _), data in zip(
-            groups, ranges, self.listed.parts(ranges), strict=True
-        ):
-            for run in group:
-                start = int(films.first_bytes[run]) - begin
-                stop = int(films.first_bytes[run + 1]) - begin
-                with self.listed.decoding(ROWS_CSV):
-                    lines_of_run[run] = films.lines_of_run(run, data[start:stop])
+        )
 
-    def _whole_lines(self) -> list[str]:
-        """Return the lines of all rows."""
-        if self._lines is not None:
-            return self._lines
-        data = self.listed.whole(ROWS_CSV)
-        with self.listed.decoding(ROWS_CSV):
-            header, *lines = lines_of(data)
-            check_header(header, ROW_COLUMNS)
-            if len(lines) != self.n_rows:
-                raise ValueError(f"{len(lines)} rows, expected {self.n_rows}")
-        if self.n_rows <= SMALL_ROWS:
-            self._lines = lines
-        return lines
-
-    def _all_columns(self) -> Iterator[list[list[str]]]:
-        """Yield the columns of all rows, in parts."""
-        lines = self._whole_lines()
-        # The cells of a million lines take ten times the memory of the lines.
-        for first in range(0, len(lines), LINES_AT_ONCE):
-            some_lines = lines[first : first + LINES_AT_ONCE]
-            yield self._columns(some_lines, range(first, first + len(some_lines)))
-
-    def _columns(self, lines: Sequence[str], numbers: Iterable[int]) -> list[list[str]]:
-        """Return the cells of each column of the lines of these rows."""
-        with self.listed.decoding(ROWS_CSV):
-            columns = columns_of(lines, len(ROW_COLUMNS))
-            check_row_numbers(columns[0], numbers)
-        return columns
-
-    def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
-        with self.listed.decoding(ROWS_CSV):
-            check_ids(ids)
-        return self._text_array(ids)
-
-    def _text_array(self, texts: Sequence[str]) -> npt.NDArray[np.str_]:
-        n_bytes = 4 * len(texts) * max(map(len, texts), default=0)
-        check_memory(n_bytes, "the ids of the rows", self.listed.location)
-        return np.array(texts, dtype=np.str_)
-
-    def find(self, clip_ids: Sequence[str]) -> Rows:
-        """Return the row of each clip; -1 for one that the store does not have."""
-        rows = self._find_hashes(TextColumn(clip_ids).hashes)
-        known = np.flatnonzero(rows >= 0)
-        if rows.max(initial=-1) >= self.n_rows:
-            raise self.listed.damaged(IDS, "it has a row that is not in the store")
-        found_ids = self.columns(rows[known])[CLIP_ID]
-        for place, clip_id in zip(known.tolist(), found_ids, strict=True):
-            wanted = clip_ids[place]
-            if clip_id == wanted:
-                continue
-            if not TextColumn([clip_id, wanted]).have_one_hash():
-                raise self.listed.damaged(IDS, "it has another clip than rows.csv")
-            # Another clip has the hash of this one, which is not in the store.
-            rows[place] = -1
-        if (rows < 0).any():
-            # Only the whole table proves that a clip is absent.
-            self._whole_ids()
-        return rows
-
-    def _whole_ids(self) -> Bytes:
-        if self._ids is not None:
-            return self._ids
-        data = self.listed.whole(IDS)
-        hashes = data[: self.n_rows * HASH_BYTES].view("<u8")
-        if (hashes[1:] <= hashes[:-1]).any():
-            raise self.listed.damaged(IDS, "its hashes are not sorted")
-        self._ids = data
-        return data
-
-    def _find_hashes(self, wanted: Hashes) -> Rows:
-        """Return the row of each hash; -1 where the table does not have it."""
-        is_few = len(wanted) * 64 < self.n_rows
-        if self.n_rows > SMALL_ROWS and is_few and self._ids is None:
-            return self._find_few(wanted)
-        end = self.n_rows * HASH_BYTES
-        table = self._whole_ids()
-        hashes = table[:end].view("<u8")
-        numbers = table[end:].view("<u4")
-        places = find_sorted(hashes, wanted)
-        return np.where(places < 0, -1, numbers[places].astype(np.int64))
-
-    def _find_few(self, wanted: Hashes) -> Rows:
-        """Find hashes by reading the part of the table where each should be.
-
-        Hashes are uniform, so that the share of smaller ones tells the place up to a few times the
-        square root of their number. Where that is wrong, the part becomes larger.
-        """
-        places = np.full(len(wanted), -1, np.int64)
-        open_places = list(range(len(wanted)))
-        half = math.isqrt(self.n_rows)
-        while open_places:
-            windows = []
-            for place in open_places:
-                centre = (int(wanted[place]) * self.n_rows) >> 64
-                first = max(0, centre - half)
-                windows.append((first, min(self.n_rows, centre + half)))
-            ranges = [
-                Range(IDS, first * HASH_BYTES, after * HASH_BYTES)
-                for first, after in windows
-            ]
-            still_open = []
-            parts = self.listed.parts(ranges)
-            for place, (first, after), data in zip(
-                open_places, windows, parts, strict=True
-            ):
-                hashes = data.view("<u8")
-                value = wanted[place]
-                is_below = first > 0 and value < hashes[0]
-                is_above = after < self.n_rows and value > hashes[-1]
-                if is_below or is_above:
-                    still_open.append(place)
-                    continue
-                found = int(find_sorted(hashes, wanted[place : place + 1])[0])
-                if found >= 0:
-                    places[place] = first + found
-            open_places = still_open
-            half *= 8
-        return self._numbers_at(places)
-
-    def _numbers_at(self, places: Rows) -> Rows:
-        """Return the row at places of the table; -1 for places below zero."""
-        rows = np.full(len(places), -1, np.int64)
-        known = np.flatnonzero(places >= 0)
-        begin = self.n_rows * HASH_BYTES
-        ranges = []
-        for place in places[known].tolist():
-            start = begin + place * NUMBER_BYTES
-            ranges.append(Range(IDS, start, start + NUMBER_BYTES))
-        for index, data in zip(known.tolist(), self.listed.parts(ranges), strict=True):
-            rows[index] = int(data.view("<u4")[0])
-        return rows
+    def _known(self, name: str, rows: Rows) -> list[Any]:
+        """Return the numbers of some rows; None for one that a row does not know."""
+        if not self.has(name):
+            return [None] * len(rows)
+        values = self.numbers(name, rows)
+        is_known = ~np.isnan(values) if COLUMNS[name] == "float64" else values >= 0
+        known = zip(values.tolist(), is_known.tolist(), strict=True)
+        return [value if is_there else None for value, is_there in known]

@@ -1,14 +1,11 @@
 """Columns of texts: a million ids of one length are one array of bytes, not a million objects."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
-
-from obygaze_features.store.layout import HASH_BYTES
 
 ByteTable: TypeAlias = npt.NDArray[np.uint8]
 """The bytes of texts of one length, a row for each."""
@@ -51,7 +48,8 @@ class TextColumn(Sequence[str]):
         """The texts as objects."""
         if self._texts or self.table is None:
             return self._texts
-        return [text.decode() for text in self._encoded()]
+        texts = self.table.view(f"S{self.table.shape[1]}").ravel()
+        return [text.decode() for text in texts.tolist()]
 
     @cached_property
     def characters(self) -> set[str]:
@@ -64,32 +62,6 @@ class TextColumn(Sequence[str]):
             codes.update(left[:4096])
             left = left.translate(None, bytes(codes))
         return set(map(chr, codes))
-
-    @cached_property
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        """The hash of each text, by which `ids` of a store finds a clip."""
-        sha256 = hashlib.sha256
-        digests = b"".join([sha256(text).digest() for text in self._encoded()])
-        words = np.frombuffer(digests, "<u8")
-        return words[:: sha256().digest_size // HASH_BYTES].astype(np.uint64)
-
-    @cached_property
-    def by_hash(self) -> npt.NDArray[np.int64]:
-        """The places of the texts, in the order of their hashes."""
-        return np.argsort(self.hashes)
-
-    def have_one_hash(self) -> bool:
-        """Return whether two texts have one hash, which equal texts have."""
-        hashes = self.hashes[self.by_hash]
-        return bool((hashes[1:] == hashes[:-1]).any())
-
-    def _encoded(self) -> list[bytes]:
-        if self.table is None:
-            # What UTF-8 cannot encode is no id, and is found in no store.
-            return [text.encode("utf-8", "replace") for text in self.texts]
-        texts = self.table.view(f"S{self.table.shape[1]}")
-        encoded: list[bytes] = texts.ravel().tolist()
-        return encoded
 
     def __len__(self) -> int:
         return len(self._texts if self.table is None else self.table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -15,38 +14,25 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.workspace import EXPECTED, PathLike
-from obygaze_features.store.decoding import (
-    DAMAGE,
-    codes_of,
-    decode_texts,
-)
-from obygaze_features.store.encoding import (
-    array_document,
-    column_document,
-    group_document,
-    status_column,
-)
+from obygaze_features.store.decoding import DAMAGE
+from obygaze_features.store.encoding import array_document, group_document
 from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
-    FILMS_CSV,
-    HASH_BYTES,
-    IDS,
-    ROWS_CSV,
+    GROUP_JSON,
     STORE_JSON,
-    ZARR,
-    ZARR_COLUMNS,
     Array,
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import words_of_status
-from obygaze_features.store.text_columns import TextColumn
 
 LENGTHS = "lengths"
 HASHES = "hashes"
 # Values of so many bytes are checked at a time.
 CHECKED_BYTES = 2**25
+# What other readers must know of an array or of the group; other attributes are remarks.
+_ATTRIBUTES = ("coordinates", "flag_values", "flag_meanings")
 
 
 @dataclass(frozen=True)
@@ -189,7 +175,7 @@ def verify(
     report.counts = opened.record.rows.by_status
     if hashes and not report.problems:
         _check_documents(opened, report)
-        _check_tables(opened, report)
+        _check_table(opened, report)
     if hashes and not report.problems:
         for array in opened.record.arrays:
             _check_array(opened, array, report)
@@ -234,25 +220,34 @@ def _warn_of_extra(store: Store, report: VerifyReport) -> None:
 def _check_documents(store: Store, report: VerifyReport) -> None:
     """Compare the documents of data.zarr with what store.json says."""
     n_rows = store.record.rows.total
-    documents = {f"{ZARR}/zarr.json": group_document()}
-    for array in store.record.arrays:
-        documents[array.zarr_json] = array_document(array, n_rows)
-    for column in ZARR_COLUMNS:
-        documents[f"{ZARR}/{column}/zarr.json"] = column_document(column, n_rows)
-    for name, expected in documents.items():
-        with report.collecting(name):
-            found = msgspec.json.decode(store.listed.whole(name).tobytes())
-            if _meaning(found) != _meaning(msgspec.json.decode(expected)):
-                report.add(name, "it does not describe the array as store.json does")
+    documents = []
+    for array in (*store.record.columns, *store.record.arrays):
+        expected = array_document(array, n_rows)
+        documents.append((array.name, expected))
+        _check_document(store, array.zarr_json, expected, report)
+    _check_document(store, GROUP_JSON, group_document(documents), report)
+
+
+def _check_document(
+    store: Store, name: str, expected: bytes, report: VerifyReport
+) -> None:
+    with report.collecting(name):
+        found = msgspec.json.decode(store.listed.whole(name).tobytes())
+        if _meaning(found) != _meaning(msgspec.json.decode(expected)):
+            report.add(name, "it does not say the same as store.json")
 
 
 def _meaning(document: Any) -> Any:
     """Return a document of Zarr without what may differ between two programs."""
-    meaning = {"storage_transformers": [], "attributes": {}, **document}
+    meaning = {"storage_transformers": [], **document}
+    attributes = document.get("attributes", {})
+    meaning["attributes"] = {name: attributes.get(name) for name in _ATTRIBUTES}
     meaning["codecs"] = [_codec(codec) for codec in document.get("codecs", [])]
-    # Written by zarr-python into groups.
-    if meaning.get("consolidated_metadata", "") is None:
-        del meaning["consolidated_metadata"]
+    consolidated = document.get("consolidated_metadata") or {}
+    parts = consolidated.get("metadata", {})
+    meaning["consolidated_metadata"] = {
+        name: _meaning(part) for name, part in parts.items()
+    }
     return meaning
 
 
@@ -289,56 +284,18 @@ def _check_array(store: Store, array: Array, report: VerifyReport) -> None:
                     break
 
 
-# The tables of rows.
-
-
-def _check_tables(store: Store, report: VerifyReport) -> None:
-    """Compare rows.csv with films.csv, ids, the columns of data.zarr and the counts."""
-    rows = []
-    with report.collecting(ROWS_CSV):
-        rows = list(store.rows)
-        if Counter(row.status for row in rows) != Counter(report.counts):
-            report.add(ROWS_CSV, "its rows do not have the counts in store.json")
-        if len({row.clip_id for row in rows}) < len(rows):
-            report.add(ROWS_CSV, "a clip is there twice")
-        n_makers = len(store.record.makers)
-        if any(row.maker is not None and not 0 <= row.maker < n_makers for row in rows):
-            report.add(ROWS_CSV, "a row was made by what store.json does not list")
-    if report.problems:
-        return
-    clip_ids = [row.clip_id for row in rows]
-    movie_ids = [row.movie_id for row in rows]
-    statuses = [row.status for row in rows]
-    with report.collecting(FILMS_CSV):
-        _check_films(store, movie_ids, report)
-    with report.collecting(IDS):
-        _check_ids(store, clip_ids, report)
-    for column, texts in (("clip_id", clip_ids), ("movie_id", movie_ids)):
-        name = f"{ZARR}/{column}/c.0"
-        with report.collecting(name):
-            if decode_texts(store.listed.whole(name), len(rows)) != texts:
-                report.add(name, "it does not have the ids of rows.csv")
-    name = f"{ZARR}/status/c.0"
-    with report.collecting(name):
-        _, chunk = status_column(codes_of(statuses))
-        if store.listed.whole(name).tobytes() != chunk:
-            report.add(name, "it does not have the statuses of rows.csv")
-
-
-def _check_films(store: Store, movie_ids: list[str], report: VerifyReport) -> None:
-    films = store.table.films
-    if store.movie_ids.tolist() != movie_ids:
-        report.add(FILMS_CSV, "it does not have the films of rows.csv")
-    data = store.listed.whole(ROWS_CSV)
-    for run in range(len(films)):
-        start, stop = films.first_bytes[run : run + 2].tolist()
-        films.lines_of_run(run, data[start:stop])
-
-
-def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
-    data = store.listed.whole(IDS)
-    end = len(clip_ids) * HASH_BYTES
-    ids = TextColumn(clip_ids)
-    is_sorted = np.array_equal(data[:end].view("<u8"), ids.hashes[ids.by_hash])
-    if not is_sorted or not np.array_equal(data[end:].view("<u4"), ids.by_hash):
-        report.add(IDS, "it does not have the clips of rows.csv")
+def _check_table(store: Store, report: VerifyReport) -> None:
+    """Read each column of the table of rows as a reader does, and the index of its files."""
+    all_rows = np.arange(len(store))
+    for column in store.record.columns:
+        with report.collecting(column.file_name(0)):
+            if column.is_text:
+                store.table.texts(column.name, all_rows)
+            else:
+                store.table.numbers(column.name, all_rows)
+                for number in range(column.n_files(len(store))):
+                    store.arrays.check_index(column, number)
+            if column.name == "clip_id":
+                store.table.find([])
+            if column.name == "status":
+                store.status()

@@ -21,7 +21,6 @@ from obygaze_features.manifest.clip_facts import (
     places_of,
     require_same_shared,
 )
-from obygaze_features.store.decoding import MOVIE_ID, VIDEO_HASH
 from obygaze_features.store.matching import files_of_rows
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
@@ -106,10 +105,9 @@ def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
 
 def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
     """Return the film and the hash of the video of each row of the films of clips."""
-    films = store.table.films
-    known = films.runs_of_film.keys() & set(clips.movie_ids.tolist()) - {""}
-    columns = store.table.columns(films.rows_of(known))
-    return [*zip(columns[MOVIE_ID], columns[VIDEO_HASH], strict=True)]
+    rows = store.table.rows_of(set(clips.movie_ids.tolist()) - {""})
+    films = store.movie_ids_of(rows).tolist()
+    return [*zip(films, files_of_rows(rows, store), strict=True)]
 
 
 def _require_films(model: SavedModel, clips: ClipFacts, store: Store) -> None:

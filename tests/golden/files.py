@@ -115,6 +115,13 @@ def arrays_of_stores(place: Place, names: Iterable[str]) -> list[Row]:
                     **facts_of_array(array["name"], np.asarray(matrix.values)),
                 }
             )
+        # Windows have their times in the table of rows.
+        times = [(row.start_s, row.end_s) for row in store.rows if row.is_ok]
+        if store.recipe.windows:
+            for column, values in zip(
+                ("start_s", "end_s"), np.array(times).T, strict=True
+            ):
+                rows.append({"store": name, **facts_of_array(column, values)})
     return rows
 
 

@@ -45,8 +45,7 @@ REASONS = {
 class Part:
     """A store that is joined: its model, its numbers, and what it knows of each of its clips.
 
-    `videos` are the hashes of their files, "" where nobody knows them. Windows have their times in
-    arrays.
+    `videos` are the hashes of their files, "" where nobody knows them. Windows have their times.
     """
 
     title: str
@@ -66,12 +65,13 @@ class Part:
         """Write the store."""
         rows = []
         for clip, status in self.statuses.items():
-            start_s = float(clip[-1]) if self.has_times else None
-            row = Row(clip, clip[:4], start_s, status=status, reason=REASONS[status])
+            row = Row(clip, clip[:4], status=status, reason=REASONS[status])
+            if self.has_times or self.cut:
+                row = row._replace(start_s=float(clip[-1]))
+            if self.cut:
+                row = row._replace(end_s=float(clip[-1]) + 1)
             rows.append(row._replace(video_hash=self.videos[clip]))
         values = {"clip": np.stack([self.vector(clip) for clip in self.statuses])}
-        if self.cut:
-            values |= times_of([*self.statuses])
         return made_store(folder / self.title, rows, values, recipe=self.recipe)
 
     @property
@@ -79,12 +79,6 @@ class Part:
         """How it was made."""
         sampling = {"rule": "uniform", **self.cut}
         return a_recipe(backbone={"name": self.title}, sampling=sampling)
-
-
-def times_of(clips: Sequence[str]) -> dict[str, np.ndarray]:
-    """The times of windows, as their stores have them."""
-    start_s = np.array([float(clip[-1]) for clip in clips])
-    return {"start_s": start_s, "end_s": start_s + 1}
 
 
 def file_of(clip: str, video: str) -> str:

@@ -75,7 +75,6 @@ from obygaze_features.store.network import (
 from obygaze_features.store.recipe import space_of_array
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import BucketTarget, FolderTarget, HubTarget
-from obygaze_features.store.text_columns import TextColumn
 
 Case = Callable[[Path], object]
 
@@ -460,15 +459,6 @@ def test_a_parquet_table_of_too_many_cells_is_not_read(tmp_path: Path) -> None:
     )
     with pytest.raises(Corrupt, match="the table has 2,000,000,000 cells of"):
         parquet_tables._refuse_large(facts, text(tmp_path / "t.parquet", ""))
-
-
-def test_two_ids_of_one_hash_are_not_one_clip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    zeros = property(lambda ids: np.zeros(len(ids), np.uint64))
-    monkeypatch.setattr(TextColumn, "hashes", zeros)
-    with pytest.raises(FixInput, match="two clip ids have one hash"):
-        sealed_store(tmp_path / "a", 2)
 
 
 def test_a_server_without_keys_or_one_that_refuses_is_explained() -> None:

@@ -53,8 +53,6 @@ COMPANIONS = {
     "mask": ("bool", (N_FRAMES,), ("frame",)),
     "time_s": ("float64", (N_FRAMES,), ("frame",)),
     "asked_s": ("float64", (N_FRAMES,), ("frame",)),
-    "start_s": ("float64", (), ()),
-    "end_s": ("float64", (), ()),
 }
 # As a manifest has them, and as another program may write them into a store.
 IDS = st.text("ab-._0", min_size=1, max_size=6).filter(lambda text: as_id(text) == text)
@@ -73,17 +71,17 @@ class Drawn(NamedTuple):
     arrays: list[Array]
     values: dict[str, np.ndarray]
     terms: Terms
+    makers: tuple[Maker, ...] = ()
 
     def write(self, folder: Path) -> Store:
         """Write the store."""
-        maker = Maker("p 1", "cpu")
         write_store(
             folder,
             ArraySource(self.rows, self.values),
             arrays=self.arrays,
             recipe=a_recipe(),
             manifest=ManifestMark("films", "0" * 64),
-            makers=[maker] if self.rows[0].maker == 0 else [],
+            makers=self.makers,
             terms=self.terms,
         )
         return open_store(folder)
@@ -97,12 +95,11 @@ def stores(draw: st.DrawFn) -> Drawn:
     films = draw(st.lists(ids, min_size=1, max_size=3))
     seconds = st.none() | st.floats(0, 1e6)
     has_times = draw(st.booleans())
-    maker = draw(st.sampled_from([None, 0]))
     rows = []
     for number, clip in enumerate(clips):
         statuses = [OK, OK, FAILED, NO_VIDEO, SILENT] if number else [OK]
         status = draw(st.sampled_from(statuses))
-        row = Row(clip, draw(st.sampled_from(films)), status=status, maker=maker)
+        row = Row(clip, draw(st.sampled_from(films)), status=status)
         if has_times:
             row = row._replace(start_s=draw(seconds), end_s=draw(seconds))
         if status != OK or draw(st.booleans()):
@@ -130,7 +127,9 @@ def stores(draw: st.DrawFn) -> Drawn:
         elif array.dtype == "uint8":
             numbers = np.abs(numbers) % 256
         values[array.name] = np.asarray(numbers).astype(array.dtype)
-    return Drawn(rows, arrays, values, Terms(draw(LICENCES), draw(CITATIONS)))
+    makers = draw(st.sampled_from([(), (Maker("p 1", "cpu"),)]))
+    terms = Terms(draw(LICENCES), draw(CITATIONS))
+    return Drawn(rows, arrays, values, terms, makers)
 
 
 def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
@@ -148,7 +147,7 @@ def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
     if name in FEATURES and FEATURES[name][0].startswith("float"):
         # Of words: without them nobody knows which vectors are those of no words.
         names.add("n_words")
-    return (names | {"start_s", "end_s"}) & here
+    return names & here
 
 
 @pytest.fixture(params=list(OUTPUTS))
@@ -238,7 +237,7 @@ def test_an_export_of_no_clip_one_and_many(
     import_features(target, tmp_path / "again")
     again = open_store(tmp_path / "again")
     ok_rows = [row for row in rows if row.status == OK]
-    assert list(again.rows) == [row._replace(maker=None) for row in ok_rows]
+    assert list(again.rows) == ok_rows
     is_ok = [row.status == OK for row in rows]
     np.testing.assert_array_equal(again.matrix("clip").values, values["clip"][is_ok])
 
@@ -255,7 +254,6 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
     name = data.draw(st.sampled_from([array.name for array in drawn.arrays]))
     names = data.draw(st.sampled_from([[], [name]]))
     target = folder / output
-    is_hdf5 = output.endswith((".h5", ".hdf5"))
     ok_rows = [row for row in drawn.rows if row.status == OK]
     try:
         done = export_features(store, target, format=OUTPUTS[output], arrays=names)
@@ -270,16 +268,9 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
         assert any(reason in error.message for reason in reasons), error
         return
     if names:
-        has_times = any((row.start_s, row.end_s) != (None, None) for row in ok_rows)
-        expected = of_frames(drawn.arrays, name)
-        if has_times and not is_hdf5:
-            expected -= {"start_s", "end_s"}
-        assert set(done.arrays) == expected
+        assert set(done.arrays) == of_frames(drawn.arrays, name)
     elif "parquet" not in output:
-        assert set(done.arrays) >= {array.name for array in drawn.arrays} - {
-            "start_s",
-            "end_s",
-        }
+        assert set(done.arrays) >= {array.name for array in drawn.arrays}
     # What is not in the export is said by it, and by the import.
     absent = [array.name for array in drawn.arrays if array.name not in done.arrays]
     failed = {row.clip_id for row in drawn.rows if row.status != OK}
@@ -288,7 +279,7 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
     assert (f"the arrays {', '.join(absent)}" in left_out) == bool(absent)
     assert ("remarks" in left_out) == any(row.reason for row in ok_rows)
     assert ("videos" in left_out) == any(row.video_hash for row in ok_rows)
-    assert ("what computed" in left_out) == (drawn.rows[0].maker == 0)
+    assert ("what computed" in left_out) == bool(drawn.makers)
     assert ("clip" in left_out.partition("the arrays")[0]) >= bool(failed)
     films = {row.clip_id: row.movie_id for row in ok_rows}
     assert films_in(target) == films
@@ -332,14 +323,12 @@ def check_import(
         assert "no clip has us" in error.message and "mask" in names
         return
     again = open_store(folder / "again")
-    times = {"start_s", "end_s"}
     is_ok = [row.clip_id not in imported.failed for row in ok_rows]
     if not all(is_ok):
         assert "mask" in names
     for row, before in zip(again.rows, ok_rows, strict=True):
         assert (row.clip_id, row.movie_id) == (before.clip_id, before.movie_id)
-        if not times & set(names):
-            assert (row.start_s, row.end_s) == (before.start_s, before.end_s)
+        assert (row.start_s, row.end_s) == (before.start_s, before.end_s)
     there = {array.name: array for array in again.record.arrays}
     said = "\n".join(imported.remarks)
     for name in features:

@@ -82,7 +82,9 @@ def test_the_plan_says_what_a_pass_costs(ws: Workspace) -> None:
         assert size is not None
         n_planned = float(size[1]) * SIZES[size[2]]
         arrays = [array for _, array in arrays_of(ws, store).arrays()]
-        n_bytes = sum(array.nbytes for array in arrays if array.dtype.kind == "f")
+        # Those of a row's own times are few.
+        features = [array for array in arrays if array.ndim > 1]
+        n_bytes = sum(array.nbytes for array in features if array.dtype.kind == "f")
         assert n_planned == pytest.approx(n_bytes, rel=0.01)
 
 

@@ -151,11 +151,10 @@ def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
     """A store of windows of films: window n is second n to n + 1."""
     ids = [(film, second) for film, own in values.items() for second in range(len(own))]
     X = np.concatenate(list(values.values())).astype(np.float32)
-    start_s = np.array([second for _, second in ids], dtype=np.float64)
     return made_store(
         path,
-        [Row(f"{film}:{second:06d}", film) for film, second in ids],
-        {"clip": X, "start_s": start_s, "end_s": start_s + 1},
+        [Row(f"{film}:{n:06d}", film, float(n), n + 1.0) for film, n in ids],
+        {"clip": X},
         recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
     )
 

@@ -14,7 +14,7 @@ from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
 KIND = Kind("obygaze 1", "cpu", "float32")
 MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
-# Several blocks a file, in chunks shorter and longer than a block of 16; one block a file.
+# A block of 16 is a file, in chunks that are shorter or as long.
 POOLED = Array("pooled", "float32", (16,), ("d16",), 8, 64)
 FRAMES = Array("frames", "float16", (2, 16), ("t2", "d16"), 32, 32)
 TOKENS = Array("tokens", "float16", (2, 4, 16), ("t2", "p4", "d16"), 4, 16)
@@ -49,12 +49,10 @@ def values_of(seed: int = 0, n_rows: int = N_ROWS) -> dict[str, np.ndarray]:
     return {array.name: some_values(array, n_rows, seed) for array in ARRAYS}
 
 
-def expected_rows(
-    n_rows: int = N_ROWS, fails=fails_at_first, maker: int = 0
-) -> list[Row]:
+def expected_rows(n_rows: int = N_ROWS, fails=fails_at_first) -> list[Row]:
     """The rows of the sealed store."""
     return [
-        computed_row(row, number, fails(number))._replace(maker=maker)
+        computed_row(row, number, fails(number))
         for number, row in enumerate(planned_rows(n_rows))
     ]
 

@@ -137,11 +137,18 @@ def with_right_chunks(files: Tree, document: dict[str, Any]) -> Tree:
     """The CRC32C of each chunk at its end and in `checks`, and that of each index."""
     files = dict(files)
     checks = b""
-    for array in document["arrays"]:
+    for array in (*document["columns"], *document["arrays"]):
+        is_text = array["dtype"] == "string"
         n_entries = array["file_rows"] // array["chunk_rows"]
         prefix = f"data.zarr/{array['name']}/c."
         for name in sorted(name for name in files if name.startswith(prefix)):
             data = bytearray(files[name])
+            if is_text:
+                crc = google_crc32c.value(bytes(data[:-4]))
+                data[-4:] = struct.pack("<I", crc)
+                checks += data[-4:]
+                files[name] = bytes(data)
+                continue
             index = bytes(data[-16 * n_entries - 4 : -4])
             data[-4:] = struct.pack("<I", google_crc32c.value(index))
             for offset, length in struct.iter_unpack("<2Q", index):
@@ -193,7 +200,7 @@ def replanned(files: Tree, draw: random.Random) -> Tree:
     """Let the blocks belong to the changed plan."""
     from obygaze_features.store.records import _with_sha256
 
-    plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.csv", b"")
+    plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.json", b"")
     files = dict(files)
     for name, data in files.items():
         with suppress(ValueError, TypeError, AttributeError, RecursionError):

@@ -21,6 +21,7 @@ from support.plain_store import (
 )
 
 N_ROWS = 12
+IDS = "data.zarr/clip_id/c.0"
 ABSENT = 2**64 - 1
 Spoil = Callable[[Path], object]
 # What is wrong, with a part of the message of the error.
@@ -85,12 +86,17 @@ for name in NAMES:
         store["files"][name] = [1, "0" * 64]
 
     def in_place_of(store: dict[str, Any], name: str = name) -> None:
-        store["files"][name] = store["files"].pop("ids")
+        store["files"][name] = store["files"].pop("checks")
 
     case(f"{name!r} is listed", "`files` has", document(add_name))
-    case(f"{name!r} in place of ids", "`files` has", document(in_place_of))
+    case(f"{name!r} in place of checks", "`files` has", document(in_place_of))
 
-for name in ("rows.csv", "checks", "data.zarr/zarr.json", "data.zarr/plain/c.1.0"):
+for name in (
+    "data.zarr/clip_id/c.0",
+    "checks",
+    "data.zarr/zarr.json",
+    "data.zarr/plain/c.1.0",
+):
     case(
         f"{name} is not listed",
         "`files` has",
@@ -106,12 +112,12 @@ for what, mark in {
     case(
         f"a mark is {what}",
         "Expected|not a length",
-        document(lambda store, mark=mark: store["files"].update({"ids": mark})),
+        document(lambda store, mark=mark: store["files"].update({"checks": mark})),
     )
 case(
     "a length of a terabyte",
     "bytes|shorter|damaged",
-    document(lambda store: store["files"].update({"rows.csv": [2**40, "0" * 64]})),
+    document(lambda store: store["files"].update({IDS: [2**40, "0" * 64]})),
 )
 
 for what, changes in {
@@ -182,20 +188,48 @@ for what, changes in {
     )
 
 
-def as_many_rows(store: dict[str, Any], n_rows: int = 2**32) -> None:
+for what, change in {
+    "no column of ids": lambda columns: columns.pop(0),
+    "columns in another order": lambda columns: columns.insert(0, columns.pop()),
+    "an unknown column": lambda columns: columns[5].update(name="script"),
+    "a column twice": lambda columns: columns.append(columns[5]),
+    "numbers for ids": lambda columns: columns[0].update(dtype="int64"),
+    "texts for statuses": lambda columns: columns[4].update(dtype="string"),
+    "ids of a shape": lambda columns: columns[0].update(shape=[2], dims=["two"]),
+    "short chunks of ids": lambda columns: columns[0].update(chunk_rows=1),
+    "long files of times": lambda columns: columns[2].update(file_rows=2**20),
+}.items():
+    case(
+        f"store.json has {what}",
+        "`columns`|`files` has",
+        document(lambda store, change=change: change(store["columns"])),
+    )
+
+
+def as_many_rows(store: dict[str, Any], n_rows: int = 2**28) -> None:
     """Say that there are so many rows, and that the files have the lengths for that."""
     store["rows"] = {"total": n_rows, "ok": n_rows}
-    for array in store["arrays"]:
-        array["file_rows"] = 2**20
-        for number in range(1, n_rows // 2**20):
-            name = f"data.zarr/{array['name']}/c.{number}.0"
-            store["files"][name] = store["files"][f"data.zarr/{array['name']}/c.0.0"]
-    n_bytes_of = {"ids": 12 * n_rows, "checks": 4 * 2 * n_rows // 4}
-    for name, n_bytes in n_bytes_of.items():
-        store["files"][name][0] = n_bytes
+    n_checks = 0
+    for name in ("columns", "arrays"):
+        for array in store[name]:
+            is_text = array["dtype"] == "string"
+            if name == "columns":
+                array["chunk_rows"] = 2**16
+            array["file_rows"] = 2**16 if is_text else 2**20
+            end = ".0" * len(array["shape"])
+            for number in range(1, n_rows // array["file_rows"]):
+                file = f"data.zarr/{array['name']}/c.{number}{end}"
+                first = f"data.zarr/{array['name']}/c.0{end}"
+                store["files"][file] = store["files"][first]
+            n_checks += n_rows // array["chunk_rows"]
+    store["files"]["checks"][0] = 4 * n_checks
 
 
-case("store.json lies about 2**32 rows", "ids is damaged", document(as_many_rows))
+case(
+    "store.json lies about 2**28 rows",
+    "checks is damaged|longer|of memory|GB",
+    document(as_many_rows),
+)
 
 
 def with_sparse(name: str, n_bytes: int) -> Spoil:
@@ -212,10 +246,10 @@ def with_sparse(name: str, n_bytes: int) -> Spoil:
     return spoil
 
 
-for name in ("rows.csv", "films.csv", "data.zarr/clip_id/c.0", "data.zarr/zarr.json"):
+for name in (IDS, "data.zarr/reason/c.0", "data.zarr/zarr.json"):
     case(
         f"{name} has 4 GB and is listed with them",
-        "expected at most 1060864 for 12 rows",
+        "expected at most 1060864",
         with_sparse(name, 4_000_000_000),
     )
 case(
@@ -225,100 +259,67 @@ case(
 )
 
 
-# The tables.
+# The table of rows.
 
 
-def replaced(name: str, old: bytes, new: bytes, with_crc: bool = True) -> Spoil:
-    """Change a table; films.csv gets the right checksums of its runs."""
+def put_column(name: str, change: Callable[[bytes], bytes]) -> Spoil:
+    """Change the only chunk of a column, with right checksums and index."""
 
     def spoil(path: Path) -> None:
-        data = (path / name).read_bytes()
-        assert old in data
-        (path / name).write_bytes(data.replace(old, new, 1))
-        if name == "rows.csv" and with_crc:
-            right_films(path)
+        document = json.loads((path / "store.json").read_bytes())
+        names = [column["name"] for column in document["columns"]]
+        is_text = document["columns"][names.index(name)]["dtype"] == "string"
+        file = path / "data.zarr" / name / "c.0"
+        data = file.read_bytes()
+        n_index = 0 if is_text else 20
+        before = data[: len(data) - n_index - 4]
+        content = change(before)
+        assert content != before
+        chunk = content + struct.pack("<I", google_crc32c.value(content))
+        file.write_bytes(chunk + data[len(data) - n_index :])
+        checks = bytearray((path / "checks").read_bytes())
+        place = 4 * names.index(name)
+        checks[place : place + 4] = chunk[-4:]
+        (path / "checks").write_bytes(checks)
         reseal(path)
 
     return spoil
 
 
-def right_films(path: Path) -> None:
-    lines = (path / "rows.csv").read_bytes().splitlines(keepends=True)
-    header, *runs = (path / "films.csv").read_text(encoding="utf-8").splitlines()
-    byte = len(lines[0])
-    written = [header]
-    for run in runs:
-        film, first, rows, _, _ = run.split(",")
-        part = b"".join(lines[int(first) + 1 : int(first) + 1 + int(rows)])
-        crc = google_crc32c.value(part)
-        written.append(f"{film},{first},{rows},{byte},{crc:08x}")
-        byte += len(part)
-    text = "\n".join([*written, ""])
-    (path / "films.csv").write_text(text, encoding="utf-8")
+def in_column(name: str, old: bytes, new: bytes) -> Spoil:
+    return put_column(name, lambda data: data.replace(old, new, 1))
 
 
-TABLES = "rows.csv is damaged|films.csv is damaged|ids is damaged"
-for what, old, new in (
-    ("a row of twelve cells", b"4,clip-4,", b"4,clip-4,,"),
-    ("a row of two cells", b"4,clip-4,film-0,,,ok,,,,,0", b"4,clip-4"),
-    ("an unknown status", b"film-0,,,ok", b"film-0,,,fine"),
-    ("an id with an escape", b"clip-4", b"clip\x1b4"),
-    ("an id that is not UTF-8", b"clip-4", b"clip\xff4"),
-    ("an empty id", b"4,clip-4,", b"4, ,"),
-    ("an open quote", b"4,clip-4,", b'4,"clip-4,'),
-    ("a quote inside", b"4,clip-4,", b'4,"clip"-4,'),
-    ("no last line feed", b"film-2,,,ok,,,,,0\n", b"film-2,,,ok,,,,,0"),
-    ("another first line", b"row,clip_id", b"row,clap_id"),
-    ("a row of another number", b"4,clip-4,", b"5,clip-4,"),
-    ("a row of another film", b"clip-4,film-0", b"clip-4,film-1"),
-    ("a time that is no number", b"clip-4,film-0,,", b"clip-4,film-0,nan,"),
-    ("a time without end", b"clip-4,film-0,,", b"clip-4,film-0,,1e999"),
-    ("a maker below zero", b"clip-4,film-0,,,ok,,,,,0", b"clip-4,film-0,,,ok,,,,,-1"),
+for what, name, old, new in (
+    ("an id with an escape", "clip_id", b"clip-4", b"clip\x1b4"),
+    ("an id that is not UTF-8", "clip_id", b"clip-4", b"clip\xff4"),
+    ("an empty id", "clip_id", b"clip-4", b"      "),
+    ("a clip twice", "clip_id", b"clip-4", b"clip-5"),
+    ("a text of 4 GB", "clip_id", b"\6\0\0\0clip-4", b"\xff\xff\xff\xffclip-4"),
+    ("a text that is too long", "clip_id", b"\6\0\0\0clip-4", b"\xff\0\0\0clip-4"),
+    ("fewer texts than rows", "clip_id", b"\x10\0\0\0", b"\4\0\0\0"),
+    ("a film with an escape", "movie_id", b"film-1", b"film\x1b1"),
+    ("a row without a film", "movie_id", b"film-1", b"      "),
+    ("a reason of two lines", "reason", b"broken", b"bro\nen"),
+    ("an unknown status", "status", b"\1", b"\x09"),
+    ("a status that was not counted", "status", b"\1", b"\2"),
+    ("another number of failed rows", "status", b"\0", b"\1"),
+    (
+        "a time without end",
+        "start_s",
+        struct.pack("<d", np.nan),
+        struct.pack("<d", np.inf),
+    ),
 ):
-    if what != "no last line feed":
-        words = f"{TABLES}|films of rows.csv"
-        case(f"rows.csv has {what}", words, replaced("rows.csv", old, new))
-for what, old, new in (
-    ("a run of 10**12 rows", b"film-1,5,5", b"film-1,5,1000000000000"),
-    ("runs that overlap", b"film-1,5,5", b"film-1,4,6"),
-    ("a run below zero", b"film-1,5,5", b"film-1,-5,5"),
-    ("a row of text", b"film-1,5,5", b"film-1,five,5"),
-    ("a row of 4,000 digits", b"film-1,5,5", b"film-1," + b"9" * 4000 + b",5"),
-    ("no cell of bytes", b"film-1,5,5,", b"film-1,5,5"),
-    ("a byte beyond the table", b"film-1,5,5,", b"film-1,5,5,99999"),
-    ("a byte below zero", b"film-1,5,5,", b"film-1,5,5,-"),
-    ("an id with an escape", b"film-1", b"film\x1b1"),
-    ("no rows", b"film-2,10,2", b"film-2,12,0"),
-):
-    case(f"films.csv has {what}", TABLES, replaced("films.csv", old, new))
+    words = f"{name}/c.0 is damaged|{name}/c.0: "
+    case(f"the table has {what}", words, in_column(name, old, new))
 case(
-    "ids has a row that is not there",
-    f"{TABLES}|ids: ",
-    lambda path: raw("ids", (path / "ids").read_bytes()[:96] + b"\xff" * 48)(path),
+    "the table has fewer bytes than texts",
+    "clip_id/c.0",
+    put_column("clip_id", lambda data: data[:40]),
 )
-
-
-def with_ids(
-    change: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> Spoil:
-    """Change the hashes and the rows in `ids`."""
-
-    def spoil(path: Path) -> None:
-        data = (path / "ids").read_bytes()
-        end = 8 * N_ROWS
-        parts = change(
-            np.frombuffer(data[:end], "<u8"), np.frombuffer(data[end:], "<u4")
-        )
-        raw("ids", b"".join(part.tobytes() for part in parts))(path)
-
-    return spoil
-
-
-for what, change_ids in {
-    "the rows of other clips": lambda hashes, rows: (hashes, rows[::-1]),
-    "hashes that descend": lambda hashes, rows: (hashes[::-1], rows[::-1]),
-}.items():
-    case(f"ids has {what}", "ids is damaged|ids: ", with_ids(change_ids))
+case("the table has no bytes", "clip_id/c.0", raw(IDS, b""))
+case("the table has three bytes", "clip_id/c.0", raw(IDS, b"\0\0\0"))
 
 
 # Chunks and their index.
@@ -332,7 +333,8 @@ def put_chunk(array: str, content: bytes) -> Spoil:
         index = struct.pack("<4Q", 0, len(chunk), ABSENT, ABSENT)
         index += struct.pack("<I", google_crc32c.value(index))
         (path / "data.zarr" / array / "c.1.0").write_bytes(chunk + index)
-        place = 4 * (3 * ("plain", "other").index(array) + 2)
+        # Those of six columns of one chunk come first.
+        place = 4 * (6 + 3 * ("plain", "other").index(array) + 2)
         checks = bytearray((path / "checks").read_bytes())
         checks[place : place + 4] = chunk[-4:]
         (path / "checks").write_bytes(checks)
@@ -389,15 +391,26 @@ for what, change in {
 
 
 def as_one_file(store: dict[str, Any], file_rows: int = 2**20) -> None:
-    store["arrays"][1]["file_rows"] = file_rows
+    for array in store["arrays"]:
+        array["file_rows"] = file_rows
+        del store["files"][f"data.zarr/{array['name']}/c.1.0"]
+
+
+def as_one_file_of_two(store: dict[str, Any]) -> None:
+    store["arrays"][1]["file_rows"] = 2**20
     del store["files"]["data.zarr/other/c.1.0"]
 
 
 case("a file shorter than its index", "bytes for its rows", document(as_one_file))
 case(
     "a file of 2**40 rows",
-    "files of other have 4 and 1099511627776 rows",
+    "files of (plain|other) have 4 and 1099511627776 rows",
     document(lambda store: as_one_file(store, 2**40)),
+)
+case(
+    "arrays with files of several lengths",
+    "`file_rows` must be equal",
+    document(as_one_file_of_two),
 )
 
 
@@ -427,10 +440,10 @@ def sparse(file: Path) -> None:
         stream.truncate(4_000_000_000)
 
 
-for name in ("store.json", "rows.csv", "checks", "data.zarr/plain/c.0.0"):
+for name in ("store.json", IDS, "checks", "data.zarr/plain/c.0.0"):
     link = in_place(name, lambda file: file.symlink_to("/etc/passwd"))
     case(f"{name} is a link", "symbolic links", link)
     case(f"{name} is a pipe", "regular file", in_place(name, os.mkfifo))
     case(f"{name} is a folder", "regular file", in_place(name, Path.mkdir))
-for name in ("store.json", "rows.csv", "checks"):
-    case(f"{name} has 4 GB", "4(.0)? GB|GB", in_place(name, sparse))
+for name, words in (("store.json", "GB"), (IDS, "is damaged"), ("checks", "GB")):
+    case(f"{name} has 4 GB", words, in_place(name, sparse))

@@ -6,23 +6,24 @@ smaller, so that small stores have several chunks and files.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
 
-ROW_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "status", "reason")
-ROW_COLUMNS += ("video_bytes", "video_hash", "pictures", "maker")
+TEXTS = ("clip_id", "movie_id", "reason", "video_hash")
+WHOLE = ("start_frame", "end_frame", "video_bytes", "n_pictures")
+COLUMNS = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
+COLUMNS += ("start_frame", "end_frame", "framerate")
+COLUMNS += ("video_bytes", "video_hash", "n_pictures")
+LABELS = COLUMNS[:6]
 STATUSES = ("ok", "failed", "no-video", "silent", "no-words")
 STATUSES += ("not-extracted",)
 COUNTED = tuple(status.replace("-", "_") for status in STATUSES)
@@ -72,11 +73,46 @@ def rows_of(
     rows = []
     for row, (clip, film) in enumerate(zip(clip_ids, movie_ids, strict=True)):
         status, reason = (status_of_row or {}).get(row, ("ok", ""))
-        cells = dict.fromkeys(ROW_COLUMNS, "")
-        cells |= {"row": str(row), "clip_id": clip, "movie_id": film}
-        cells |= {"status": status, "reason": reason, "maker": "0"}
-        rows.append(cells)
+        facts = {"clip_id": clip, "movie_id": film, "start_s": None, "end_s": None}
+        rows.append(facts | {"status": status, "reason": reason})
     return rows
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+    """The values of each column: of those that only some stores have, if a row knows one."""
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for name in COLUMNS:
+        cells = [row.get(name) for row in rows]
+        if name not in LABELS and not any(cell not in (None, "") for cell in cells):
+            continue
+        if name == "status":
+            columns[name] = np.array(list(map(STATUSES.index, cells)), np.uint8)
+        elif name in TEXTS:
+            columns[name] = np.array([cell or "" for cell in cells])
+        elif name in WHOLE:
+            numbers = [-1 if cell is None else cell for cell in cells]
+            columns[name] = np.array(numbers, np.int64)
+        else:
+            columns[name] = np.array(cells, np.float64)
+    return columns
+
+
+def column_entry(name: str, n_rows: int) -> dict[str, Any]:
+    """An entry of `columns`."""
+    file_rows = min(1_048_576, 1 << (n_rows - 1).bit_length())
+    chunk_rows = min(65_536, file_rows)
+    dtype = "int64" if name in WHOLE else "float64"
+    if name in TEXTS:
+        dtype, file_rows = "string", chunk_rows
+    return {
+        "name": name,
+        "dtype": "uint8" if name == "status" else dtype,
+        "shape": [],
+        "dims": [],
+        "chunk_rows": chunk_rows,
+        "file_rows": file_rows,
+        "compressor": "",
+    }
 
 
 def write_plain_store(
@@ -94,7 +130,7 @@ def write_plain_store(
     Args:
         path: The folder of the store.
         values: For each array, the numbers of all rows.
-        rows: The cells of rows.csv.
+        rows: What is known of each row.
         arrays: Entries of `arrays` in store.json, by default as the page prescribes.
         recipe: The recipe.
         replaces: The seals of the stores that it replaced.
@@ -103,10 +139,12 @@ def write_plain_store(
     entries = [dict(entry) for entry in arrays or ()]
     if not entries:
         entries = [array_of(name, array) for name, array in values.items()]
+        file_rows = min(entry["file_rows"] for entry in entries)
+        for entry in entries:
+            chunk_rows = min(entry["chunk_rows"], file_rows)
+            entry |= {"file_rows": file_rows, "chunk_rows": chunk_rows}
     path.mkdir(parents=True)
     (path / "checks").write_bytes(_write_zarr(path, values, rows, entries))
-    _write_rows(path, rows)
-    _write_ids(path, [str(row["clip_id"]) for row in rows])
     return seal_plain(path, rows, entries, recipe, replaces, manifest_name)
 
 
@@ -122,50 +160,72 @@ def _write_zarr(
         path / "data.zarr",
         mode="w",
         zarr_format=3,
-        attributes={"coordinates": "clip_id movie_id"},
+        attributes={"coordinates": " ".join(LABELS)},
     )
     checks = b""
+    for name, column in columns_of(rows).items():
+        entry = column_entry(name, len(rows))
+        checks += _write_array(path, group, entry, column, "" if name in TEXTS else 0)
     for entry in entries:
-        shape = tuple(entry["shape"])
         numbers = values[entry["name"]].copy()
-        fill = np.nan if numbers.dtype.kind == "f" else 0
-        numbers[~is_ok] = fill
-        # Chunks that have only fill values exist too.
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            array = group.create_array(
-                entry["name"],
-                shape=numbers.shape,
-                dtype=numbers.dtype,
-                chunks=(entry["chunk_rows"], *shape),
-                shards=(entry["file_rows"], *shape),
-                compressors=[Crc32cCodec()],
-                chunk_key_encoding=KEY,
-                dimension_names=["row", *entry["dims"]],
-                fill_value=fill,
-            )
-            array[:] = numbers
-        for number in range(_ceil(len(rows), entry["file_rows"])):
-            data = (path / file_name(entry, number)).read_bytes()
-            checks += checks_of(data, entry["file_rows"] // entry["chunk_rows"])
-    for name in ("clip_id", "movie_id"):
-        column = _column(group, name, len(rows), str)
-        column[:] = np.array([row[name] for row in rows])
-    codes = [STATUSES.index(str(row["status"])) for row in rows]
-    with zarr.config.set({"array.write_empty_chunks": True}):
-        _column(group, "status", len(rows), "uint8")[:] = np.array(codes, np.uint8)
+        numbers[~is_ok] = np.nan if numbers.dtype.kind == "f" else 0
+        checks += _write_array(path, group, entry, numbers, 0)
+    consolidate(path)
     return checks
 
 
-def _column(group: Any, name: str, n_rows: int, dtype: Any) -> Any:
-    return group.create_array(
-        name,
-        shape=(n_rows,),
-        dtype=dtype,
-        chunks=(n_rows,),
-        compressors=[Crc32cCodec()],
-        chunk_key_encoding=KEY,
-        dimension_names=["row"],
-    )
+def _write_array(
+    path: Path,
+    group: Any,
+    entry: Mapping[str, Any],
+    values: npt.NDArray[Any],
+    fill: Any,
+) -> bytes:
+    """Write an array or a column, and return the checksums of its chunks."""
+    shape = tuple(entry["shape"])
+    is_text = entry["dtype"] == "string"
+    attributes = {}
+    if entry["name"] == "status":
+        attributes = {
+            "flag_values": list(range(len(STATUSES))),
+            "flag_meanings": " ".join(STATUSES),
+        }
+    # Chunks that have only fill values exist too.
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        array = group.create_array(
+            entry["name"],
+            shape=values.shape,
+            dtype=str if is_text else values.dtype,
+            chunks=(entry["chunk_rows"], *shape),
+            shards=None if is_text else (entry["file_rows"], *shape),
+            compressors=[Crc32cCodec()],
+            chunk_key_encoding=KEY,
+            dimension_names=["row", *entry["dims"]],
+            fill_value=np.nan if values.dtype.kind == "f" else fill,
+            attributes=attributes,
+        )
+        array[:] = values
+    checks = b""
+    for number in range(_ceil(len(values), entry["file_rows"])):
+        data = (path / file_name(entry, number)).read_bytes()
+        n_chunks = entry["file_rows"] // entry["chunk_rows"]
+        checks += data[-4:] if is_text else checks_of(data, n_chunks)
+    return checks
+
+
+def consolidate(path: Path) -> None:
+    """Write the documents of all arrays into that of the group."""
+    file = path / "data.zarr/zarr.json"
+    group = json.loads(file.read_bytes())
+    documents = sorted((path / "data.zarr").glob("*/zarr.json"))
+    group["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": {
+            one.parent.name: json.loads(one.read_bytes()) for one in documents
+        },
+    }
+    file.write_text(json.dumps(group), encoding="utf-8")
 
 
 def checks_of(data: bytes, n_chunks: int) -> bytes:
@@ -187,49 +247,6 @@ def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _lines(rows: Sequence[Sequence[Any]]) -> list[bytes]:
-    lines = []
-    for row in rows:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(row)
-        lines.append(text.getvalue().encode("utf-8"))
-    return lines
-
-
-def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows.csv and films.csv."""
-    header, *lines = _lines(
-        [ROW_COLUMNS, *([row[name] for name in ROW_COLUMNS] for row in rows)]
-    )
-    (path / "rows.csv").write_bytes(header + b"".join(lines))
-    films: list[list[Any]] = []
-    parts: list[bytes] = []
-    byte = len(header)
-    for number, (row, line) in enumerate(zip(rows, lines, strict=True)):
-        is_same = bool(films) and films[-1][0] == row["movie_id"]
-        if not is_same or films[-1][2] == 256:
-            films.append([row["movie_id"], number, 0, byte])
-            parts.append(b"")
-        films[-1][2] += 1
-        parts[-1] += line
-        byte += len(line)
-    table: list[list[Any]] = [["movie_id", "first_row", "rows", "byte", "crc32c"]]
-    for film, part in zip(films, parts, strict=True):
-        table.append([*film, f"{google_crc32c.value(part):08x}"])
-    (path / "films.csv").write_bytes(b"".join(_lines(table)))
-
-
-def _write_ids(path: Path, clip_ids: Sequence[str]) -> None:
-    hashed = []
-    for row, clip in enumerate(clip_ids):
-        digest = hashlib.sha256(clip.encode("utf-8")).digest()
-        hashed.append((int.from_bytes(digest[:8], "little"), row))
-    hashed.sort()
-    hashes = np.array([pair[0] for pair in hashed], "<u8").tobytes()
-    numbers = np.array([pair[1] for pair in hashed], "<u4").tobytes()
-    (path / "ids").write_bytes(hashes + numbers)
-
-
 def seal_plain(
     path: Path,
     rows: Sequence[Mapping[str, Any]],
@@ -242,7 +259,9 @@ def seal_plain(
     pairs = [[row["clip_id"], row["movie_id"]] for row in rows]
     counts = {"total": len(rows)}
     for status, key in zip(STATUSES, COUNTED, strict=True):
-        counts[key] = sum(row["status"] == status for row in rows)
+        n_rows = sum(row["status"] == status for row in rows)
+        if n_rows:
+            counts[key] = n_rows
     files = {}
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path).as_posix()
@@ -257,6 +276,7 @@ def seal_plain(
         "manifest": {"name": manifest_name, "sha256": _canonical_sha256(pairs)},
         "recipe": recipe,
         "fingerprint": _canonical_sha256(recipe),
+        "columns": [column_entry(name, len(rows)) for name in columns_of(rows)],
         "arrays": list(entries),
         "rows": counts,
         "makers": [{"program": "plain_store 1"}],

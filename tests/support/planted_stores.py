@@ -31,7 +31,7 @@ PLANTED_ROWS = [9, 10, 11]
 
 def rows_of() -> list[Row]:
     """Rows of films of three clips; one clip has failed."""
-    rows = [row._replace(maker=0) for row in some_rows(N_ROWS)]
+    rows = some_rows(N_ROWS)
     rows[4] = rows[4]._replace(status=FAILED, reason="no picture, at all")
     return rows
 

@@ -129,7 +129,6 @@ def write_maps(
         values = np.memmap(file, maps.dtype, "w+", shape=shape)
         rows: list[Row] = []
         for row, result in zip(source.table.some(numbers), results, strict=True):
-            row = row._replace(maker=None)
             if isinstance(result, Reason):
                 row = row._replace(
                     status=STATUS_OF_WORD[result.status], reason=result.sentence
@@ -173,4 +172,4 @@ class _RowsOfMaps:
         """Return the rows from `first` to before `after` of an array."""
         if array.name == MAPS:
             return self.maps[first:after]
-        return self.source.read(array, self.numbers[first:after])
+        return self.source.read(array.name, self.numbers[first:after])

@@ -55,9 +55,7 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
             f"{count(n_by_ids, 'clip')} matched by the ids alone: the files have no movie_id,"
             " start_s or end_s that the manifest has too"
         )
-    rows = RowColumns.of(
-        [Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s) for clip in clips]
-    )
+    rows = RowColumns.of([Row.of_clip(clip) for clip in clips])
     others = np.setdiff1d(np.arange(len(ids_in_files)), places)
     return Clips(
         manifest=ManifestMark(manifest.name, rows.clips_sha256),
@@ -73,8 +71,7 @@ def _clips_of_files(reader: Reader) -> Clips:
     """Return the rows of a store without a manifest: the clips of the files."""
     # The ids that a manifest of the same table has, so that the store matches it.
     clip_ids = _as_ids(reader.clip_ids)
-    if clip_ids.have_one_hash():
-        _check_unique(clip_ids, reader)
+    _check_unique(clip_ids, reader)
     rows = RowColumns.of_clips(clip_ids, _films_of(reader))
     if reader.times:
         start_s, end_s = zip(*reader.times, strict=True)

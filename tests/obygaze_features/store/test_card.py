@@ -48,6 +48,7 @@ def a_card(terms: Terms = TERMS, **facts: Any) -> str:
         "manifest": MANIFEST,
         "recipe": a_recipe().to_json(),
         "fingerprint": a_recipe().fingerprint,
+        "columns": (),
         "arrays": ARRAYS,
         "rows": Counts(len(rows), ok=3, failed=1, no_video=1),
         "files": {},

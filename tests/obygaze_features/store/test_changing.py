@@ -43,7 +43,6 @@ from obygaze_features.store.copying import pull
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
-from obygaze_features.store.text_columns import TextColumn
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_what_a_subset_refuses(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -> None:
-    """Neither its numbers, nor its name, nor the ids of its clips and their hashes."""
+    """Neither its numbers, nor its name, nor the ids of its clips."""
     made = subset(store, tmp_path / "rest", without=[FILM])
     kept = [number for number in range(N_ROWS) if number not in PLANTED_ROWS]
     rows = [rows_of()[number] for number in kept]
@@ -117,10 +116,10 @@ def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -
     assert made.n_clips == len(kept)
     assert has_planted(store)
     assert not has_planted(tmp_path / "rest")
-    names = [FILM.encode() + end for end in (b",", b"\n", b'"')]
-    names += [f"clip {number},".encode() for number in PLANTED_ROWS]
-    ids = TextColumn([f"clip {number}" for number in PLANTED_ROWS])
-    names += [number.tobytes() for number in ids.hashes]
+    names = []
+    for name in (FILM, *(f"clip {number}" for number in PLANTED_ROWS)):
+        # As a column has it: after its length, and before the length of the next text.
+        names.append(len(name).to_bytes(4, "little") + name.encode())
     for folder, is_there in ((store, True), (tmp_path / "rest", False)):
         data = b"".join(files_of(folder).values())
         found = [name for name in names if name in data]
@@ -269,23 +268,8 @@ def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> N
     merge(pair, tmp_path / "stated", licence="cc0-1.0")
 
 
-def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
-    """A part of a mixed store that the CPU made merges with a store of the CPU, no other does."""
-    gpu = Maker("p 1", "cuda", "a GPU", "float32")
-    rows = [row._replace(maker=number % 2) for number, row in enumerate(rows_of())]
-    mixed = write(tmp_path / "mixed", rows, makers=[gpu, MAKER])
-    names = [row.clip_id for row in rows]
-    subset(mixed, tmp_path / "gpu", clips=names[::2])
-    subset(mixed, tmp_path / "cpu", clips=names[1::2])
-    part = open_store(tmp_path / "cpu")
-    assert part.record.makers == (MAKER,)
-    assert {row.maker for row in part.rows} == {0}
-    with pytest.raises(Mismatch, match="devices or precisions"):
-        merge([tmp_path / "gpu", tmp_path / "cpu"], tmp_path / "both")
-    new = [Row("new", "film-x", maker=0)]
-    write(tmp_path / "new", new)
-    merge([tmp_path / "cpu", tmp_path / "new"], tmp_path / "more")
-    # A maker whose rows were all made anew elsewhere is still listed.
-    old = write(tmp_path / "old", [Row("old", "film-x", maker=1)], makers=[gpu, MAKER])
-    merge([old, tmp_path / "new"], tmp_path / "most")
-    assert open_store(tmp_path / "most").record.makers == (MAKER,)
+def test_a_store_lists_all_that_made_it(tmp_path: Path) -> None:
+    later = Maker("p 2", "cpu", "a cpu", "float32")
+    grown = write(tmp_path / "grown", makers=[MAKER, later])
+    subset(grown, tmp_path / "part", films=[FILM])
+    assert open_store(tmp_path / "part").record.makers == (MAKER, later)

@@ -157,7 +157,7 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
         with pytest.raises(FixUsage, match=r"(?i)repo.id"):
             open_store(f"hf://lab/{name}")
     with pytest.raises(FixUsage, match="expected a folder, got a file"):
-        push(store, store / "ids" / "new", no_licence=True)
+        push(store, store / "checks" / "new", no_licence=True)
     with pytest.raises(FixUsage, match="states no licence"):
         push(store, home / "new")
     assert not (home / "new").exists()

@@ -1,4 +1,4 @@
-"""What a chunk with a right checksum must not have, and the runs of some rows."""
+"""What a chunk with a right checksum must not have; texts of one length and of several."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import struct
 import google_crc32c
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numcodecs import VLenUTF8
 
-from obygaze_features.store.decoding import Films, checked_content
-from obygaze_features.store.encoding import rows_and_films
+from obygaze_features.store.decoding import checked_content, decode_texts
 from obygaze_features.store.layout import Array
-from obygaze_features.store.rows import Row, RowColumns
 
 
 def checked(content: bytes, array: Array) -> list[int]:
@@ -28,25 +29,36 @@ def test_a_bool_is_0_or_1() -> None:
         checked(b"\0\1\2\0", array)
 
 
-@pytest.mark.parametrize(
-    ("movie_ids", "runs_of_film"),
-    [
-        (["a", "b", "a"], {"a": [0, 2], "b": [1]}),
-        (["", "", ""], {}),
-        (["a", "", "a"], None),
-        ([" ", " ", " "], None),
-    ],
+TEXTS = st.one_of(
+    st.lists(st.text(max_size=4), min_size=1, max_size=20),
+    st.lists(st.text(st.sampled_from("ab\0"), min_size=3, max_size=3), min_size=1),
 )
-def test_all_rows_have_a_film_or_none_has(
-    movie_ids: list[str], runs_of_film: dict[str, list[int]] | None
-) -> None:
-    rows = [Row(str(number), film) for number, film in enumerate(movie_ids)]
-    rows_csv, films_csv = rows_and_films(RowColumns.of(rows))
-    data = np.frombuffer(films_csv, np.uint8)
-    if runs_of_film is None:
-        with pytest.raises(ValueError, match=r"have none|is empty"):
-            Films.of(data, len(rows), len(rows_csv))
-        return
-    films = Films.of(data, len(rows), len(rows_csv))
-    assert films.runs_of_film == runs_of_film
-    assert films.are_stated == bool(runs_of_film)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=TEXTS, n_more=st.integers(0, 5))
+def test_texts_are_those_that_numcodecs_writes(texts: list[str], n_more: int) -> None:
+    array = np.array([*texts, *[""] * n_more], dtype=object)
+    content = np.frombuffer(VLenUTF8().encode(array), np.uint8)
+    read = decode_texts(content, len(texts))
+    assert [text.decode() for text in read] == texts
+
+
+@pytest.mark.parametrize(
+    ("lengths", "letters"),
+    [((1, 2, 3), b"abbcc"), ((2, 2, 2**32 - 1), b"aabbcc"), ((2, 2, 2), b"aabbc")],
+)
+def test_a_text_ends_in_its_file(lengths: tuple[int, ...], letters: bytes) -> None:
+    content = struct.pack("<I", len(lengths))
+    for length in lengths:
+        content += struct.pack("<I", length) + letters[:length]
+        letters = letters[length:]
+    with pytest.raises(ValueError, match="longer than its file"):
+        decode_texts(np.frombuffer(content, np.uint8), len(lengths))
+
+
+def test_a_chunk_has_a_text_for_each_row() -> None:
+    content = np.frombuffer(struct.pack("<II", 1, 0), np.uint8)
+    assert decode_texts(content, 1) == [b""]
+    with pytest.raises(ValueError, match="one text for each row"):
+        decode_texts(content, 2)

@@ -1,13 +1,10 @@
-"""What zarr, csv and plain arithmetic read in the bytes of a store."""
+"""What zarr and plain arithmetic read in the bytes of a store."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from pathlib import Path
 
-import google_crc32c
 import numpy as np
 import pytest
 import zarr
@@ -15,19 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store.decoding import codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
     array_document,
-    check_rows,
     group_document,
-    ids_table,
-    rows_and_films,
-    status_column,
-    text_column,
+    text_file,
 )
 from obygaze_features.store.layout import DTYPES, Array
-from obygaze_features.store.rows import FAILED, NO_VIDEO, Row, RowColumns
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row, RowColumns
+from obygaze_features.store.table import check_rows, new_table
 from obygaze_features.store.text_columns import TextColumn
 
 
@@ -46,32 +39,31 @@ def some_values(array: Array, n_rows: int, seed: int = 0) -> np.ndarray:
 def write_group(folder: Path, rows: list[Row], values: dict[Array, np.ndarray]) -> None:
     """A group of Zarr from the parts that this module makes; appended a few rows a time."""
     folder.mkdir()
-    (folder / "zarr.json").write_bytes(group_document())
-    columns = {
-        "clip_id": text_column(TextColumn([row.clip_id for row in rows])),
-        "movie_id": text_column(TextColumn([row.movie_id for row in rows])),
-        "status": status_column(codes_of([row.status for row in rows])),
-    }
-    for name, (document, chunk) in columns.items():
-        (folder / name).mkdir()
-        (folder / name / "zarr.json").write_bytes(document)
-        (folder / name / "c.0").write_bytes(chunk)
-    for array, rows_of_array in values.items():
+    table = new_table(RowColumns.of(rows))
+    columns = {column: table.values[column.name] for column in table.columns}
+    documents = []
+    for array, rows_of_array in {**columns, **values}.items():
         (folder / array.name).mkdir()
-        (folder / array.name / "zarr.json").write_bytes(
-            array_document(array, len(rows))
-        )
+        document = array_document(array, len(rows))
+        documents.append((array.name, document))
+        (folder / array.name / "zarr.json").write_bytes(document)
         for number in range(array.n_files(len(rows))):
-            part = rows_of_array[number * array.file_rows :][: array.file_rows]
+            first = number * array.file_rows
+            after = min(first + array.file_rows, len(rows))
             path = folder.parent / array.file_name(number)
+            if isinstance(rows_of_array, TextColumn):
+                path.write_bytes(text_file(array, rows_of_array, first, after))
+                continue
+            part = rows_of_array[first:after]
             with path.open("wb") as stream:
                 writer = ShardWriter(array, stream)
-                for first in range(0, len(part), 3):
-                    writer.append(part[first : first + 3])
+                for place in range(0, len(part), 3):
+                    writer.append(part[place : place + 3])
                 mark = writer.finish()
             data = path.read_bytes()
             assert mark.n_bytes == len(data)
             assert mark.sha256 == hashlib.sha256(data).hexdigest()
+    (folder / "zarr.json").write_bytes(group_document(documents))
 
 
 def small(
@@ -107,44 +99,35 @@ def test_zarr_reads_what_was_written(
     np.testing.assert_array_equal(read[:], values)
 
 
-def test_rows_and_films() -> None:
+def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:
     rows = [
-        Row(
-            "a", "one", 1, 2.5, video_bytes=10, video_hash="0" * 16, pictures=3, maker=0
-        ),
+        Row("a", "one", 1, 2.5, OK, "", 10, "0" * 16, 3, 25, 50, 25.0),
         Row('b, "b"', "one", status=FAILED, reason="no\npicture, at all"),
-        Row("c", 'x,"y"', status=NO_VIDEO, reason="\x1b[31mred"),
+        Row("c", 'x,"y"日', status=NO_VIDEO, reason="\x1b[31mred"),
     ]
-    rows_csv, films_csv = rows_and_films(RowColumns.of(rows))
-    assert rows_csv.count(b"\n") == 4 and b"\r" not in rows_csv
-    read = list(csv.DictReader(io.StringIO(rows_csv.decode(), newline="")))
-    assert read[0] == {
-        "row": "0", "clip_id": "a", "movie_id": "one", "start_s": "1.0", "end_s": "2.5",
-        "status": "ok", "reason": "", "video_bytes": "10", "video_hash": "0" * 16,
-        "pictures": "3", "maker": "0",
-    }  # fmt: skip
-    assert [line["clip_id"] for line in read] == ["a", 'b, "b"', "c"]
-    assert read[1]["reason"] == "no picture, at all" and read[1]["start_s"] == ""
-    assert read[2]["movie_id"] == 'x,"y"' and read[2]["reason"] == "\\x1b[31mred"
-    films = list(csv.DictReader(io.StringIO(films_csv.decode(), newline="")))
-    assert [line["movie_id"] for line in films] == ["one", 'x,"y"']
-    lines = rows_csv.splitlines(keepends=True)
-    for film, own_lines in zip(films, [lines[1:3], lines[3:]], strict=True):
-        own = b"".join(own_lines)
-        assert rows_csv[int(film["byte"]) :].startswith(own)
-        assert film["crc32c"] == f"{google_crc32c.value(own):08x}"
-        assert int(film["rows"]) == len(own_lines)
+    write_group(tmp_path / "data.zarr", rows, {})
+    group = zarr.open_consolidated(tmp_path / "data.zarr", zarr_format=3)
+    read = {name: array[:].tolist() for name, array in group.arrays()}
+    assert read["clip_id"] == ["a", 'b, "b"', "c"]
+    assert read["movie_id"] == ["one", "one", 'x,"y"日']
+    assert read["reason"] == ["", "no picture, at all", "\\x1b[31mred"]
+    assert read["status"] == [0, 1, 2]
+    assert read["video_bytes"] == [10, -1, -1] and read["n_pictures"] == [3, -1, -1]
+    assert read["start_frame"] == [25, -1, -1] and read["end_frame"] == [50, -1, -1]
+    assert read["video_hash"] == ["0" * 16, "", ""]
+    known = {"start_s": 1, "end_s": 2.5, "framerate": 25}
+    for name, value in known.items():
+        np.testing.assert_array_equal(read[name], [value, np.nan, np.nan])
+    meanings = group["status"].attrs["flag_meanings"].split()
+    codes = group["status"].attrs["flag_values"]
+    assert dict(zip(codes, meanings, strict=True))[2] == "no-video"
+    assert all(array.attrs["long_name"] for _, array in group.arrays())
 
 
-def test_a_run_of_a_film_is_at_most_256_rows() -> None:
-    films = ["a"] * 300 + ["b"] * 256 + ["c"] + ["a"] * 2
-    rows = [Row(str(n), film) for n, film in enumerate(films)]
-    lines = rows_and_films(RowColumns.of(rows))[1].decode().splitlines()[1:]
-    runs = [tuple(line.split(",")[:3]) for line in lines]
-    assert runs == [
-        ("a", "0", "256"), ("a", "256", "44"), ("b", "300", "256"), ("c", "556", "1"),
-        ("a", "557", "2"),
-    ]  # fmt: skip
+def test_a_column_is_there_only_if_a_row_knows_a_value() -> None:
+    table = new_table(RowColumns.of(some_rows(3)))
+    names = [column.name for column in table.columns]
+    assert names == ["clip_id", "movie_id", "start_s", "end_s", "status", "reason"]
 
 
 @pytest.mark.parametrize(
@@ -165,4 +148,3 @@ def test_a_run_of_a_film_is_at_most_256_rows() -> None:
 def test_rows_that_no_store_may_have(rows: list[Row], sentence: str) -> None:
     with pytest.raises(FixInput, match=sentence):
         check_rows(RowColumns.of(rows), "here")
-        ids_table(TextColumn([row.clip_id for row in rows]), "here")

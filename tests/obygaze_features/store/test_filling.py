@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -323,20 +324,28 @@ def test_a_worker_begins_where_nobody_works() -> None:
 
 def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
     filling = plan(tmp_path / "s")
-    table = filling.folder / "clips.csv"
+    table = filling.folder / "clips.json"
     data = table.read_bytes()
     table.chmod(0o644)
-    for spoilt in (data[:-1], data[:-9], data.replace(b"0.5", b"half"), b"", b"\xff\n"):
+    fewer = json.dumps(json.loads(data)[:-1]).encode()
+    for spoilt in (
+        fewer,
+        data[:-1],
+        data[:-9],
+        data.replace(b"0.5", b"half"),
+        b"",
+        b"\xff\n",
+    ):
         table.write_bytes(spoilt)
         for look in (Filling.open, open_store, plan):
-            with pytest.raises(Corrupt, match=r"clips.csv is damaged"):
+            with pytest.raises(Corrupt, match=r"clips.json is damaged"):
                 look(tmp_path / "s")
     table.write_bytes(data)
     document = filling.folder / "plan.json"
     text = document.read_text()
     document.chmod(0o644)
-    document.write_text(text.replace('"block_rows": 16', '"block_rows": 0'))
-    with pytest.raises(Corrupt, match="block_rows"):
+    document.write_text(text.replace('"file_rows": 16', '"file_rows": 0'))
+    with pytest.raises(Corrupt, match="chunks and files of pooled have"):
         open_store(tmp_path / "s")
 
 

@@ -28,11 +28,11 @@ from obygaze_features.store.sealing import seal
 
 KIND = Kind("p 1", "cpu", "float32")
 VERSIONS = ("2.8", "2.9", "2.10")
-# Several chunks a file, several files a block, and files of several blocks.
+# Files of a block of 16, with one chunk and several.
 ARRAYS = (
     Array("pooled", "float32", (4,), ("d4",), 4, 16),
-    Array("frames", "float32", (2, 4), ("t2", "d4"), 1, 4),
-    Array("tokens", "float32", (3, 4), ("p3", "d4"), 8, 64),
+    Array("frames", "float32", (2, 4), ("t2", "d4"), 1, 16),
+    Array("tokens", "float32", (3, 4), ("p3", "d4"), 16, 16),
 )
 STEPS = (
     "add clips",
@@ -47,24 +47,24 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Clip:
-    """A row of the model: its numbers, or why it has none.
-
-    `made_by` is the version of torch with which each array was computed.
-    """
+    """A row of the model: its numbers, or why it has none."""
 
     film: str
     status: str
     values: dict[str, np.ndarray] = field(default_factory=dict)
-    made_by: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A store: its clips in their order, its arrays, and the changes that led to it."""
+    """A store: its clips in their order, its arrays, and the changes that led to it.
+
+    `made_by` are the versions of torch that made its rows.
+    """
 
     clips: dict[str, Clip]
     arrays: tuple[str, ...]
     history: tuple[int, ...]
+    made_by: frozenset[str]
 
 
 def maker_of(versions: str) -> Maker:
@@ -84,7 +84,8 @@ class History:
         self.n_names = 0
         self.n_changes = 0
         self.path = self.new_path()
-        self.model = Model({}, ("pooled", "frames"), (self.change(),))
+        made_by = frozenset([self.version])
+        self.model = Model({}, ("pooled", "frames"), (self.change(),), made_by)
         self.shared: Model | None = None
         self.pulled: Model | None = None
         rows = self.new_clips(self.random.randint(1, 40), self.model.arrays)
@@ -111,7 +112,7 @@ class History:
         if self.random.random() < 0.15:
             return Clip(film, FAILED)
         values = {name: self.vector(name) for name in arrays}
-        return Clip(film, OK, values, dict.fromkeys(arrays, self.version))
+        return Clip(film, OK, values)
 
     def vector(self, name: str) -> np.ndarray:
         (array,) = (array for array in ARRAYS if array.name == name)
@@ -120,13 +121,7 @@ class History:
     def write(self, path: Path, model: Model) -> None:
         """Write a store at once."""
         arrays = [array for array in ARRAYS if array.name in model.arrays]
-        versions = []
-        for clip in model.clips.values():
-            versions.append(" and ".join(sorted({*clip.made_by.values()})))
-        known = sorted(set(versions))
-        rows = []
-        for (name, clip), version in zip(model.clips.items(), versions, strict=True):
-            rows.append(self.row(name, clip)._replace(maker=known.index(version)))
+        rows = [self.row(name, clip) for name, clip in model.clips.items()]
         values = {}
         for array in arrays:
             nothing = np.zeros(array.shape, "float32")
@@ -139,7 +134,7 @@ class History:
             arrays=arrays,
             recipe=a_recipe(),
             manifest=MANIFEST,
-            makers=list(map(maker_of, known)),
+            makers=[maker_of(version) for version in sorted(model.made_by)],
         )
 
     def row(self, name: str, clip: Clip) -> Row:
@@ -180,7 +175,9 @@ class History:
         self.changed(model)
 
     def changed(self, model: Model) -> None:
-        self.model = replace(model, history=(*self.model.history, self.change()))
+        made_by = model.made_by | {self.version}
+        history = (*self.model.history, self.change())
+        self.model = replace(model, history=history, made_by=made_by)
 
     def add_clips(self) -> None:
         new = self.new_clips(self.random.randint(1, 30), self.model.arrays)
@@ -221,7 +218,8 @@ class History:
         new = self.new_clips(self.random.randint(1, 10), self.model.arrays)
         clips = {name: clip for name, clip in some if clip.status == OK} | new
         other = self.new_path()
-        self.write(other, replace(self.model, clips=clips))
+        made_by = frozenset([self.version])
+        self.write(other, replace(self.model, clips=clips, made_by=made_by))
         both = self.new_path()
         is_turned = self.random.random() < 0.5
         merge([other, self.path] if is_turned else [self.path, other], both)
@@ -230,7 +228,8 @@ class History:
         for each in models:
             for name, clip in each.items():
                 merged.setdefault(name, clip)
-        self.another(both, replace(self.model, clips=merged))
+        made_by |= self.model.made_by
+        self.another(both, replace(self.model, clips=merged, made_by=made_by))
 
     def subset(self) -> None:
         films = sorted({clip.film for clip in self.model.clips.values()})
@@ -285,10 +284,8 @@ def check(path: Path, model: Model) -> None:
     for row in store.rows:
         clip = model.clips[row.clip_id]
         assert (row.movie_id, row.status) == (clip.film, clip.status)
-        if row.is_ok:
-            maker = store.maker_of(row)
-            versions = maker.versions["torch"].split(" and ")
-            assert sorted(versions) == sorted({*clip.made_by.values()})
+    made_by = [maker.versions["torch"] for maker in store.record.makers]
+    assert sorted(made_by) == sorted(model.made_by)
     names = [name for name, clip in model.clips.items() if clip.status == OK]
     assert {array.name for array in store.record.arrays} == set(model.arrays)
     for array in model.arrays:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import table
 from obygaze_features.store.layout import DTYPES
 from obygaze_features.store.reading import open_store
 
@@ -47,18 +45,10 @@ def path(values, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("stores") / "made"
     arrays = [
         array_of("clip", values["clip"], chunk_rows=2, file_rows=8),
-        array_of("frames", values["frames"], chunk_rows=4, file_rows=4),
+        array_of("frames", values["frames"], chunk_rows=4, file_rows=8),
     ]
     write_plain_store(path, values, rows_of(CLIPS, FILMS, NOT_OK), arrays=arrays)
     return path
-
-
-@pytest.fixture(params=["small", "large"])
-def either(request, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A store whose tables are read whole, and the same read as if they were large."""
-    if request.param == "large":
-        monkeypatch.setattr(table, "SMALL_ROWS", 0)
-    yield path
 
 
 SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
@@ -99,8 +89,8 @@ def test_any_rows_are_those_that_zarr_reads(
     np.testing.assert_array_equal(np.concatenate(parts), by_zarr)
 
 
-def test_films_and_masks_come_in_the_order_of_the_store(either: Path, values) -> None:
-    store = open_store(either)
+def test_films_and_masks_come_in_the_order_of_the_store(path: Path, values) -> None:
+    store = open_store(path)
     matrix = store.matrix("clip", films=["tt4", "tt2"])
     assert matrix.rows.tolist() == [*range(10, 15), *range(20, 23)]
     assert matrix.clip_ids.tolist() == [CLIPS[row] for row in matrix.rows]
@@ -113,8 +103,8 @@ def test_films_and_masks_come_in_the_order_of_the_store(either: Path, values) ->
     assert all_three.rows.tolist() == [14]
 
 
-def test_what_is_missing_is_an_error_with_its_reason(either: Path) -> None:
-    store = open_store(either)
+def test_what_is_missing_is_an_error_with_its_reason(path: Path) -> None:
+    store = open_store(path)
     with pytest.raises(NotFound) as caught:
         store.matrix("clip")
     assert caught.value.message.startswith("2 of the requested clips are missing")
@@ -128,8 +118,8 @@ def test_what_is_missing_is_an_error_with_its_reason(either: Path) -> None:
     assert "obygaze store info STORE --clips" in str(caught.value.hint)
 
 
-def test_missing_rows_become_nan_or_are_dropped(either: Path, values) -> None:
-    store = open_store(either)
+def test_missing_rows_become_nan_or_are_dropped(path: Path, values) -> None:
+    store = open_store(path)
     clips = ["clip-22", "no such", "clip-03", "clip-01"]
     matrix = store.matrix("clip", clips=clips, missing="nan")
     assert matrix.present.tolist() == [True, False, False, True]
@@ -225,7 +215,7 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such file or folder"):
         open_store(tmp_path / "absent")
     with pytest.raises(FixInput, match="a store is a folder"):
-        open_store(stores / "one" / "rows.csv")
+        open_store(stores / "one" / "checks")
     with pytest.raises(NotFound, match="no store here"):
         open_store(stores)
     with pytest.raises(FixUsage, match="expected a store"):

@@ -13,7 +13,6 @@ from support.plain_store import array_of, rows_of, write_plain_store
 from support.seeds import SEED, amount
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
-from obygaze_features.store import table
 from obygaze_features.store.reading import Matrix, Store, open_store
 from obygaze_features.store.verifying import verify
 
@@ -37,8 +36,8 @@ def write(path: Path, seed: int) -> dict[str, np.ndarray]:
     values = some_values(seed)
     arrays = [
         array_of("plain", values["plain"], chunk_rows=4, file_rows=16),
-        array_of("packed", values["packed"], chunk_rows=8, file_rows=32),
-        array_of("wide", values["wide"], chunk_rows=4, file_rows=8),
+        array_of("packed", values["packed"], chunk_rows=8, file_rows=16),
+        array_of("wide", values["wide"], chunk_rows=2, file_rows=16),
     ]
     write_plain_store(path, values, rows_of(CLIPS, FILMS, NOT_OK), arrays=arrays)
     return values
@@ -51,13 +50,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (1, 2):
         write(root / f"s{seed}", seed)
     return root
-
-
-@pytest.fixture
-def few_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Read the tables of small stores as those of large ones."""
-    monkeypatch.setattr(table, "SMALL_ROWS", 0)
-    yield
 
 
 def files_of(path: Path) -> list[str]:
@@ -112,7 +104,7 @@ def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
         (path / name).write_bytes(data)
 
 
-def test_a_flipped_bit_is_refused_or_not_read(stores, tmp_path, few_lines) -> None:
+def test_a_flipped_bit_is_refused_or_not_read(stores, tmp_path) -> None:
     count = amount(20, 600)
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
@@ -162,7 +154,7 @@ def test_exchanged_chunks_are_refused(stores, tmp_path: Path) -> None:
 
 
 @pytest.mark.check("exchanges many pairs of files")
-def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> None:
+def test_any_two_exchanged_files_are_refused(stores, tmp_path) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     n_exchanged = 0
@@ -190,7 +182,7 @@ def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> Non
 
 
 @pytest.mark.parametrize("seed", range(amount(3, 8)))
-def test_half_a_copy_over_another_store(stores, tmp_path, few_lines, seed) -> None:
+def test_half_a_copy_over_another_store(stores, tmp_path, seed) -> None:
     """Some files are of another store of the same clips; store.json says of which one is read."""
     shutil.copytree(stores / "s1", tmp_path / "s")
     path = tmp_path / "s"
@@ -211,7 +203,7 @@ def test_half_a_copy_over_another_store(stores, tmp_path, few_lines, seed) -> No
     assert bool(found) == was_refused
 
 
-def test_each_cut_file_is_refused(stores, tmp_path, few_lines) -> None:
+def test_each_cut_file_is_refused(stores, tmp_path) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     # `make torture` cuts every file.
@@ -230,7 +222,7 @@ def test_each_cut_file_is_refused(stores, tmp_path, few_lines) -> None:
         (path / name).write_bytes(data)
 
 
-def test_each_absent_file_is_refused(stores, tmp_path, few_lines) -> None:
+def test_each_absent_file_is_refused(stores, tmp_path) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     every = amount(3, 1)

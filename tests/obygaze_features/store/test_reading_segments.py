@@ -34,11 +34,7 @@ def windows_store(
     recipe |= {section: {} for section in SECTIONS}
     numbers = np.array([n for _, n in ids])
     vectors = np.random.default_rng(1).standard_normal((len(ids), 3)).astype("float32")
-    values = {
-        "clip": vectors,
-        "start_s": numbers * stride / FPS,
-        "end_s": (numbers * stride + window) / FPS,
-    }
+    values = {"clip": vectors}
     arrays = [
         array_of(name, array, chunk_rows=chunk_rows, file_rows=2 * chunk_rows)
         for name, array in values.items()
@@ -46,6 +42,10 @@ def windows_store(
     rows = rows_of(
         [f"{film}:{n:06d}" for film, n in ids], [film for film, _ in ids], status_of_row
     )
+    for row, number in zip(rows, numbers.tolist(), strict=True):
+        if row["status"] == "ok":
+            row["start_s"] = number * stride / FPS
+            row["end_s"] = (number * stride + window) / FPS
     write_plain_store(path, values, rows, arrays=arrays, recipe=recipe)
     return open_store(path), vectors
 
@@ -184,13 +184,11 @@ def test_padding_of_windows_is_in_no_vector(tmp_path: Path) -> None:
     arrays = [
         Array.of("frames", "float32", (2, 4), (*dims, "width")),
         Array.of("mask", "bool", (2,), dims),
-        Array.of("start_s", "float64", ()),
-        Array.of("end_s", "float64", ()),
     ]
-    values = {"frames": frames, "mask": mask, "start_s": starts, "end_s": starts + 1}
+    values = {"frames": frames, "mask": mask}
     store = made_store(
         tmp_path / "s",
-        [Row(f"a:{number}", "a") for number in range(3)],
+        [Row(f"a:{n}", "a", start, start + 1) for n, start in enumerate(starts)],
         values,
         arrays=arrays,
         recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 2}}),
@@ -208,16 +206,15 @@ def test_the_windows_of_a_film_may_be_in_any_order(tmp_path: Path) -> None:
     """Two stores of a film may have been merged, the later part first."""
     store, vectors = windows_store(tmp_path / "s", {"a": 20})
     order = [*range(12, 20), *range(12)]
-    values = {name: store.read(name, order) for name in ("clip", "start_s", "end_s")}
-    arrays = [
-        array_of(name, array, chunk_rows=4, file_rows=8)
-        for name, array in values.items()
-    ]
+    values = {"clip": store.read("clip", order)}
+    rows = rows_of([f"a:{n:06d}" for n in order], ["a"] * 20)
+    for row, n in zip(rows, order, strict=True):
+        row |= {"start_s": store.rows[n].start_s, "end_s": store.rows[n].end_s}
     write_plain_store(
         tmp_path / "turned",
         values,
-        rows_of([f"a:{n:06d}" for n in order], ["a"] * 20),
-        arrays=arrays,
+        rows,
+        arrays=[array_of("clip", values["clip"], chunk_rows=4, file_rows=8)],
         recipe=store.recipe.to_json(),
     )
     turned = open_store(tmp_path / "turned")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import struct
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.files import canonical_json
-from obygaze_features.store.decoding import decode_texts, lines_of
-from obygaze_features.store.encoding import ids_table, rows_and_films, text_column
+from obygaze_features.store.decoding import decode_texts
+from obygaze_features.store.encoding import text_file
+from obygaze_features.store.layout import column_of
 from obygaze_features.store.rows import RowColumns
 from obygaze_features.store.text_columns import TextColumn
 
@@ -43,24 +41,12 @@ def test_tables_of_ids_are_those_of_single_texts(
     pairs = [[clip, film] for clip, film in zip(ids, columns.movie_ids, strict=True)]
     expected = hashlib.sha256(canonical_json(pairs)).hexdigest()
     assert columns.clips_sha256 == expected
-    _, chunk = text_column(columns.clip_ids)
-    assert decode_texts(np.frombuffer(chunk, np.uint8), len(ids)) == ids
-    rows_csv, films_csv = rows_and_films(columns)
-    read = list(csv.reader(io.StringIO(rows_csv.decode(), newline="")))[1:]
-    expected_rows = [
-        [str(number), clip, film, "", "", "ok", "", "", "", "", ""]
-        for number, (clip, film) in enumerate(pairs)
-    ]
-    assert read == expected_rows
-    lines = lines_of(np.frombuffer(films_csv, np.uint8))[1:]
-    for _, first, _, byte, _ in csv.reader(lines):
-        assert rows_csv[int(byte) :].startswith(f"{first},".encode())
-    data = ids_table(columns.clip_ids, "here")
-    places = struct.unpack(f"<{len(ids)}I", data[8 * len(ids) :])
-    hashes = struct.unpack(f"<{len(ids)}Q", data[: 8 * len(ids)])
-    for place, number in zip(places, hashes, strict=True):
-        digest = hashlib.sha256(ids[place].encode()).digest()
-        assert number == int.from_bytes(digest[:8], "little")
+    for name, texts in (("clip_id", columns.clip_ids), ("movie_id", columns.movie_ids)):
+        column = column_of(name, len(ids))
+        data = text_file(column, texts, 0, len(ids))
+        read = decode_texts(np.frombuffer(data[:-4], np.uint8), column.chunk_rows)
+        expected_texts = [*texts, *[""] * (column.chunk_rows - len(ids))]
+        assert [text.decode() for text in read] == expected_texts
 
 
 @settings(max_examples=40, deadline=None)
@@ -74,11 +60,3 @@ def test_an_array_of_texts_is_the_column_of_its_texts(ids: list[str]) -> None:
     assert list(column) == array.tolist()
     assert [column[place] for place in range(len(ids))] == array.tolist()
     assert column.characters == set("".join(array.tolist()))
-
-
-def test_rows_are_numbered_whatever_their_digits() -> None:
-    """Numbers of one to five digits, put together in blocks of as many digits."""
-    ids = [f"{number:06d}" for number in range(12_345)]
-    rows_csv, _ = rows_and_films(columns_of(ids, ["film"]))
-    lines = rows_csv.decode().splitlines()[1:]
-    assert lines == [f"{n},{clip},film,,,ok,,,,," for n, clip in enumerate(ids)]

@@ -9,7 +9,13 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 import pytest
-from support.plain_store import array_of, reseal, rows_of, write_plain_store
+from support.plain_store import (
+    TEXTS,
+    array_of,
+    reseal,
+    rows_of,
+    write_plain_store,
+)
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.reading import open_store
@@ -62,7 +68,8 @@ def test_what_no_reader_takes_is_no_whole_store(tmp_path: Path, change: str) -> 
     assert verify(tmp_path / "s", hashes=True, expect=seal).problems == []
     checks = bytearray((tmp_path / "s/checks").read_bytes())
     if change == "checks":
-        checks[3] ^= 1
+        # Those of six columns of one chunk come first.
+        checks[27] ^= 1
         expected = "data.zarr/clip/c.0.0"
     else:
         # Row 5 is the second row of the third chunk of two rows, the first one of the second file.
@@ -71,7 +78,7 @@ def test_what_no_reader_takes_is_no_whole_store(tmp_path: Path, change: str) -> 
         data[16:32] = np.ones(4, "float32").tobytes()
         data[32:36] = google_crc32c.value(bytes(data[:32])).to_bytes(4, "little")
         name.write_bytes(data)
-        checks[8:12] = data[32:36]
+        checks[32:36] = data[32:36]
         expected = "data.zarr/clip/c.1.0"
     (tmp_path / "s/checks").write_bytes(checks)
     assert problems_of(tmp_path / "s") == [expected]
@@ -108,39 +115,58 @@ def test_documents_of_zarr_are_those_of_store_json(tmp_path, name, change) -> No
     assert problems_of(tmp_path / "s") == [name]
 
 
-def test_columns_and_tables_are_those_of_rows_csv(tmp_path: Path) -> None:
-    write(tmp_path / "s")
-    write(tmp_path / "t")
+def test_what_no_reader_takes_as_a_column_is_no_whole_store(tmp_path: Path) -> None:
+    """Hashes and checksums agree, and the texts or numbers cannot be those of a column."""
     path = tmp_path / "s"
-
-    def spoil(name: str, old: bytes, new: bytes, with_crc: bool = False) -> list[str]:
-        file = path / name
-        before = file.read_bytes()
-        assert old in before and len(old) == len(new)
-        after = before.replace(old, new, 1)
-        if with_crc:
-            crc = google_crc32c.value(after[:-4])
-            after = after[:-4] + crc.to_bytes(4, "little")
-        file.write_bytes(after)
-        found = problems_of(path)
-        file.write_bytes(before)
-        return found
-
-    name = "data.zarr/clip_id/c.0"
-    assert spoil(name, b"c0", b"c9", True) == [name]
+    write(path)
+    text = "data.zarr/clip_id/c.0"
+    assert spoil_column(path, text, b"c0", b"c8") == [text]  # twice
+    assert spoil_column(path, text, b"c0", b"  ") == [text]
+    assert spoil_column(path, text, b"c0", b"\x1b0") == [text]
+    assert spoil_column(path, text, b"c0", b"\xff0") == [text]
+    assert spoil_column(path, text, b"\2\0\0\0c8", b"\x99\0\0\0c8") == [text]
+    assert spoil_column(path, text, b"\x10\0\0\0", b"\x08\0\0\0") == [text]
     name = "data.zarr/movie_id/c.0"
-    length_of_f = b"\1\0\0\0"
-    assert spoil(name, length_of_f, b"\2\0\0\0", True) == [name]
+    assert spoil_column(path, name, b"g", b"\0") == [name]
     name = "data.zarr/status/c.0"
-    assert spoil(name, b"\2\0\0\0", b"\1\0\0\0", True) == [name]
-    assert spoil("films.csv", b"h,5,4", b"k,5,4") == ["films.csv"]
-    assert spoil("rows.csv", b"3,c3,", b"3,c2,") == ["rows.csv"]
-    assert spoil("rows.csv", b"no-video", b"no-words") == ["rows.csv"]
-    assert spoil("rows.csv", b",0\n", b",7\n") == ["rows.csv"]
-    ids = (path / "ids").read_bytes()
-    assert spoil("ids", ids[:8], ids[8:16]) == ["ids"]
-    assert spoil("ids", ids[72:], ids[72:][::-1]) == ["ids"]
+    assert spoil_column(path, name, b"\2", b"\1") == [name]
+    assert spoil_column(path, name, b"\2", b"\x63") == [name]
+    name = "data.zarr/start_s/c.0"
+    nan, infinite = np.array([np.nan, np.inf]).astype("<f8")
+    assert spoil_column(path, name, nan.tobytes(), infinite.tobytes()) == [name]
     assert problems_of(path) == []
+
+
+def spoil_column(path: Path, name: str, old: bytes, new: bytes) -> list[str]:
+    """Change the chunk of a column, with its checksum here and in `checks`."""
+    file, checks_file = path / name, path / "checks"
+    before, checks = file.read_bytes(), checks_file.read_bytes()
+    document = json.loads((path / "store.json").read_bytes())
+    columns = [column["name"] for column in document["columns"]]
+    place = columns.index(name.split("/")[1])
+    end = (
+        len(before) - 4
+        if columns[place] in TEXTS
+        else before.index(checks[4 * place : 4 * place + 4])
+    )
+    content = before[:end].replace(old, new, 1)
+    assert content != before[:end]
+    crc = google_crc32c.value(content).to_bytes(4, "little")
+    file.write_bytes(content + crc + before[end + 4 :])
+    checks_file.write_bytes(checks[: 4 * place] + crc + checks[4 * place + 4 :])
+    found = problems_of(path)
+    file.write_bytes(before)
+    checks_file.write_bytes(checks)
+    return found
+
+
+def test_other_readers_learn_what_a_status_means(tmp_path: Path) -> None:
+    write(tmp_path / "s")
+    file = tmp_path / "s/data.zarr/status/zarr.json"
+    document = json.loads(file.read_bytes())
+    document["attributes"]["flag_meanings"] = "ok fine"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert problems_of(tmp_path / "s") == ["data.zarr/status/zarr.json"]
 
 
 def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
@@ -148,8 +174,8 @@ def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
 ) -> None:
     write(tmp_path / "s")
     write(tmp_path / "later", manifest_name="later")
-    rows_csv = tmp_path / "later/rows.csv"
-    rows_csv.write_bytes(rows_csv.read_bytes() + b"\n")
+    checks = tmp_path / "later/checks"
+    checks.write_bytes(checks.read_bytes() + b"\n")
     opened = open_store(tmp_path / "s")
     shutil.rmtree(tmp_path / "s")
     (tmp_path / "later").rename(tmp_path / "s")

@@ -320,10 +320,12 @@ def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) 
 def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
     n_windows = 2 * PER_FILM
     windows = np.random.default_rng(9).normal(size=(len(FILMS) * n_windows, 4))
-    start_s = np.tile(np.arange(n_windows, dtype=np.float64), len(FILMS))
-    values: dict[str, Any] = {"start_s": start_s, "end_s": start_s + 1}
-    values["clip"] = windows.astype(np.float32)
-    rows = [Row(f"{film}:{n:02d}", film) for film in FILMS for n in range(n_windows)]
+    values = {"clip": windows.astype(np.float32)}
+    rows = [
+        Row(f"{film}:{n:02d}", film, float(n), n + 1.0)
+        for film in FILMS
+        for n in range(n_windows)
+    ]
     sampling = {"unit": "window", "grid": {"window": 16, "fps": 16}}
     recipe = a_recipe(sampling=sampling)
     store = made_store(here / "windows", rows, values, recipe=recipe)

@@ -43,11 +43,10 @@ def windows(workspace: Path) -> tuple[Store, np.ndarray]:
         for second in range(int(clip.start_s or 0), int(clip.end_s or 0) + 1)
     }
     values[[one in sure for one in ids], 0] += 3
-    start_s = np.array([second for _, second in ids], dtype=np.float64)
     store = made_store(
         workspace / "stores" / "whole",
-        [Row(f"{film}:{second:06d}", film) for film, second in ids],
-        {"clip": values, "start_s": start_s, "end_s": start_s + 1},
+        [Row(f"{film}:{n:06d}", film, float(n), n + 1.0) for film, n in ids],
+        {"clip": values},
         recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
     )
     return store, values
