@@ -68,7 +68,7 @@ def test_every_word_of_a_protocol_is_explained():
     ]
     words = {key.name for section in sections for key in fields(section)}
     words |= {"schema", "name", "leakage", "balancing", *KINDS}
-    words |= {setting for settings in KINDS.values() for setting in settings.settings}
+    words |= {setting for kind in KINDS.values() for setting in kind.types}
     assert words - told == set()
 
 

@@ -31,7 +31,7 @@ from obygaze_models.models.mlp_network import (
     softmax,
     with_ones,
 )
-from obygaze_models.models.registry import KINDS
+from obygaze_models.models.registry import KINDS, setting_problem
 
 VALIDATION_SHARE = 0.1
 
@@ -125,12 +125,13 @@ class MLPProbe(Classifier):
 
 def _check_settings(probe: MLPProbe) -> None:
     """Raise an error for a setting that a protocol refuses, too."""
-    for name, setting in KINDS["mlp"].class_settings.items():
+    for name in KINDS["mlp"].types:
         value = getattr(probe, name)
         # Protocols have neither weights by class nor a perceptron without a hidden layer.
         if name == "class_weight" or value == ():
             continue
-        reason = setting.problem(list(value) if isinstance(value, tuple) else value)
+        plain = list(value) if isinstance(value, tuple) else value
+        reason = setting_problem("mlp", name, plain)
         if reason:
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:

@@ -13,9 +13,12 @@ from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part, find_part
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
-
-PACKAGE = "package"  # the setting that holds the version of the code
+from obygaze_models.models.registry import (
+    PACKAGE,
+    SCORES,
+    WITHOUT_SCORES,
+    class_parameters,
+)
 
 
 class OwnClassifier(Classifier):

@@ -18,12 +18,13 @@ import inspect
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from msgspec import Meta
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct, field
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
@@ -48,7 +49,8 @@ CLASSES = {
 # The class that calls code of others, which a run fits and nothing saves.
 OWN_CLASS = {"OwnClassifier": "own"}
 # Keys of a model in a protocol that are no parameter of an own class.
-RESERVED = ("kind", "package")
+PACKAGE = "package"  # the setting that holds the version of the code
+RESERVED = ("kind", PACKAGE)
 # The methods of a classifier that give scores; one of them is enough.
 SCORES = ("predict_proba", "decision_function")
 WITHOUT_SCORES = (
@@ -65,30 +67,6 @@ LIBSVM = "libsvm"
 PRIMAL = "primal"
 PRIMAL_CLIPS = 8_000
 MIN_CLIPS = 3  # with a concept, and without it, to find its vector
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The type of a setting's values, and the value where none is given.
-
-    The type `Any` is what JSON can hold. A default that is not stated is written to no file: that
-    of an own class may not be a plain value (it may be a class, or nan), and settings of sentences
-    have no default. Of a setting without `has_grid` no clip chooses a value.
-    """
-
-    type: Any
-    default: Any
-    is_stated: bool = True
-    has_grid: bool = True
-    is_required: bool = False
-
-    def problem(self, value: Any) -> str | None:
-        """Return what a value must be; None if it may be this one."""
-        if self.type is Any and not _is_plain(value):
-            return "must be text, a finite number, true, false, or a list or a table of those"
-        # Numbers of NumPy are a subclass, which msgspec does not take.
-        plain = float(value) if isinstance(value, float) else value
-        return problem_with(plain, self.type)
 
 
 @dataclass(frozen=True)
@@ -115,151 +93,205 @@ BASELINES = {
 UNTRAINED = tuple(name for name, kind in BASELINES.items() if not kind.is_trained)
 
 
-@dataclass(frozen=True)
-class ModelKind:
-    """One kind: the class and the settings of its estimator, or for a bottleneck of its head.
-
-    `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
-    `class_settings` are the settings of the head (without a head, of the estimator), named as the
-    parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
-    one vector, or one for each frame. Of a kind that is not `is_trained` the scores are the same
-    whatever the training clips are. One that `has_epochs` starts from weights that a seed draws,
-    and stops on validation clips.
-    """
-
-    estimator: str
-    class_settings: Mapping[str, Setting]
-    head: str = ""
-    class_name: str = ""
-    reads: Literal["clip", "frames"] = "clip"
-    is_trained: bool = True
-    has_epochs: bool = False
-
-    @property
-    def settings(self) -> Mapping[str, Setting]:
-        """All settings; for a bottleneck those of its concept vectors come first."""
-        if not self.head:
-            return self.class_settings
-        return {**BANK, TEXTS: _TEXTS, **self.class_settings}
-
+# ---- settings: a type and a default each ----
 
 _Positive = Annotated[
     float, Meta(gt=0, le=sys.float_info.max, description="a number, above 0")
 ]
 _Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
 _Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
+_Weight = Literal["balanced", "none"]
+_Attribute = Annotated[
+    str, Meta(min_length=1, description="an attribute of the prompt file")
+]
 PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released code
-_WEIGHT = Literal["balanced", "none"]
-_SCALED = Setting(bool, True)
-_UNWEIGHTED = Setting(_WEIGHT, "none")
 
-_TEXTS = Setting(
-    Annotated[
-        str, Meta(min_length=1, description="a file that `obygaze extract text` wrote")
-    ],
-    "",
-    is_stated=False,
-    has_grid=False,
-)
-_ATTRIBUTE = Setting(
-    Annotated[str, Meta(min_length=1, description="an attribute of the prompt file")],
-    "",
-    is_stated=False,
-    has_grid=False,
-    is_required=True,
-)
-# The settings of concept vectors that are found on clips. With published folds, a tolerance "folds"
-# is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
-# each fold.
-BANK = {
-    "tolerance": Setting(
-        Annotated[
-            Literal["published", "inner", "folds"]
-            | _Positive
-            | Annotated[dict[str, _Positive], Meta(min_length=1)],
-            Meta(
-                description="a number, above 0, a table of such numbers by concept, or one"
-                " of published, inner, folds"
-            ),
-        ],
-        "inner",
-    ),
-    "best_of_folds": Setting(bool, False),
-    "balance": Setting(Literal["weights", "subsample", "none"], "weights"),
-    "unit_norm": Setting(bool, True),
-    "against": Setting(Literal["EN", "absent"], "absent"),
-    "cross_fit": Setting(_Whole, 5),
-}
-_MLP = {
-    "hidden": Setting(
-        Annotated[
-            list[_Whole1],
-            Meta(min_length=1, description="a list of whole numbers, at least 1"),
-        ],
-        [128],
-    ),
-    "min_epochs": Setting(_Whole, 5),
-    "max_epochs": Setting(_Whole1, 100),
-    "patience": Setting(_Whole1, 5),
-    "batch_size": Setting(_Whole1, 16),
-    "learning_rate": Setting(_Positive, 1e-3),
-    "dropout": Setting(Annotated[float, Meta(ge=0, le=0.99)], 0.0),
-    "class_weight": _UNWEIGHTED,
-    "keep": Setting(Literal["best", "last"], "best"),
-    "double_softmax": Setting(bool, False),
-}
-_TREE = {
-    "max_depth": Setting(_Whole1, 4),
-    "min_samples_leaf": Setting(_Whole1, 6),
-    "random_state": Setting(
-        Annotated[int, Meta(ge=0, lt=2**32)], 0
-    ),  # what scikit-learn takes
-}
-_LOGISTIC = {
-    "C": Setting(_Positive, 0.1),
-    "penalty": Setting(Literal["l1", "l2"], "l2"),
-    "scaled": _SCALED,
-}
-_HYBRID = {
-    "C": Setting(_Positive, 0.1),
-    "residual_C": Setting(_Positive, 0.01),
-    "scaled": _SCALED,
-}
-_LOGREG = {"C": Setting(_Positive, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
-_SENTENCES = {
-    TEXTS: replace(_TEXTS, is_required=True),
-    "positive": _ATTRIBUTE,
-    "negative": _ATTRIBUTE,
-}
-_FRAMES = {
-    "pooling": Setting(Literal["max", "mean", "last"], "max"),
-    "C": Setting(_Positive, 1.0),
-}
+
+class Ridge(Struct):
+    """The settings of a ridge classifier, whose penalty is chosen on other films."""
+
+    class_weight: _Weight = "none"
+
+
+class Logistic(Struct):
+    """The settings of a logistic regression on features."""
+
+    C: _Positive = 1.0
+    class_weight: _Weight = "balanced"
+
+
+class Svm(Struct):
+    """The settings of a linear support vector machine."""
+
+    C: Annotated[
+        Literal["published"] | _Positive,
+        Meta(description="a number, above 0, or published"),
+    ] = 1.0
+    class_weight: _Weight = "balanced"
+
+
+class Perceptron(Struct):
+    """The settings of a multilayer perceptron."""
+
+    hidden: Annotated[
+        list[_Whole1],
+        Meta(min_length=1, description="a list of whole numbers, at least 1"),
+    ] = field(default_factory=lambda: [128])
+    min_epochs: _Whole = 5
+    max_epochs: _Whole1 = 100
+    patience: _Whole1 = 5
+    batch_size: _Whole1 = 16
+    learning_rate: _Positive = 1e-3
+    dropout: Annotated[float, Meta(ge=0, le=0.99)] = 0.0
+    class_weight: _Weight = "none"
+    keep: Literal["best", "last"] = "best"
+    double_softmax: bool = False
+
+
+class Bank(Struct):
+    """The settings of concept vectors, which are found on clips or made of `texts`.
+
+    With published folds, a tolerance "folds" is chosen over them, and `best_of_folds` takes the
+    best of the vectors that were found without each fold.
+    """
+
+    tolerance: Annotated[
+        Literal["published", "inner", "folds"]
+        | _Positive
+        | Annotated[dict[str, _Positive], Meta(min_length=1)],
+        Meta(
+            description="a number, above 0, a table of such numbers by concept, or one"
+            " of published, inner, folds"
+        ),
+    ] = "inner"
+    best_of_folds: bool = False
+    balance: Literal["weights", "subsample", "none"] = "weights"
+    unit_norm: bool = True
+    against: Literal["EN", "absent"] = "absent"
+    cross_fit: _Whole = 5
+    texts: Annotated[
+        str, Meta(description="a file that `obygaze extract text` wrote")
+    ] = ""
+
+
+class Tree(Bank):
+    """The settings of a bottleneck with a decision tree."""
+
+    max_depth: _Whole1 = 4
+    min_samples_leaf: _Whole1 = 6
+    random_state: Annotated[int, Meta(ge=0, lt=2**32)] = 0  # what scikit-learn takes
+
+
+class LogisticBottleneck(Bank):
+    """The settings of a bottleneck with a logistic regression."""
+
+    C: _Positive = 0.1
+    penalty: Literal["l1", "l2"] = "l2"
+    scaled: bool = True
+
+
+class HybridBottleneck(Bank):
+    """The settings of a bottleneck with a residual, which reads the features themselves."""
+
+    C: _Positive = 0.1
+    residual_C: _Positive = 0.01
+    scaled: bool = True
+
+
+class ZeroShot(Struct):
+    """The settings of a model that compares features with two attributes of a prompt file."""
+
+    texts: Annotated[
+        str,
+        Meta(min_length=1, description="a file that `obygaze extract text` wrote"),
+    ]
+    positive: _Attribute
+    negative: _Attribute
+
+
+class Frames(Struct):
+    """The settings of a logistic regression on pooled frames."""
+
+    pooling: Literal["max", "mean", "last"] = "max"
+    C: _Positive = 1.0
+
+
+BANK = tuple(name for name in Bank.__struct_fields__ if name != TEXTS)
+
+
+# ---- kinds ----
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """One kind of model.
+
+    Attributes:
+        estimator: The class that is fitted.
+        settings: Its settings, named as the parameters of the class or of its head.
+        head: The class of a bottleneck's head.
+        class_name: The name of an own class, or of one of scikit-learn.
+        reads: What a clip is: one vector, or one for each frame.
+        is_trained: Whether its scores depend on the training clips.
+        has_epochs: Whether it starts from weights that a seed draws, and stops on validation clips.
+    """
+
+    estimator: str
+    settings: type[Struct] = Struct
+    head: str = ""
+    class_name: str = ""
+    reads: Literal["clip", "frames"] = "clip"
+    is_trained: bool = True
+    has_epochs: bool = False
+
+    @cached_property
+    def _own(self) -> dict[str, Any]:
+        """The parameters of an own class with their defaults, and the version of its code.
+
+        In a protocol some words have another meaning: such a parameter keeps its default.
+        """
+        part = find_part(self.class_name)
+        own = {one.name: one.default for one in class_parameters(part)}
+        for name in RESERVED:
+            own.pop(name, None)
+        return {**own, PACKAGE: part.package}
+
+    @cached_property
+    def types(self) -> dict[str, Any]:
+        """The type of each setting; `Any` is what JSON can hold."""
+        if self.class_name:
+            package = Annotated[str, one_of((self._own[PACKAGE],))]
+            return {**dict.fromkeys(self._own, Any), PACKAGE: package}
+        return get_type_hints(self.settings, include_extras=True)
+
+    @property
+    def defaults(self) -> Settings:
+        """The settings that have a default which can be stated in a file."""
+        if self.class_name:
+            return {
+                name: value for name, value in self._own.items() if _is_plain(value)
+            }
+        known = {}
+        for one in msgspec.structs.fields(self.settings):
+            if one.default_factory is not NODEFAULT:
+                known[one.name] = one.default_factory()
+            elif one.default is not NODEFAULT:
+                known[one.name] = one.default
+        return known
+
 
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
 DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 KINDS = {
-    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True),
-    "logistic": ModelKind("LogisticProbe", _LOGREG),
-    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
-    "svm": ModelKind(
-        "SVMProbe",
-        {
-            "C": Setting(
-                Annotated[
-                    Literal["published"] | _Positive,
-                    Meta(description="a number, above 0, or published"),
-                ],
-                1.0,
-            ),
-            "class_weight": Setting(_WEIGHT, "balanced"),
-        },
-    ),
-    "frames": ModelKind("FrameProbe", _FRAMES, reads="frames"),
-    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
-    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
-    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
-    "zero-shot": ModelKind("ZeroShot", _SENTENCES, is_trained=False),
+    "mlp": ModelKind("MLPProbe", Perceptron, has_epochs=True),
+    "logistic": ModelKind("LogisticProbe", Logistic),
+    "ridge": ModelKind("RidgeProbe", Ridge),
+    "svm": ModelKind("SVMProbe", Svm),
+    "frames": ModelKind("FrameProbe", Frames, reads="frames"),
+    "pcbm-dt": ModelKind("Bottleneck", Tree, "TreeHead"),
+    "pcbm-lr": ModelKind("Bottleneck", LogisticBottleneck, "LogisticHead"),
+    "pcbm-h": ModelKind("Bottleneck", HybridBottleneck, "LogisticHead"),
+    "zero-shot": ModelKind("ZeroShot", ZeroShot, is_trained=False),
 }
 
 
@@ -270,7 +302,7 @@ def solver_of(n_clips: int) -> str:
 
 def finds_concepts(kind: str, settings: Mapping[str, Any]) -> bool:
     """Return whether a model finds concept vectors on clips; those of sentences are said."""
-    return bool(find_kind(kind).head) and TEXTS not in settings
+    return bool(find_kind(kind).head) and not settings.get(TEXTS)
 
 
 def has_epochs(kind: str) -> bool:
@@ -290,31 +322,13 @@ def trainable() -> list[str]:
 def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if is_own_code(name) or is_of_sklearn(name):
-        return _kind_of_part(find_part(name))
+        return ModelKind("OwnClassifier", class_name=name)
     return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
     """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
     return is_own_code(name) or is_of_sklearn(name) or name in KINDS
-
-
-@cache
-def _kind_of_part(part: Part) -> ModelKind:
-    """Return the kind of an own class: its settings are the parameters of the class."""
-    class_settings = {}
-    for parameter in class_parameters(part):
-        # In a protocol these words have another meaning: such a parameter keeps its default.
-        if parameter.name not in RESERVED:
-            class_settings[parameter.name] = Setting(
-                Any, parameter.default, _is_plain(parameter.default)
-            )
-    package = {
-        "package": Setting(Annotated[str, one_of((part.package,))], part.package)
-    }
-    return ModelKind(
-        "OwnClassifier", {**class_settings, **package}, class_name=part.name
-    )
 
 
 def class_parameters(part: Part) -> list[inspect.Parameter]:
@@ -368,8 +382,19 @@ def estimator_class(name: str) -> Any:
 
 def default_settings(kind: str) -> Settings:
     """Return every setting of a kind with its default, if that can be stated in a file."""
-    settings = find_kind(kind).settings.items()
-    return {name: setting.default for name, setting in settings if setting.is_stated}
+    return find_kind(kind).defaults
+
+
+def setting_problem(kind: str, name: str, value: Any) -> str | None:
+    """Return what a setting of a kind must be; None if it may be this value."""
+    expected = find_kind(kind).types[name]
+    if expected is Any and not _is_plain(value):
+        return (
+            "must be text, a finite number, true, false, or a list or a table of those"
+        )
+    # Numbers of NumPy are a subclass, which msgspec does not take.
+    plain = float(value) if isinstance(value, float) else value
+    return problem_with(plain, expected)
 
 
 def build(
@@ -383,28 +408,29 @@ def build(
         seed: The seed of whatever is drawn at random.
     """
     model_kind = find_kind(kind)
-    values = default_settings(kind)
+    known = model_kind.types
     for name, value in (settings or {}).items():
-        if name not in model_kind.settings:
+        if name not in known:
             raise FixInput(
-                f"unknown setting of {kind} {name!r}{near(name, model_kind.settings)}",
-                hint=f"one of {', '.join(model_kind.settings)}",
+                f"unknown setting of {kind} {name!r}{near(name, known)}",
+                hint=f"one of {', '.join(known)}",
             )
-        reason = model_kind.settings[name].problem(value)
-        if reason:
+        problem = setting_problem(kind, name, value)
+        if problem:
             raise FixInput(
-                f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
+                f"{name} {problem}, got {value!r}", where=f"settings of {kind}"
             )
-        values[name] = value
+    values = {**model_kind.defaults, **(settings or {})}
     estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
         if values.get("random_state", seed) is None:
             values["random_state"] = seed
         return estimator(model_kind.class_name, values)
+    not_of_head = (*BANK, TEXTS, "residual_C") if model_kind.head else ()
     parameters = {}
-    for name in model_kind.class_settings:
-        if name != "residual_C" and name in values:
-            parameters[name] = _parameter(values[name])
+    for name, value in values.items():
+        if name not in not_of_head:
+            parameters[name] = _parameter(value)
     if model_kind.has_epochs:
         parameters["random_state"] = seed
     if not model_kind.head:
@@ -417,7 +443,7 @@ def build(
         estimator_class(model_kind.head)(**parameters),
         residual=residual,
         cross_fit=values["cross_fit"],
-        texts=values.get(TEXTS, ""),
+        texts=values[TEXTS],
     )
 
 

@@ -13,45 +13,54 @@ from itertools import product
 from typing import Any
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.models import registry
-from obygaze_models.models.registry import PUBLISHED_TOLERANCE, Settings
+from obygaze_models.models.registry import (
+    KINDS,
+    PUBLISHED_TOLERANCE,
+    TEXTS,
+    Settings,
+    default_settings,
+    setting_problem,
+)
 from obygaze_models.protocols.schema import Model
 
 AGAINST_EN = " against EN"
 GRID = "grid"
 BY_TASK = "by_task"
 OTHER_TASKS = "other"
+OF_SENTENCES = (TEXTS, "positive", "negative")  # of which no clip chooses a value
 
 
-def setting_problem(setting: registry.Setting, value: Any) -> str | None:
+def problem_of(kind: str, name: str, value: Any) -> str | None:
     """Return what a setting in a protocol must be; None if it is one value, or a grid of some."""
     values = offered_values(value)
     if values is None:
-        takes_lists = isinstance(setting.default, list | tuple)
+        takes_lists = isinstance(default_settings(kind).get(name), list | tuple)
         if isinstance(value, list | tuple) and not takes_lists:
             return (
                 "must be one value, or for a choice { grid = [...] } "
                 "(a list that is the value itself: { grid = [[...]] })"
             )
-        return _problem_by_task(setting, value)
+        return _problem_by_task(kind, name, value)
+    if kind in KINDS and name in OF_SENTENCES:
+        return "must be one value, not a grid"
     if not values or len(set(map(repr, values))) < len(values):
         return "as a grid must list at least one value, and none twice"
     for item in values:
-        problem = _problem_by_task(setting, item)
+        problem = _problem_by_task(kind, name, item)
         if problem:
             return f"as a grid each item {problem}"
     return None
 
 
-def _problem_by_task(setting: registry.Setting, value: Any) -> str | None:
+def _problem_by_task(kind: str, name: str, value: Any) -> str | None:
     """Return what a value must be, or each of a table of values by training task."""
     if not _is_by_task(value):
-        return setting.problem(value)
+        return setting_problem(kind, name, value)
     by_task = value[BY_TASK]
     if not isinstance(by_task, Mapping) or OTHER_TASKS not in by_task:
         return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
     for task, of_task in by_task.items():
-        problem = setting.problem(of_task)
+        problem = setting_problem(kind, name, of_task)
         if problem:
             return f"for the task {task!r} {problem}"
     return None

@@ -35,8 +35,7 @@ from obygaze_models.protocols.kinds import (
     GRID,
     candidates,
     for_task,
-    offered_values,
-    setting_problem,
+    problem_of,
 )
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import (
@@ -244,18 +243,16 @@ def _check_settings(
     document: Document, key_path: str, kind: str, settings: Mapping[str, Any]
 ) -> None:
     """Check the names and the values of a model's settings."""
-    known = find_kind(kind).settings
-    for name, setting in known.items():
-        if setting.is_required and name not in settings:
+    known = find_kind(kind).types
+    for name in known.keys() - default_settings(kind).keys() - settings.keys():
+        # A parameter of an own class may have a default that no file can state.
+        if known[name] is not Any:
             document.add(f"{key_path}.{name}", "required key is missing")
     for name, value in settings.items():
         if name not in known:
             document.unknown(f"{key_path}.{name}", name, ["kind", *known])
             continue
-        if not known[name].has_grid and offered_values(value) is not None:
-            document.add(f"{key_path}.{name}", "must be one value, not a grid")
-            continue
-        problem = setting_problem(known[name], value)
+        problem = problem_of(kind, name, value)
         if problem:
             document.add(f"{key_path}.{name}", f"{problem}, got {value!r}")
 
@@ -437,7 +434,7 @@ def _check_models(document: Document, protocol: Protocol) -> None:
         kind = find_kind(model.kind)
         if kind.has_epochs:
             _check_epochs(document, protocol, name, model)
-        if kind.head and TEXTS in model.settings:
+        if kind.head and model.settings[TEXTS]:
             _check_nothing_is_found(document, name, model)
     if protocol.splits.follow_scheme:
         return

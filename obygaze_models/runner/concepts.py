@@ -280,7 +280,7 @@ def _left_out_margins(
 
 def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:
     """Return the concept vectors that some lessons teach, or those of sentences."""
-    if TEXTS in settings:
+    if settings[TEXTS]:
         return bank_of(run.sentences[settings[TEXTS]])
     unfitted = build_bank(settings, seed=run.protocol.fit.seed)
     (bank,) = run.reading(unfitted).learn_each([lessons])

@@ -348,7 +348,7 @@ def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
                 hint=f"leave out data.scale, or the store {name}",
             )
         for model in protocol.model_names:
-            if TEXTS in protocol.models[model].settings:
+            if protocol.models[model].settings.get(TEXTS):
                 raise FixUsage(
                     f"{joined}, and {model} compares the features with texts of one space",
                     hint=f"leave out the store {name}, or the model {model}",
@@ -427,7 +427,7 @@ def _texts_of_models(
     files: dict[str, TextFile] = {}
     for name in protocol.model_names:
         model = protocol.models[name]
-        if TEXTS not in model.settings:
+        if not model.settings.get(TEXTS):
             continue
         if protocol.data.scale == "standard":
             raise FixUsage(

@@ -50,9 +50,8 @@ def lessons_for(kind: str, seed: int = 0) -> Lessons:
 
 def unfitted(kind: str, **settings: Any) -> Any:
     """The estimator of a kind, with its defaults."""
-    for name, setting in KINDS[kind].settings.items():
-        if setting.is_required:
-            settings[name] = REQUIRED[name]
+    for name in KINDS[kind].types.keys() - KINDS[kind].defaults.keys():
+        settings[name] = REQUIRED[name]
     return build(kind, settings, seed=3)
 
 
