@@ -276,7 +276,7 @@ def convert(format: str, path: str, source: str) -> Any:
     """Return the CPU seconds that it takes to read an .npz file and write its arrays."""
     importlib.import_module(FORMATS[format].module)
     if format == "obygaze":
-        from obygaze_features.store.importing.features import import_features
+        from obygaze_features.store.importing import import_features
 
         return {"write": _seconds(lambda: import_features(source, Path(path)))}
     rival = FORMATS[format]

@@ -1,8 +1,12 @@
 """Calls of code that is not ours: every error says what failed, and the line of it."""
 
 import reprlib
+import struct
 import sysconfig
+import tokenize
 import traceback
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +18,23 @@ T = TypeVar("T")
 OURS = ("obygaze", "obygaze_features", "obygaze_models")
 # The names of folders of installed packages.
 INSTALLED = ("site-packages", "dist-packages")
+# What NumPy, h5py, torch and PyAV raise over damaged bytes.
+FOREIGN_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 # What to do about an error of code that is not ours.
 TRACEBACK = "the same command with OBYGAZE_DEBUG=1 shows the traceback"
 

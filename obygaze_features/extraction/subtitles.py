@@ -53,7 +53,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
-from obygaze_features.store.importing.reader import origin_of
+from obygaze_features.store.importing import origin_of
 from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED, NO_WORDS

@@ -29,7 +29,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
-from obygaze_features.store.importing.features import Imported
+from obygaze_features.store.importing import Imported
 from obygaze_features.store.layout import N_WORDS, Array
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.recipe import Recipe

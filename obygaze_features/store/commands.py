@@ -40,7 +40,7 @@ COMMANDS = {
         },
     ),
     "import": Command(
-        "obygaze_features.store.importing.features:import_features",
+        "obygaze_features.store.importing:import_features",
         {
             "source": Option(exists="path"),
             "path": Option("-o --output", metavar="NAME"),

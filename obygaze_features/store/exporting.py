@@ -11,8 +11,8 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,21 +53,18 @@ from obygaze_features.store.card import (
     terms_lines,
 )
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.formats import (
-    TABLE,
-    Format,
-    format_of_ending,
-    format_of_output,
-)
-from obygaze_features.store.importing.reader import (
+from obygaze_features.store.importing import (
+    EXPORT_KEY,
     FILM_KEY,
+    FORMATS_OF_FILES,
     ID_KEY,
+    PARQUET_EXTRA,
     TIME_KEYS,
 )
 from obygaze_features.store.layout import (
     CARD,
+    CHUNK_BYTES,
     PICTURES,
-    TIMES,
     Array,
     with_companions,
 )
@@ -77,13 +74,12 @@ from obygaze_features.store.rows import OK, STATUS_OF_WORD, Row, words_of_status
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
-# What a data set or group of HDF5 takes beside its values, with its name and attributes.
-NODE_BYTES = 2**10
-# The mark of an export: where the features come from.
-ORIGIN_KEY = "obygaze_origin"
+# What an HDF5 file has beside its arrays, at most: names, lists of chunks, and where it comes from.
+HDF5_BYTES = 2**16
 DATE = (1980, 1, 1, 0, 0, 0)
-EXTRA = "parquet"
 SHOWN_CLIPS = 20
+# The format that is a table, with labels as columns; as a folder, the hub reads it.
+TABLE = "parquet"
 EXPORTED_TABLE = "data/features.parquet"
 # Columns that say of a clip what it is, in their order, and what they mean.
 FACT_COLUMNS = {
@@ -124,10 +120,9 @@ class Exported:
         return {**vars(self), "path": str(self.path), "left_out": left_out}
 
     def __str__(self) -> str:
-        size = count(self.n_clips, "clip")
-        is_folder = format_of_ending(self.path) is None
+        is_folder = self.path.suffix.lower() not in FORMATS_OF_FILES
         file = self.path / EXPORTED_TABLE if is_folder else self.path
-        return f"{file}: {size}, {', '.join(self.arrays)}"
+        return f"{file}: {count(self.n_clips, 'clip')}, {', '.join(self.arrays)}"
 
     @property
     def notes(self) -> list[str]:
@@ -166,7 +161,7 @@ def export_features(
     Clips without features are left out and listed (exit code 3), and the output says what else of
     the store is not exported. Licence, citation, recipe and seal go with the features: as the array
     `obygaze_origin` of an npz file, the attribute of that name of an HDF5 file, and in the metadata
-    of a Parquet file. `obygaze store import` reads an export as any other file of its format.
+    of a Parquet file. `obygaze store import` reads an export without options.
 
     Args:
         store: The store.
@@ -187,34 +182,58 @@ def export_features(
     opened = open_store(store, workspace=workspace)
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
-    kind = format_of_output(target, format)
-    is_folder = format_of_ending(target) is None
-    if labels is not None and kind.name != TABLE:
+    written_as = _format_of(target, format)
+    if labels is not None and written_as != TABLE:
         raise FixUsage(
             "labels are columns of parquet only", hint="a name that ends with .parquet"
         )
     refuse_pictures(opened)
     names = list(dict.fromkeys(each_name(arrays)))
-    chosen = arrays_of_export(opened, kind, names)
-    job = Export(opened, chosen, labels, progress)
-    warnings = _read_labels(job)
-    job.progress.expect(len(job.rows) * len(chosen))
+    export = Export(opened, (), labels, progress or Quiet())
+    export.arrays = export.arrays_of(written_as, names)
+    warnings = export.read_labels()
+    export.progress.expect(len(export.rows) * len(export.arrays))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _new(target, is_folder=is_folder) as hidden:
-        kind.write(job, hidden)
+    writers = {"npz": write_npz, "hdf5": write_hdf5, TABLE: write_parquet}
+    with _new(target, is_folder=format is not None) as hidden:
+        writers[written_as](export, hidden)
     left_out = {}
     for row in opened.rows:
         if not row.is_ok:
             left_out[row.clip_id] = Reason(row.status, row.reason)
     return Exported(
         path=target,
-        format=kind.name,
-        n_clips=len(job.rows),
-        arrays=[array.name for array in chosen],
+        format=written_as,
+        n_clips=len(export.rows),
+        arrays=[array.name for array in export.arrays],
         left_out=left_out,
         warnings=warnings,
-        not_exported=job.left_out(),
+        not_exported=export.not_exported(),
     )
+
+
+def _format_of(path: Path, folder_format: str | None) -> str:
+    """Return the format of an export: that of a new folder, or the one of the ending."""
+    of_ending = FORMATS_OF_FILES.get(path.suffix.lower(), "")
+    if folder_format is None and of_ending:
+        return of_ending
+    if folder_format is None:
+        raise FixUsage(
+            f"the ending {path.suffix!r} is none that features are written in",
+            where=str(path),
+            hint=f"a name that ends with {', '.join(FORMATS_OF_FILES)}, or --as parquet for a"
+            " folder",
+        )
+    if folder_format != TABLE:
+        problem = f"{folder_format} is not written as a folder"
+        raise FixUsage(problem, hint=f"--as {TABLE}")
+    if of_ending:
+        raise FixUsage(
+            f"--as {TABLE} writes a folder, and this is the name of a file of {of_ending}",
+            where=str(path),
+            hint=f"the name {path.stem}, or leave --as out",
+        )
+    return TABLE
 
 
 def refuse_pictures(store: Store) -> None:
@@ -226,6 +245,7 @@ def refuse_pictures(store: Store) -> None:
         )
 
 
+@dataclass
 class Export:
     """What is exported: arrays of a store, and its rows with features.
 
@@ -234,35 +254,114 @@ class Export:
         arrays: The arrays.
         labels: The manifest whose levels and concepts become columns.
         progress: Counts clips, once for each array.
+        label_of: The clip of the manifest that each row of the store has, by its id.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        arrays: Sequence[Array],
-        labels: Manifest | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.store = store
-        self.arrays = arrays
-        self.labels = labels
-        # The clip of the manifest that each row of the store has, by its id.
-        self.label_of: Mapping[str, Clip] = {}
-        self.progress = progress or Quiet()
-        self.terms = store.terms
-        # The rows with features, and where they are in the store.
-        self.rows = [row for row in store.rows if row.is_ok]
-        self.numbers = np.flatnonzero([row.is_ok for row in store.rows])
-        if not self.rows:
+    store: Store
+    arrays: Sequence[Array]
+    labels: Manifest | None
+    progress: Progress
+    label_of: Mapping[str, Clip] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows with features."""
+        rows = [row for row in self.store.rows if row.is_ok]
+        if not rows:
             raise FixInput(
                 "no clip has features; nothing to export",
-                where=store.location,
-                hint=f"obygaze store info {shell_word(store.location)} --clips",
+                where=self.store.location,
+                hint=f"obygaze store info {shell_word(self.store.location)} --clips",
             )
+        return rows
 
-    def origin(self) -> dict[str, Any]:
+    @cached_property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The places of these rows in the store."""
+        return np.flatnonzero([row.is_ok for row in self.store.rows])
+
+    @cached_property
+    def facts(self) -> list[str]:
+        """The columns beside the features."""
+        names = [ID_KEY]
+        if any(row.movie_id for row in self.rows):
+            names.append(FILM_KEY)
+        if any((row.start_s, row.end_s) != (None, None) for row in self.rows):
+            names += TIME_KEYS
+        if self.labels is not None:
+            names += ["level", "concepts"]
+        return names
+
+    def fact_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the facts as arrays; a time that is not known is NaN."""
+        columns = {}
+        for name in self.facts:
+            kind = np.float64 if name in TIME_KEYS else np.str_
+            facts = [getattr(row, name) for row in self.rows]
+            columns[name] = np.array(facts, dtype=kind)
+        return columns
+
+    def arrays_of(self, format: str, names: Sequence[str]) -> Sequence[Array]:
+        """Return the arrays with these names, or those of a format, and what belongs to them."""
+        store = self.store
+        known = store.record.arrays
+        chosen = [store.array(name) for name in names] or list(known)
+        if format == TABLE and not names:
+            features = map(store.array, store.feature_arrays)
+            chosen = [array for array in features if len(array.shape) == 1]
+            if not chosen:
+                names_there = store.feature_arrays or [array.name for array in known]
+                raise FixUsage(
+                    "no array has one vector a clip",
+                    hint=f"--array NAME, one of {', '.join(names_there)}",
+                )
+        # Elsewhere than in an npz file, what an export says of itself stands in metadata.
+        taken = {"npz": [EXPORT_KEY], TABLE: [*FACT_COLUMNS]}.get(format, [])
+        arrays = with_companions(chosen, known)
+        for array in arrays:
+            if array.name in taken:
+                raise FixUsage(
+                    f"in {format}, the array {array.name!r} and the {array.name} of clips would"
+                    " be one",
+                    where=store.location,
+                    hint="--array for other arrays only",
+                )
+        return arrays
+
+    def read_labels(self) -> list[str]:
+        """Find each clip in the manifest; return a sentence on clips without a level.
+
+        An error if the manifest has none of the clips, or another clip of the same id.
+        """
+        labels = self.labels
+        if labels is None:
+            return []
+        if isinstance(labels.clips, Windows):
+            raise FixUsage("windows have no labels", where=labels.name)
+        ids = {row.clip_id for row in self.rows}
+        labelled = [clip for clip in labels if clip.clip_id in ids]
+        # An error where the store has another clip of this id.
+        self.store.match(labelled)
+        self.label_of = {clip.clip_id: clip for clip in labelled}
+        if not labelled:
+            raise FixInput(
+                f"the manifest {labels.name} has none of the clips of this store: the first clip"
+                f" here is {self.rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
+                where=labels.name,
+                hint="--with-labels MANIFEST",
+            )
+        n_missing = len(self.rows) - sum(bool(clip.level) for clip in labelled)
+        if not n_missing:
+            return []
+        n_without = count(n_missing, "clip")
+        return [
+            f"{n_without} of {len(self.rows)} without a level in the manifest {labels.name}"
+        ]
+
+    def origin_json(self) -> str:
         """Return of which store the features are, how they were made, and under which terms."""
         record = self.store.record
+        terms = self.store.terms
         facts = {
             "program": f"obygaze {__version__}",
             "seal": self.store.seal,
@@ -270,8 +369,8 @@ class Export:
                 "name": record.manifest.name,
                 "sha256": record.manifest.sha256,
             },
-            "licence": self.terms.licence,
-            "citation": self.terms.citation,
+            "licence": terms.licence,
+            "citation": terms.citation,
             "fingerprint": record.fingerprint,
             "recipe": record.recipe,
         }
@@ -283,9 +382,9 @@ class Export:
                 "licence": header.licence,
                 "citation": header.citation,
             }
-        return facts
+        return json.dumps(facts)
 
-    def left_out(self) -> list[str]:
+    def not_exported(self) -> list[str]:
         """Return what of the store is not exported, in words."""
         record = self.store.record
         left_out = []
@@ -321,101 +420,15 @@ class Export:
         return np.ascontiguousarray(values)
 
 
-def _have_films(rows: Iterable[Row]) -> bool:
-    """Return whether the clips have films; all have one, or none has."""
-    return any(row.movie_id for row in rows)
-
-
-def _have_times(rows: Iterable[Row]) -> bool:
-    """Return whether a clip has a start or an end in its video."""
-    return any((row.start_s, row.end_s) != (None, None) for row in rows)
-
-
-# --- Checks ---
-
-
-def arrays_of_export(
-    store: Store, format: Format, names: Sequence[str]
-) -> Sequence[Array]:
-    """Return the arrays to export, by these names or by default, and what belongs to them."""
-    known = store.record.arrays
-    chosen = [store.array(name) for name in names] or list(known)
-    if format.name == TABLE and not names:
-        features = map(store.array, store.feature_arrays)
-        chosen = [array for array in features if len(array.shape) == 1]
-        if not chosen:
-            names_there = store.feature_arrays or [array.name for array in known]
-            raise FixUsage(
-                "no array has one vector a clip",
-                hint=f"--array NAME, one of {', '.join(names_there)}",
-            )
-    taken = set(FACT_COLUMNS) if format.has_columns else set()
-    if format.has_columns and format.name != TABLE:
-        # In a table it stands in the metadata.
-        taken.add(ORIGIN_KEY)
-    if not _have_times(row for row in store.rows if row.is_ok):
-        taken.difference_update(TIME_KEYS)
-    arrays = []
-    for array in with_companions(chosen, known):
-        if array.name not in taken:
-            arrays.append(array)
-        elif array.name in names or array.name not in TIMES:
-            raise FixUsage(
-                f"in {format.name}, the array {array.name!r} and the {array.name} of clips would"
-                " be one",
-                where=store.location,
-                hint="hdf5, or --array for other arrays only",
-            )
-    return arrays
-
-
-def _check_keys(rows: Sequence[Row], where: str) -> None:
-    """Raise an error for ids that cannot be keys of HDF5."""
-    for row in rows:
-        if "/" in row.clip_id or row.clip_id.startswith("."):
-            raise FixInput(
-                f"{row.clip_id[:60]!r} cannot be a key of HDF5",
-                where=where,
-                hint="npz or parquet, which allow any id",
-            )
-
-
-def _read_labels(job: Export) -> list[str]:
-    """Find each clip in the manifest; return a sentence on clips without a level.
-
-    An error if the manifest has none of the clips, or another clip of the same id.
-    """
-    labels = job.labels
-    rows = job.rows
-    if labels is None:
-        return []
-    if isinstance(labels.clips, Windows):
-        raise FixUsage("windows have no labels", where=labels.name)
-    ids = {row.clip_id for row in rows}
-    labelled = [clip for clip in labels if clip.clip_id in ids]
-    # An error where the store has another clip of this id.
-    job.store.match(labelled)
-    job.label_of = {clip.clip_id: clip for clip in labelled}
-    if not labelled:
-        raise FixInput(
-            f"the manifest {labels.name} has none of the clips of this store: the first clip here"
-            f" is {rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
-            where=labels.name,
-            hint="--with-labels MANIFEST",
-        )
-    n_missing = len(rows) - sum(bool(clip.level) for clip in job.label_of.values())
-    if not n_missing:
-        return []
-    n_without = count(n_missing, "clip")
-    return [f"{n_without} of {len(rows)} without a level in the manifest {labels.name}"]
-
-
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     """Yield a hidden path beside a new file or folder, which gets its name when it is finished."""
+    taken = AlreadyThere(
+        "a file or folder of this name exists already", where=str(target)
+    )
     remove_leftovers(target)
     if os.path.lexists(target):
-        raise _taken(target)
+        raise taken
     hidden = hidden_name(target)
     if is_folder:
         hidden.mkdir()
@@ -425,36 +438,24 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
             files.sync_all(hidden)
         take = take_name if is_folder else files.rename_if_free
         if not take(hidden, target):
-            raise _taken(target)
+            raise taken
     finally:
         remove_hidden(hidden)
-
-
-def _taken(target: Path) -> AlreadyThere:
-    return AlreadyThere(
-        "a file or folder of this name exists already",
-        where=str(target),
-    )
 
 
 # --- The formats ---
 
 
-def write_npz(job: Export, path: Path) -> None:
+def write_npz(export: Export, path: Path) -> None:
     """Write an array of each name; in pieces, so that any size fits."""
-    columns = {ORIGIN_KEY: np.array(json.dumps(job.origin()))}
-    for name in fact_columns(job):
-        facts = [getattr(row, name) for row in job.rows]
-        # A time that is not known is NaN.
-        kind = np.float64 if name in TIME_KEYS else np.str_
-        columns[name] = np.array(facts, dtype=kind)
+    columns = {EXPORT_KEY: np.array(export.origin_json()), **export.fact_arrays()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, column in columns.items():
             _write_member(archive, name, column.shape, column.dtype, [column])
-        for array in job.arrays:
-            shape = (len(job.rows), *array.shape)
+        for array in export.arrays:
+            shape = (len(export.rows), *array.shape)
             dtype = np.dtype(array.dtype)
-            _write_member(archive, array.name, shape, dtype, job.pieces(array))
+            _write_member(archive, array.name, shape, dtype, export.pieces(array))
 
 
 def _write_member(
@@ -474,96 +475,72 @@ def _write_member(
             stream.write(piece.tobytes())
 
 
-def write_hdf5(job: Export, path: Path) -> None:
-    """Write, of one array, a data set a clip; of several, a group a clip, a data set an array."""
+def write_hdf5(export: Export, path: Path) -> None:
+    """Write an array of each name, with a row for each clip."""
     import h5py
 
-    _check_keys(job.rows, job.store.location)
-    _check_space(job, path)
-    is_single = len(job.arrays) == 1
-    # This form has checksums of everything but values, which HDF5 1.10 and later read.
-    with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
-        _write_text(out, ORIGIN_KEY, json.dumps(job.origin()))
-        if not is_single:
-            for row in job.rows:
-                _write_facts(out.create_group(row.clip_id), row)
-        for array in job.arrays:
-            vectors = chain.from_iterable(job.pieces(array))
-            for row, values in zip(job.rows, vectors, strict=True):
-                if is_single:
-                    _write_facts(_write_values(out, row.clip_id, values), row)
-                else:
-                    _write_values(out[row.clip_id], array.name, values)
-
-
-def _write_values(group: Any, name: str, values: Any) -> Any:
-    """Write a data set with a checksum; one number is beside its name, where all has one."""
-    import h5py
-
-    if np.ndim(values):
-        return group.create_dataset(name, data=values, fletcher32=True)
-    in_header = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    in_header.set_layout(h5py.h5d.COMPACT)
-    return group.create_dataset(name, data=values, dcpl=in_header)
-
-
-def _write_facts(node: Any, row: Row) -> None:
-    """Write the film of a clip and its times, if they are known, as attributes."""
-    if row.movie_id:
-        _write_text(node, FILM_KEY, row.movie_id)
-    for key in TIME_KEYS:
-        time_s = getattr(row, key)
-        if time_s is not None:
-            node.attrs[key] = time_s
-
-
-def _write_text(node: Any, name: str, text: str) -> None:
-    """Write a text as an attribute of fixed size; others lie where no checksum is."""
-    node.attrs[name] = np.bytes_(text.encode())
-
-
-def _check_space(job: Export, path: Path) -> None:
-    """Raise an error if the disk is too full: the HDF5 library ends the process when it gets so."""
-    n_nodes = len(job.rows) * (1 + len(job.arrays))
-    n_bytes = n_nodes * NODE_BYTES
-    n_bytes += len(job.rows) * sum(array.row_bytes for array in job.arrays)
+    n_rows = len(export.rows)
+    facts = export.fact_arrays()
+    origin = export.origin_json().encode()
+    n_bytes = HDF5_BYTES + len(origin)
+    n_bytes += sum(column.nbytes for column in facts.values())
+    for array in export.arrays:
+        n_bytes += n_rows * array.row_bytes + CHUNK_BYTES + array.row_bytes
     free = free_bytes(path.parent)
     if n_bytes > free:
+        # The HDF5 library ends the process when the disk gets full.
         raise FixInput(
             f"the file needs up to {human(n_bytes)}, and {human(free)} are free",
             where=str(path.parent),
             hint="another disk, or --array for one array",
         )
+    # This form has checksums of everything but values, which HDF5 1.10 and later read.
+    with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
+        # A text of fixed size; others lie where no checksum is.
+        out.attrs[EXPORT_KEY] = np.bytes_(origin)
+        for name, column in facts.items():
+            if column.dtype.kind == "U":
+                column = np.char.encode(column, "utf-8")
+            out.create_dataset(name, data=column, fletcher32=True)
+        for array in export.arrays:
+            n_rows_of_chunk = min(n_rows, max(1, CHUNK_BYTES // array.row_bytes))
+            values = out.create_dataset(
+                array.name,
+                (n_rows, *array.shape),
+                array.dtype,
+                chunks=(n_rows_of_chunk, *array.shape),
+                fletcher32=True,
+            )
+            first = 0
+            for piece in export.pieces(array):
+                values[first : first + len(piece)] = piece
+                first += len(piece)
 
 
-def write_parquet(job: Export, path: Path) -> None:
+def write_parquet(export: Export, path: Path) -> None:
     """Write a table with a row a clip; in a folder, also a README.md by which the hub reads it."""
     if not path.is_dir():
-        write_features_table(job, path)
+        _write_table(export, path)
         return
     (path / EXPORTED_TABLE).parent.mkdir()
-    columns = write_features_table(job, path / EXPORTED_TABLE)
-    _write_card(job, path, columns)
+    _write_table(export, path / EXPORTED_TABLE)
+    _write_card(export, path)
 
 
-def write_features_table(job: Export, path: Path) -> list[str]:
-    """Write a Parquet file with a row a clip; return its columns."""
-    pyarrow = need("pyarrow", EXTRA, "writing Parquet")
-    parquet = need("pyarrow.parquet", EXTRA, "writing Parquet")
-    names = fact_columns(job)
-    types = {
-        "start_s": pyarrow.float64(),
-        "end_s": pyarrow.float64(),
-        "concepts": pyarrow.list_(pyarrow.string()),
-    }
-    fields = [(name, types.get(name, pyarrow.string())) for name in names]
-    for array in job.arrays:
+def _write_table(export: Export, path: Path) -> None:
+    """Write a Parquet file with a row a clip."""
+    pyarrow = need("pyarrow", PARQUET_EXTRA, "writing Parquet")
+    parquet = need("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
+    types = dict.fromkeys(TIME_KEYS, pyarrow.float64())
+    types["concepts"] = pyarrow.list_(pyarrow.string())
+    fields = [(name, types.get(name, pyarrow.string())) for name in export.facts]
+    for array in export.arrays:
         column_type = pyarrow.from_numpy_dtype(np.dtype(array.dtype))
         for size in reversed(array.shape):
             column_type = pyarrow.list_(column_type, size)
         fields.append((array.name, column_type))
-    schema = pyarrow.schema(fields, {ORIGIN_KEY: json.dumps(job.origin())})
-    row_bytes = sum(array.row_bytes for array in job.arrays)
+    schema = pyarrow.schema(fields, {EXPORT_KEY: export.origin_json()})
+    row_bytes = sum(array.row_bytes for array in export.arrays)
     n_rows_of_group = max(1, PIECE_BYTES // row_bytes)
     with parquet.ParquetWriter(
         path,
@@ -573,81 +550,70 @@ def write_features_table(job: Export, path: Path) -> list[str]:
         write_page_index=True,
         write_page_checksum=True,
     ) as writer:
-        for first in range(0, len(job.rows), n_rows_of_group):
+        for first in range(0, len(export.rows), n_rows_of_group):
             piece = slice(first, first + n_rows_of_group)
             columns: dict[str, Any] = {}
-            for name in names:
-                columns[name] = [_fact(name, row, job) for row in job.rows[piece]]
-            for array in job.arrays:
-                column = pyarrow.array(job.values(array, piece).reshape(-1))
+            for name in export.facts:
+                columns[name] = [_fact(name, row, export) for row in export.rows[piece]]
+            for array in export.arrays:
+                column = pyarrow.array(export.values(array, piece).reshape(-1))
                 for size in reversed(array.shape):
                     column = pyarrow.FixedSizeListArray.from_arrays(column, size)
                 columns[array.name] = column
             writer.write_table(pyarrow.table(columns, schema=schema))
-    return [*names, *(array.name for array in job.arrays)]
 
 
-def fact_columns(job: Export) -> list[str]:
-    """Return the columns beside the features."""
-    names = [ID_KEY]
-    if _have_films(job.rows):
-        names.append(FILM_KEY)
-    if _have_times(job.rows):
-        names += TIME_KEYS
-    if job.labels is not None:
-        names += ["level", "concepts"]
-    return names
-
-
-def _fact(name: str, row: Row, job: Export) -> Any:
+def _fact(name: str, row: Row, export: Export) -> Any:
     """Return what a column says of a clip; None where it is not known."""
     if name in (ID_KEY, FILM_KEY, *TIME_KEYS):
         return getattr(row, name)
-    clip = job.label_of.get(row.clip_id)
-    if clip is None or job.labels is None:
+    clip = export.label_of.get(row.clip_id)
+    if clip is None or export.labels is None:
         return None
     if name == "level":
         return clip.level or None
     # Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
     # be read as one that is not there.
-    is_open = any(concept in disputed(clip) for concept in job.labels.header.concepts)
+    is_open = any(
+        concept in disputed(clip) for concept in export.labels.header.concepts
+    )
     if is_open or not is_labelled("concept", clip.values):
         return None
     return list(clip.concepts)
 
 
-def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
+def _write_card(export: Export, folder: Path) -> None:
     """Write README.md beside a table."""
-    record = job.store.record
-    meanings = dict(FACT_COLUMNS)
-    for array in job.arrays:
+    store = export.store
+    columns = [(name, FACT_COLUMNS[name]) for name in export.facts]
+    for array in export.arrays:
         shape = " x ".join(map(str, array.shape)) or "one number"
-        is_of_features = array.name in job.store.feature_arrays
+        is_of_features = array.name in store.feature_arrays
         what = "features" if is_of_features else "beside the features"
-        meanings[array.name] = f"{what}: {shape} of {array.dtype}"
-    label_licence = None if job.labels is None else job.labels.header.licence
+        columns.append((array.name, f"{what}: {shape} of {array.dtype}"))
+    labels = ""
+    label_licence = None
+    if export.labels is not None:
+        header = export.labels.header
+        label_licence = header.licence
+        labels = (
+            f"Levels and concepts are those of the manifest {export.labels.name},"
+            f" {view_words(header.view)}, sha256 {manifest_sha256(export.labels)}. Their licence:"
+            f" {header.licence or 'not stated'}."
+        )
+        if header.citation:
+            labels += f" Cite for them: {header.citation}"
     text = render(
         "export.md",
         HERE,
-        manifest=record.manifest,
-        recipe=job.store.recipe,
-        terms=job.terms,
-        terms_lines=map(SafeText, terms_lines(job.terms, label_licence)),
-        citation=SafeText(citation_text(job.terms)),
-        origin_json=SafeText(json.dumps(job.origin(), ensure_ascii=True)),
+        manifest=store.record.manifest,
+        recipe=store.recipe,
+        terms=store.terms,
+        terms_lines=map(SafeText, terms_lines(store.terms, label_licence)),
+        citation=SafeText(citation_text(store.terms)),
+        origin_json=SafeText(export.origin_json()),
         table=EXPORTED_TABLE,
-        columns=[(name, meanings[name]) for name in columns],
-        labels="" if job.labels is None else labels_text(job.labels),
+        columns=columns,
+        labels=labels,
     )
     (folder / CARD).write_bytes(text.encode())
-
-
-def labels_text(labels: Manifest) -> str:
-    """Return of which manifest labels are, and under which terms, as sentences."""
-    header = labels.header
-    text = (
-        f"Levels and concepts are those of the manifest {labels.name},"
-        f" {view_words(header.view)}, sha256"
-        f" {manifest_sha256(labels)}. Their licence: {header.licence or 'not stated'}."
-    )
-    return f"{text} Cite for them: {header.citation}" if header.citation else text

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import write_new
-from obygaze_features.store.importing.npz import read_arrays
+from obygaze_features.store.importing import read_arrays
 
 # What is known of each text besides its embedding.
 WORDS = ("prompt", "template", "attribute")

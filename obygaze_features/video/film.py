@@ -12,7 +12,7 @@ import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
-from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
+from obygaze_features.core.foreign import FOREIGN_DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
     OnProgress,

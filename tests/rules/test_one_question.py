@@ -37,7 +37,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import frames_of
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing import import_features
 from obygaze_features.store.records import ManifestMark
 
 FILMS = ("alba", "brug")
@@ -228,18 +228,6 @@ def hdf5_of(source: Source, path: Path) -> Path:
     return path.with_suffix(".h5")
 
 
-def hdf5_of_clips(source: Source, path: Path) -> Path:
-    """A data set a clip, with what is known of it as attributes."""
-    with h5py.File(path.with_suffix(".hdf5"), "w") as file:
-        for clip_id, one in source.items():
-            file[clip_id] = vector_of(clip_id)
-            stated = {"movie_id": one.film, "start_s": one.start_s, "end_s": one.end_s}
-            for name, value in stated.items():
-                if value not in ("", None):
-                    file[clip_id].attrs[name] = value
-    return path.with_suffix(".hdf5")
-
-
 def parquet_of(source: Source, path: Path) -> Path:
     table = {name: list(values) for name, values in columns_of(source).items()}
     parquet.write_table(pyarrow.table(table), path.with_suffix(".parquet"))
@@ -328,7 +316,7 @@ def at_files_of_people(ours: Source, theirs: Source, folder: Path) -> str:
 
 
 # Whatever the format: each states films and times in its own way.
-FILES = (npz_of, hdf5_of, hdf5_of_clips, parquet_of)
+FILES = (npz_of, hdf5_of, parquet_of)
 IMPORTS = [partial(at_an_import, written) for written in FILES]
 DOORS = (
     at_the_function,

@@ -65,7 +65,7 @@ from obygaze_features.store import Reason, Recipe, Row, open_store
 from obygaze_features.store.copying import push
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing import import_features
 from obygaze_features.store.network import (
     Unreachable,
     explained,

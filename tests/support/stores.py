@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.store import Array, Recipe, Row, Store, open_store, write_store
 from obygaze_features.store.card import Terms
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing import import_features
 from obygaze_features.store.records import ManifestMark
 from support.written_stores import ArraySource
 

@@ -12,7 +12,7 @@ from support.stores import made_store, some_rows
 from obygaze_features.backbones.cards import SHIPPED, find_card
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import export_features, open_store, subset
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing import import_features
 
 # Statistics of frames and parts of sound: mean and deviation. Networks: the maximum, as the paper.
 OF_CLIP = ("descriptors", "sound-descriptors", "speech")
@@ -37,20 +37,18 @@ def test_each_card_names_its_default_array() -> None:
         assert of_vectors[0] == ("clip" if is_of_clip else "pooled"), path.stem
 
 
-@pytest.mark.parametrize(("format", "name"), [("hdf5", "sent.h5"), ("parquet", "sent")])
+@pytest.mark.parametrize(
+    ("format", "name"), [("npz", "sent.npz"), ("hdf5", "sent.h5"), ("parquet", "sent")]
+)
 def test_what_is_made_of_a_store_keeps_it(
     tmp_path: Path, format: Any, name: str
 ) -> None:
     made_store(tmp_path / "all", some_rows(10), vectors())
     subset(tmp_path / "all", tmp_path / "part", clips=["tt0000100-001"])
     assert open_store(tmp_path / "part").default_array == "zoom"
-    of_folder = None if format == "hdf5" else format
+    of_folder = format if format == "parquet" else None
     export_features(tmp_path / "all", tmp_path / name, format=of_folder)
-    arrays = {}
-    if format == "hdf5":
-        names = [array.name for array in open_store(tmp_path / "all").record.arrays]
-        arrays = {array: f"{{id}}/{array}" for array in names}
-    import_features(tmp_path / name, tmp_path / "back", arrays=arrays)
+    import_features(tmp_path / name, tmp_path / "back")
     assert open_store(tmp_path / "back").default_array == "zoom"
 
 

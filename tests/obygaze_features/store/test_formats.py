@@ -9,7 +9,7 @@ import pytest
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.store import import_features
-from obygaze_features.store.formats import format_of_source
+from obygaze_features.store.importing import format_of
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from obygaze_features.store.formats import format_of_source
 )
 def test_the_ending_says_the_format(tmp_path: Path, name: str, format: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    assert format_of_source(tmp_path / name).name == format
+    assert format_of(tmp_path / name) == format
 
 
 def test_a_folder_is_looked_into(tmp_path: Path) -> None:
@@ -28,10 +28,10 @@ def test_a_folder_is_looked_into(tmp_path: Path) -> None:
         np.save(folder / "film" / f"{number}.npy", np.full(2, number))
     (folder / "README.md").write_text("")
     (folder / ".old.pth").write_bytes(b"")
-    assert format_of_source(folder).name == "npy"
+    assert format_of(folder) == "npy"
     (folder / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(FixInput, match="several formats: npy, parquet") as e:
-        format_of_source(folder)
+        format_of(folder)
     assert e.value.hint == "a folder with the files of one"
 
 

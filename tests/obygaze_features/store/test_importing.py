@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import zipfile
 from math import fsum
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,10 +22,8 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.importing import features, npz, reader
-from obygaze_features.store.importing import rows as imported_rows
-from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.importing.reader import open_features
+from obygaze_features.store import export_features, importing
+from obygaze_features.store.importing import import_features, open_features
 from obygaze_features.store.reading import open_store
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
@@ -45,7 +45,9 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=[7, 7, 3], X=X)
     assert imported(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
     file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
-    with pytest.raises(FixInput, match="2 of 3 clips without a film: tt02-9, tt01-001"):
+    with pytest.raises(
+        FixInput, match="2 of 3 clips would have no film, such as 'tt02-9'"
+    ):
         import_features(file, tmp_path / "t")
     file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
     with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
@@ -171,7 +173,7 @@ def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, c3d=X, c3d_features=X + 1)
-    with pytest.raises(FixInput, match="'c3d' and 'c3d_features' would both be"):
+    with pytest.raises(FixInput, match=r"which of these .*: c3d, c3d_features\?"):
         open_features(file)
     store = imported(file, tmp_path / "s", arrays={"p": "c3d", "q": "c3d_features"})
     np.testing.assert_array_equal(values_of(store, "q", IDS), X + 1)
@@ -234,17 +236,19 @@ def test_an_array_that_lies_about_its_size_takes_no_memory(
         open_features(file)
 
 
-def test_what_does_not_fit_on_the_disk_is_not_unpacked(
+def test_a_full_disk_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    array = npy((3, 10**6), bytes(12 * 10**6))
-    file = with_array(tmp_path / "f.npz", array, zipfile.ZIP_DEFLATED)
-    assert file.stat().st_size < 20_000
-    monkeypatch.setattr(npz, "free_bytes", lambda folder: 10**7)
-    with pytest.raises(
-        FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
-    ):
+    file = with_array(tmp_path / "f.npz", npy((3, 10**6), bytes(12 * 10**6)))
+
+    def full(array: np.ndarray, stream: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(importing, "write_rows", full)
+    with pytest.raises(OSError, match="No space left") as raised:
         import_features(file, tmp_path / "s")
+    assert raised.value.filename == str(tmp_path / "s")
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -268,23 +272,23 @@ def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> No
         open_features(tmp_path / "f.npz")
 
 
-def test_files_that_change_meanwhile_are_refused(
+def test_files_that_change_after_they_were_read_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.ones((3, 2), np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=values)
 
-    class Changed(features.ImportedRows):
-        def __post_init__(self) -> None:
-            super().__post_init__()
+    class Changed(importing.ImportedRows):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
             data = file.read_bytes()
             nan = np.full((3, 2), np.nan, np.float32).tobytes()
             file.write_bytes(data.replace(values.tobytes(), nan))
 
-    monkeypatch.setattr(features, "ImportedRows", Changed)
-    with pytest.raises(Corrupt, match="changed while they were imported: tt0"):
-        import_features(file, tmp_path / "s")
-    assert list(tmp_path.iterdir()) == [file]
+    monkeypatch.setattr(importing, "ImportedRows", Changed)
+    store = imported(file, tmp_path / "s")
+    assert np.full((3, 2), np.nan, np.float32).tobytes() in file.read_bytes()
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), values)
 
 
 def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
@@ -317,8 +321,7 @@ def test_rows_in_any_order_are_found(
     manifest = a_manifest([Clip(clip, "m") for clip in names])
     most_bytes = data.draw(st.sampled_from([8, 40, 2**26]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(imported_rows, "MOST_BYTES", most_bytes)
-        patch.setattr(reader, "MOST_BYTES", most_bytes)
+        patch.setattr(importing, "BATCH_BYTES", most_bytes)
         if not usable:
             with pytest.raises(FixInput):
                 import_features(file, folder / "s", manifest=manifest)
@@ -343,7 +346,7 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     }
     ids = [f"m-{number}" for number in range(75)]
     file = saved(tmp_path / "f.npz", clip_id=ids, **arrays)
-    done = import_features(file, tmp_path / "s")
+    done = import_features(file, tmp_path / "s", arrays={name: name for name in arrays})
     found = {line.partition(" rows")[0] for line in done.warnings}
     assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
     assert "zeros" in done.warnings[0]
@@ -360,3 +363,91 @@ def test_an_id_is_compared_as_it_is(tmp_path: Path, name: str, clip: str) -> Non
     with pytest.raises(FixInput, match="have none of the clips") as error:
         import_features(file, tmp_path / "s", manifest=manifest)
     assert f"here is {name!r}, there {clip!r}" in error.value.message
+
+
+ONE_HOT = np.eye(3, 2)
+
+
+def written(path: Path, **arrays: Any) -> Path:
+    """Write arrays with a row for each clip in the format of the ending."""
+    if path.suffix == ".npz":
+        return saved(path, **arrays)
+    if path.suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+        return path
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lists = {name: np.asarray(array).tolist() for name, array in arrays.items()}
+    parquet.write_table(pyarrow.table(lists), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".npz", ".h5", ".parquet"])
+def test_labels_are_never_read_because_they_come_first(
+    tmp_path: Path, ending: str
+) -> None:
+    """Of several arrays, the one that experiments read has a usual name, or is asked for."""
+    frames = np.ones((3, 5, 4), np.float32) * np.arange(1, 6)[:, None]
+    for number, features in enumerate(
+        ({"features": X}, {"s3d": X}, {"frames": frames})
+    ):
+        file = written(
+            tmp_path / f"{number}{ending}", clip_id=IDS, a_label=ONE_HOT, **features
+        )
+        with pytest.raises(FixInput, match="which of these arrays are features") as e:
+            import_features(file, tmp_path / "s")
+        assert "a_label" in e.value.message and "--array NAME=KEY" in str(e.value.hint)
+    file = written(tmp_path / f"clip{ending}", clip_id=IDS, a_label=ONE_HOT, clip=X)
+    store = imported(file, tmp_path / "usual")
+    assert store.default_array == "clip"
+    np.testing.assert_array_equal(values_of(store, "a_label", IDS), ONE_HOT)
+    store = imported(
+        file, tmp_path / "named", arrays={"a_label": "a_label", "x": "clip"}
+    )
+    assert store.default_array == "a_label"
+
+
+def test_parquet_files_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    for number, clip in enumerate("ab"):
+        file = saved(tmp_path / f"{clip}.npz", clip_id=[clip], clip=X[:1] + number)
+        import_features(file, tmp_path / clip)
+        export_features(tmp_path / clip, tmp_path / f"sent/{clip}", format="parquet")
+    with pytest.raises(FixInput, match="not exports of one store") as error:
+        import_features(tmp_path / "sent", tmp_path / "both")
+    assert "sent/a/data/features.parquet" in str(error.value.hint)
+    alone = imported(tmp_path / "sent/b", tmp_path / "alone")
+    np.testing.assert_array_equal(values_of(alone, "clip"), X[:1] + 1)
+
+
+def test_a_mask_of_other_sizes_is_refused_where_frames_are_kept(tmp_path: Path) -> None:
+    frames = np.ones((3, 2, 4), np.float32)
+    for number, mask in enumerate((np.ones((3, 3)), np.ones((3, 2, 1)))):
+        file = saved(tmp_path / f"{number}.npz", clip_id=IDS, frames=frames, mask=mask)
+        with pytest.raises(
+            FixInput, match=r"mask has the shape .*\(2, 4\): expected one"
+        ):
+            import_features(file, tmp_path / "s")
+
+
+def test_the_mask_of_another_array_fails_no_clip(tmp_path: Path) -> None:
+    """It belongs to no array that is stored, so that nothing depends on it."""
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, mask=[[1, 0], [0, 0], [2, 1]])
+    done = import_features(file, tmp_path / "s")
+    assert not done.failed
+    assert "mask was left out: it belongs to no array that is stored" in done.remarks
+
+
+def test_numbers_of_words_that_are_too_large_are_failed_rows(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, n_words=[2, 2**32 + 5, 3])
+    done = import_features(file, tmp_path / "s")
+    assert done.failed == {IDS[1]: "n_words has numbers too large for int32"}
+
+
+def test_a_last_frame_that_is_too_small_fails_its_clip(tmp_path: Path) -> None:
+    frames = np.array([[[1.0], [1.0]], [[1.0], [1e-60]], [[2.0], [3.0]]])
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames)
+    done = import_features(file, tmp_path / "s", pool="last", keep_frames=True)
+    assert done.failed == {IDS[1]: "pooled has numbers too small for float32"}

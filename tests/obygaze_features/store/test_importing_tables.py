@@ -12,7 +12,7 @@ import pytest
 from support.cli import environment
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing import import_features
 from obygaze_features.store.reading import open_store
 
 PLAIN = """clip_id,a,b

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import av
+import h5py
 import numpy as np
 import pytest
 from support.cli import call_obygaze
@@ -67,16 +69,26 @@ def test_bass_does_not_count_where_a_file_names_no_channel() -> None:
 def test_clips_without_words_are_known_after_an_export(tmp_path: Path) -> None:
     """All of them have one vector, which nothing else would show."""
     ids = [f"lake-{number}" for number in range(3)]
-    counted = {"clip": np.eye(3), "n_words": np.array([4, 0, 7])}
-    np.savez(tmp_path / "sent.npz", clip_id=ids, **counted)
+    n_words = np.array([4, 0, 7])
+    np.savez(tmp_path / "sent.npz", clip_id=ids, clip=np.eye(3), n_words=n_words)
     call_obygaze("store", "import", "sent.npz", "-o", "said", cwd=tmp_path).ok()
-    call_obygaze("store", "export", "said", "said.h5", cwd=tmp_path).ok()
-    made = ("store", "import", "said.h5", "--array", "clip={id}/clip")
-    refused = call_obygaze(*made, "-o", "again", cwd=tmp_path)
+    names = ["said"]
+    for ending in ("npz", "h5", "parquet"):
+        if ending != "parquet" or find_spec("pyarrow") is not None:
+            sent = f"said.{ending}"
+            call_obygaze("store", "export", "said", sent, cwd=tmp_path).ok()
+            call_obygaze("store", "import", sent, "-o", ending, cwd=tmp_path).ok()
+            names.append(ending)
+    with h5py.File(tmp_path / "theirs.h5", "w") as file:
+        for clip, vector, n in zip(ids, np.eye(3), n_words, strict=True):
+            file[f"{clip}/clip"] = vector
+            file[f"{clip}/n_words"] = n
+    made = ("store", "import", "theirs.h5", "--array", "clip={id}/clip", "-o", "again")
+    refused = call_obygaze(*made, cwd=tmp_path)
     assert "n_words, which says which clips have words" in refused.stderr
     too = ("--array", "n_words={id}/n_words")
-    call_obygaze(*made, *too, "-o", "again", cwd=tmp_path).ok()
-    for name in ("said", "again"):
+    call_obygaze(*made, *too, cwd=tmp_path).ok()
+    for name in (*names, "again"):
         store = og.open_store(name, workspace=tmp_path)
         has_words = store.has_words("clip", np.arange(3))
         assert has_words.tolist() == [True, False, True]

@@ -1,1 +1,0 @@
-"""Make stores of features in npz, HDF5, npy, .pth and Parquet files."""
