@@ -6,7 +6,7 @@ Everything here is pure. Nothing on a disk is changed because of what it finds.
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
@@ -241,7 +241,8 @@ def _sentence(case: Case, lines: Sequence[str]) -> str:
 
 def new_row(clip: PlannedClip) -> Row:
     """Return the row of a clip before anything is known of its video."""
-    return Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+    row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+    return row.with_frames(clip.frames)
 
 
 def case_of_row(
@@ -266,7 +267,8 @@ def case_of_row(
         return MANIFEST_CHANGED, f"{name}: not in the manifest"
     if clip is None:
         return NOT_IN_MANIFEST, name
-    times = other_times(row, clip)
+    # What is decoded now has the times of the plan.
+    times = other_times(row, clip, count_frames=not stored.is_filling)
     video = ""
     if row.movie_id == clip.movie_id and row.is_ok:
         video = other_video(row, clip, wanted.facts)
@@ -322,27 +324,38 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
             yield LATER_VERSION, line
 
 
-def other_times(row: Row, clip: PlannedClip) -> str:
-    """Return how the times or the film of a clip differ from those of its row, or "".
+def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:
+    """Return how the span or the film of a clip differs from that of its row, or "".
 
     Times are equal to the millisecond. A window has none before it is decoded.
+
+    Args:
+        row: The row.
+        clip: The clip as it is now.
+        count_frames: Whether frames that both state are compared in place of times, which are
+            others in another copy of the film.
     """
+    planned = new_row(clip)
+    names = ["movie_id"]
+    if count_frames and None not in (row.start_frame, planned.start_frame):
+        names += ["start_frame", "end_frame"]
+        if None not in (row.framerate, planned.framerate):
+            names.append("framerate")
+    elif clip.window is None:
+        names += ["start_s", "end_s"]
     differences = []
-    if row.movie_id != clip.movie_id:
-        differences.append(
-            f"the film was {_shown(row.movie_id)}, is {_shown(clip.movie_id)}"
-        )
-    times = (("start_s", row.start_s, clip.start_s), ("end_s", row.end_s, clip.end_s))
-    for name, then, now in times if clip.window is None else ():
-        if not _is_same_time(then, now):
-            differences.append(f"{name} was {_shown(then)}, is {_shown(now)}")
+    for name in names:
+        then, now = getattr(row, name), getattr(planned, name)
+        if not _is_same(then, now):
+            shown = "the film" if name == "movie_id" else name
+            differences.append(f"{shown} was {_shown(then)}, is {_shown(now)}")
     return ", ".join(differences)
 
 
-def _is_same_time(then: float | None, now: float | None) -> bool:
-    if then is None or now is None:
-        return then == now
-    return abs(then - now) <= MILLISECOND_S
+def _is_same(then: Any, now: Any) -> bool:
+    if isinstance(then, float) and isinstance(now, float):
+        return abs(then - now) <= MILLISECOND_S
+    return bool(then == now)
 
 
 def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
@@ -360,7 +373,7 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
 
 
 def _shown(fact: str | float | None) -> str:
-    """Return a film, or a time with all its digits: long films differ in the last ones."""
-    if isinstance(fact, float):
-        return repr(fact).removesuffix(".0")
-    return fact or "not given"
+    """Return a fact, a time with all its digits: long films differ in the last ones."""
+    if fact in (None, ""):
+        return "not given"
+    return repr(fact).removesuffix(".0") if isinstance(fact, float) else str(fact)

@@ -18,6 +18,7 @@ from obygaze_features.manifest.model import (
     Windows,
     sort_key,
 )
+from obygaze_features.manifest.spans import FrameSpan, frames_of
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import (
     FAILED,
@@ -42,7 +43,8 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
-    A window has its number in place of times, and the film as it was when it was cut.
+    A window has its number in place of times, and the film as it was when it was cut. `frames` are
+    those that the table of the clip counts in its film.
     """
 
     clip_id: str
@@ -52,6 +54,7 @@ class PlannedClip(NamedTuple):
     end_s: float | None = None
     window: int | None = None
     film: CutFilm | None = None
+    frames: FrameSpan | None = None
 
 
 def planned_clips(manifest: Manifest) -> list[PlannedClip]:
@@ -67,6 +70,7 @@ def planned_clips(manifest: Manifest) -> list[PlannedClip]:
             video_path(clip, folder),
             clip.start_s,
             clip.end_s,
+            frames=frames_of(clip.extra),
         )
         clips.append(planned)
     return clips

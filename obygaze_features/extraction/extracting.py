@@ -476,7 +476,15 @@ def _is_as_before(filling: Filling) -> bool:
         if row.row >= len(before) or row.status == OK:
             return False
         was = before[row.row]
-        planned_before = Row(was.clip_id, was.movie_id, was.start_s, was.end_s)
+        planned_before = Row(
+            was.clip_id,
+            was.movie_id,
+            was.start_s,
+            was.end_s,
+            start_frame=was.start_frame,
+            end_frame=was.end_frame,
+            framerate=was.framerate,
+        )
         if row.reason != was.reason or filling.rows[row.row] != planned_before:
             return False
     return True

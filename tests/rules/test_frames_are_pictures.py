@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import random
+import shutil
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -26,8 +27,10 @@ from support.counted_films import (
 )
 from support.videos import read_numbers, write_video
 
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import planned_clips
 from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store import open_store
 from obygaze_features.video import PictureView, decode_clip
 
 # More than the pictures of a clip: all are seen.
@@ -329,3 +332,48 @@ def test_frames_of_other_times_than_their_rate_says(
     if not problem:
         expected = [[*range(first, last + 1)] for first, last in CLIPS]
         assert [*numbers_of_clips(tmp_path).values()] == expected
+
+
+def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copies(
+    tmp_path: Path,
+) -> None:
+    """The times of the clips are those of the copy from which they were extracted."""
+    early = CountedFilm("25", "mp4")
+    labs = [tmp_path / name for name in ("films", "none", "copies")]
+    for lab in labs:
+        workspace_of(lab, [LATE] if lab.name == "films" else [])
+        write_clips(lab / "clips.csv", [LATE])
+        call_obygaze("manifest", "import", "clips.csv", cwd=lab).ok()
+    make_film(early, labs[2] / "films").rename(labs[2] / "films" / f"{LATE.name}.mp4")
+    for lab in (labs[0], labs[2]):
+        call_obygaze("manifest", "link", "clips", "films", cwd=lab).ok()
+    extract = ("extract", "run", "clips", "-b", "descriptors", "--device", "cpu")
+    call_obygaze(*extract, cwd=labs[0]).ok()
+    stored = labs[0] / "stores" / "clips.descriptors"
+    store = open_store(stored)
+    assert store.rows[0].start_s == pytest.approx(float(LATE_S), abs=0.001)
+    for lab in labs:
+        clips = read_manifest(lab / "manifests" / "clips.toml")
+        assert len(store.matrix("clip", clips=clips)) == len(CLIPS)
+    # It grows in a lab without the films as in its own: nothing is to do.
+    shutil.copytree(stored, labs[1] / "stores" / stored.name)
+    call_obygaze(*extract, cwd=labs[1]).ok()
+    assert open_store(labs[1] / "stores" / stored.name).seal == store.seal
+    # The films of the other copy are other files.
+    shutil.copytree(stored, labs[2] / "stores" / stored.name)
+    refused = call_obygaze(*extract, cwd=labs[2])
+    assert refused.code == 5
+    assert "other bytes of the video" in refused.stderr
+    # Another frame is another clip, wherever it is.
+    text = (labs[1] / "clips.csv").read_text(encoding="utf-8")
+    moved = text.replace(
+        f"{LATE.name}-0,{LATE.name},0,0", f"{LATE.name}-0,{LATE.name},0,1"
+    )
+    (labs[1] / "clips.csv").write_text(moved, encoding="utf-8")
+    call_obygaze("manifest", "import", "clips.csv", "--force", cwd=labs[1]).ok()
+    clips = read_manifest(labs[1] / "manifests" / "clips.toml")
+    with pytest.raises(Mismatch, match="the frames 0 to 1 at 25 per second and"):
+        store.matrix("clip", clips=clips)
+    refused = call_obygaze(*extract, cwd=labs[1])
+    assert refused.code == 5
+    assert "end_frame was 0, is 1" in refused.stderr

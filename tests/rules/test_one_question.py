@@ -198,7 +198,10 @@ def vectors_of(source: Source) -> np.ndarray:
 
 
 def store_of(source: Source, path: Path, backbone: str = "toy") -> Store:
-    rows = [Row(i, one.film, one.start_s, one.end_s) for i, one in source.items()]
+    rows = [
+        Row(i, one.film, one.start_s, one.end_s).with_frames(frames_of(one.cells))
+        for i, one in source.items()
+    ]
     recipe = a_recipe(backbone={"name": backbone, "card_sha256": "ab" * 32})
     mark = ManifestMark(path.name, "12" * 32)
     values = {"clip": vectors_of(source)}
@@ -327,7 +330,7 @@ DOORS = (
     at_files_of_people,
 )
 # Where both sources may count frames.
-WITH_FRAMES = (at_the_function,)
+WITH_FRAMES = (at_the_function, at_a_store, at_a_merger, at_a_join)
 # It makes one store of two, in which all clips have a film or none.
 MAKE_ONE = (at_a_merger,)
 # All tables have films or none.

@@ -20,6 +20,7 @@ from obygaze_features.extraction.cases import (
 )
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.stored import StoreState
+from obygaze_features.manifest.spans import FrameSpan
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import (
@@ -152,8 +153,11 @@ def test_another_version_or_device(
 
 
 IDS = [f"c{number}" for number in range(6)]
+# Of half of the clips, which are those that a table counts in frames.
+FRAMES = st.sampled_from([None, None, FrameSpan(0, 24), FrameSpan(25, 49)])
 ROWS = st.builds(
-    Row,
+    lambda frames, **facts: Row(**facts).with_frames(frames),
+    frames=FRAMES,
     clip_id=st.sampled_from(IDS),
     movie_id=st.just("film"),
     start_s=st.sampled_from([0.0, 1.0]),
@@ -171,7 +175,15 @@ CLIPS = st.builds(
     start_s=st.sampled_from([0.0, 1.0]),
     end_s=st.none(),
     window=st.none(),
+    frames=FRAMES,
 )
+
+
+def is_changed(row: Row, clip: PlannedClip) -> bool:
+    """Whether the span of a clip is another one: by frames where both have them."""
+    if clip.frames is None or row.start_frame is None:
+        return row.start_s != clip.start_s
+    return (row.start_frame, row.end_frame) != clip.frames[:2]
 
 
 def by_id(values):
@@ -200,12 +212,12 @@ def test_drawn_stores_against_a_plain_model(
         if row is None or clip is None:
             continue
         if row.status == OK:
-            if row.start_s != clip.start_s:
+            if is_changed(row, clip):
                 refused.add(name)
         elif (
             row.status == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
-            or row.start_s != clip.start_s
+            or is_changed(row, clip)
             or (row.status != NO_VIDEO and retry)
         ):
             to_compute.add(name)
@@ -229,3 +241,16 @@ def test_a_line_that_removes_a_folder_removes_no_other(tmp_path: Path) -> None:
         )
     _, _, line = str(error.value.hint).partition("give it up: ")
     assert shlex.split(line) == ["rm", "-r", str(tmp_path / "my films" / "x.next")]
+
+
+def test_a_store_that_is_being_filled_has_the_times_of_its_plan() -> None:
+    """Its rows are decoded now, in the file that the manifest names now."""
+    frames = FrameSpan(25, 49)
+    row = Row("a", "film", 1.0, 2.0, status=NOT_EXTRACTED).with_frames(frames)
+    clip = PlannedClip("a", "film", "a.mp4", 2.52, 3.52, frames=frames)
+    assert not cases.other_times(row, clip)
+    assert cases.other_times(row, clip, count_frames=False) == (
+        "start_s was 1, is 2.52, end_s was 2, is 3.52"
+    )
+    done = work([clip], [row], filling=True)
+    assert found(done) == {cases.MANIFEST_CHANGED: 1}
