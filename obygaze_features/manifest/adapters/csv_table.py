@@ -409,12 +409,12 @@ def used_mapping(mapping: TableMapping, tables: ReadTables) -> TableMapping:
         if target in tables.columns and target not in made:
             columns[target] = target
     levels = {}
-    for word in tables.cells(*source_columns("level", mapping)):
+    for word in dict.fromkeys(tables.cells(*source_columns("level", mapping))):
         level = mapping.level(word)
         if level and level != word:
             levels[word] = level
     meanings = {}
-    for cell in tables.cells(*source_columns("concepts", mapping)):
+    for cell in dict.fromkeys(tables.cells(*source_columns("concepts", mapping))):
         for word in mapping.parts(cell):
             concept = mapping.concept(word)
             if concept and concept != word:

@@ -95,7 +95,8 @@ def make_clips(read: ReadTables, mapping: TableMapping) -> MadeClips:
     annotations: tuple[Annotation, ...] = ()
     if people is not None:
         columns.remove(ANNOTATOR)
-        compare_files(worded, clips, read.violations)
+        if len(read.tables) > 1:
+            compare_files(worded, clips, read.violations)
         stated = _stated_columns(read, sources, [*rows[0].cells])
         clips, annotations = clips_and_annotations(worded, clips, mapping, stated)
     return MadeClips(clips, annotations, tuple(columns), named, rows, spelling)

@@ -184,8 +184,9 @@ def clips_and_annotations(
             if column not in stated:
                 continue
             first_row, first = first_of.setdefault((clip.clip_id, column), (row, clip))
-            if first is clip and kept is not clip:
-                kept = _with_fact(kept, column, clip)
+            if first is clip:
+                kept = kept if kept is clip else _with_fact(kept, column, clip)
+                continue
             problem = _contradiction(column, (first_row, first), (row, clip))
             if problem:
                 row.add(column, problem)
