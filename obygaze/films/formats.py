@@ -17,29 +17,22 @@ from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
-from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.adapters import (
-    ImportedManifest,
-    SavedManifest,
-    csv_table,
-    folder,
-    liris_accede,
-    mobygaze,
-    moviegraphs,
-    obygaze12,
-)
-from obygaze_features.manifest.adapters.csv_table import Draft, DraftWritten
+from obygaze_features.manifest.adapters import SavedManifest
+from obygaze_features.manifest.adapters.csv_table import Draft
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
+from obygaze_features.manifest.importing import (
+    DATASETS,
+    FILMS_IN_FOLDER,
+    TABLE_OF_CLIPS,
+    ManifestFormat,
+    import_clips,
+)
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Manifest
 
-OF_TABLES = (
-    *("columns", "mapping", "form", "films", "sheet", "rule", "orders"),
-    *("words", "write_mapping"),
-)
 OF_MARKS = ("tiers", "words", "coded")
 FLAGS = {
     **{"columns": "--map", "form": "--id", "orders": "--order"},
@@ -48,89 +41,40 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class LabelFormat:
-    """A format of clips or marks, or the files of a data set.
+class LabelFormat(ManifestFormat):
+    """A format of clips or marks, or the files of a data set, and how it is written.
 
     Attributes:
-        name: What `--as` calls it.
-        read: Returns the manifest of a file or folder; of a format of several files, of a list.
-            Of marks it writes the table.
-        endings: The endings that say it.
-        options: The parameters of `import_manifest` that it takes, beside those of all formats.
-        several: Whether several files become one manifest, or one table of marks.
-        is_dataset: Whether a manifest is called after the format, and not after its file.
         write: Writes the clips of a manifest.
         written: The endings that it writes.
         options_of_write: The parameters of `export_manifest` that it takes.
     """
 
-    name: str
-    read: Callable[..., Any]
-    endings: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    several: bool = False
-    is_dataset: bool = False
     write: Callable[..., ExportedFiles] | None = None
     written: tuple[str, ...] = ()
     options_of_write: tuple[str, ...] = ()
 
 
+ELAN = LabelFormat(
+    "elan",
+    import_marks,
+    (".eaf",),
+    options=OF_MARKS,
+    several=True,
+    write=export_elan,
+    written=(".eaf",),
+    options_of_write=("predictions", "into", "people"),
+)
+MARKS = LabelFormat("marks", import_marks, options=OF_MARKS, several=True)
 FORMATS = (
     LabelFormat(
-        "table",
-        csv_table.read,
-        (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
-        options=OF_TABLES,
-        several=True,
-        write=export_table,
-        written=written_tables.SUFFIXES,
+        **vars(TABLE_OF_CLIPS), write=export_table, written=written_tables.SUFFIXES
     ),
-    LabelFormat(
-        "elan",
-        import_marks,
-        (".eaf",),
-        options=OF_MARKS,
-        several=True,
-        write=export_elan,
-        written=(".eaf",),
-        options_of_write=("predictions", "into", "people"),
-    ),
-    LabelFormat(
-        "marks",
-        import_marks,
-        options=OF_MARKS,
-        several=True,
-    ),
-    LabelFormat(
-        "folder",
-        folder.read,
-    ),
-    LabelFormat(
-        "liris-accede",
-        liris_accede.read,
-        several=True,
-        is_dataset=True,
-    ),
-    LabelFormat(
-        "mobygaze",
-        mobygaze.read,
-        is_dataset=True,
-    ),
-    LabelFormat(
-        "moviegraphs",
-        moviegraphs.read,
-        is_dataset=True,
-    ),
-    LabelFormat(
-        "obygaze12",
-        obygaze12.read,
-        options=("splits",),
-        is_dataset=True,
-    ),
+    ELAN,
+    MARKS,
+    *(LabelFormat(**vars(source)) for source in (FILMS_IN_FOLDER, *DATASETS)),
 )
 BY_NAME = {known.name: known for known in FORMATS}
-ELAN = BY_NAME["elan"]
-FOLDER = BY_NAME["folder"]
 BY_ENDING: dict[str, LabelFormat] = {}
 BY_WRITTEN_ENDING: dict[str, LabelFormat] = {}
 for _known in FORMATS:
@@ -204,25 +148,20 @@ def import_manifest(
     paths = [Path(source) for source in typed]
     chosen = _format_of(paths, format)
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
-    is_named = name is not None
-    if name is None:
-        name = _default_name(chosen, paths)
-    path = Workspace.of(workspace).new_manifest(name)
-    files = _files_in(paths, chosen) if chosen.several else _only(paths, chosen)
     if chosen.read is import_marks:
-        given.update({"force": force, "workspace": workspace})
-        return import_marks(_files_in(paths, chosen), path.stem, **given)
-    if chosen.read is csv_table.read:
-        typed_name = ["-o", name] if is_named else []
-        of_format = ["--as", format] if format else []
-        forced = ["--force"] if force else []
-        words_of_command = [*map(str, typed), *typed_name, *of_format, *forced]
-        given["command"] = ["obygaze", "manifest", "import", *words_of_command]
-    try:
-        imported: ImportedManifest = chosen.read(files, name=path.stem, **given)
-    except DraftWritten as error:
-        return error.draft
-    return imported.save(path, force=force)
+        files = chosen.files_in(paths)
+        called = name or chosen.default_name(paths)
+        path = Workspace.of(workspace).new_manifest(called)
+        return import_marks(files, path.stem, force=force, workspace=workspace, **given)
+    return import_clips(
+        chosen,
+        paths,
+        given,
+        name=name,
+        words_of_format=["--as", format] if format else [],
+        force=force,
+        workspace=workspace,
+    )
 
 
 def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
@@ -247,14 +186,14 @@ def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
 def _format_by_ending(path: Path) -> LabelFormat:
     """Return the format of a file by its ending, or of a folder by what is in it."""
     if path.is_dir():
-        elan = _with_ending(path, ELAN)
+        elan = ELAN.files_of_folder(path)
         if elan and find_videos(path):
             raise FixUsage(
                 f"the folder has films and ELAN files, such as {elan[0].name}",
                 where=str(path),
                 hint="--as folder for the films, or --as elan",
             )
-        return ELAN if elan else FOLDER
+        return ELAN if elan else BY_NAME["folder"]
     if not path.exists():
         raise NotFound(
             "no such file or folder",
@@ -277,40 +216,6 @@ def _format_by_ending(path: Path) -> LabelFormat:
             or f"{', '.join(BY_ENDING)}, or --as with one of {', '.join(BY_NAME)}",
         )
     return BY_ENDING[ending]
-
-
-def _with_ending(folder: Path, known: LabelFormat) -> list[Path]:
-    """Return the files of a format in a folder; hidden ones are those of a system."""
-    files = sorted(folder.glob("[!.]*"))
-    return [file for file in files if file.suffix.lower() in known.endings]
-
-
-def _files_in(paths: Iterable[Path], chosen: LabelFormat) -> list[Path]:
-    """Return the files, in place of a folder those of the format in it."""
-    files = []
-    for path in paths:
-        inside = _with_ending(path, chosen) if path.is_dir() else []
-        files += inside or [path]
-    return files
-
-
-def _only(paths: Sequence[Path], chosen: LabelFormat) -> Path:
-    """Return the only source of a format that takes one."""
-    if len(paths) > 1:
-        raise FixUsage(
-            f"{chosen.name} is one source, got {count(len(paths), 'source')}",
-            hint="import each alone, then obygaze manifest merge",
-        )
-    return paths[0]
-
-
-def _default_name(chosen: LabelFormat, paths: Sequence[Path]) -> str:
-    """Return the name of a manifest that nobody names."""
-    if chosen.is_dataset:
-        return chosen.name
-    if len(paths) > 1:
-        raise FixUsage("several files have no name of their own", hint="-o NAME")
-    return ascii_id(paths[0].resolve().stem) or chosen.name
 
 
 def _refuse_options(

@@ -1,0 +1,126 @@
+"""Import manifests: a table of formats of tables, of folders of films, and of data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.adapters import (
+    SavedManifest,
+    csv_table,
+    folder,
+    liris_accede,
+    mobygaze,
+    moviegraphs,
+    obygaze12,
+)
+from obygaze_features.manifest.adapters.csv_table import Draft, DraftWritten
+
+
+@dataclass(frozen=True)
+class ManifestFormat:
+    """A format of files of which something is imported.
+
+    Attributes:
+        name: What `--as` calls it.
+        read: Returns the manifest of a file or folder; of a format of several files, of a list.
+        endings: The endings that say it.
+        options: The parameters of the import that it takes, beside those of all formats.
+        several: Whether several files become one manifest.
+        is_dataset: Whether a manifest is called after the format, and not after its file.
+    """
+
+    name: str
+    read: Callable[..., Any]
+    endings: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    several: bool = False
+    is_dataset: bool = False
+
+    def files_in(self, paths: Iterable[Path]) -> list[Path]:
+        """Return files, in place of a folder those of the format in it."""
+        files = []
+        for path in paths:
+            inside = self.files_of_folder(path) if path.is_dir() else []
+            files += inside or [path]
+        return files
+
+    def files_of_folder(self, path: Path) -> list[Path]:
+        """Return the files of the format in a folder; hidden ones are those of a system."""
+        files = sorted(path.glob("[!.]*"))
+        return [file for file in files if file.suffix.lower() in self.endings]
+
+    def default_name(self, paths: Sequence[Path]) -> str:
+        """Return the name of a manifest that nobody names."""
+        if self.is_dataset:
+            return self.name
+        if len(paths) > 1:
+            raise FixUsage("several files have no name of their own", hint="-o NAME")
+        return ascii_id(paths[0].resolve().stem) or self.name
+
+
+TABLE_OF_CLIPS = ManifestFormat(
+    "table",
+    csv_table.read,
+    (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
+    options=(
+        *("columns", "mapping", "form", "films", "sheet", "rule", "orders"),
+        *("words", "write_mapping"),
+    ),
+    several=True,
+)
+FILMS_IN_FOLDER = ManifestFormat("folder", folder.read)
+DATASETS = (
+    ManifestFormat("liris-accede", liris_accede.read, several=True, is_dataset=True),
+    ManifestFormat("mobygaze", mobygaze.read, is_dataset=True),
+    ManifestFormat("moviegraphs", moviegraphs.read, is_dataset=True),
+    ManifestFormat("obygaze12", obygaze12.read, options=("splits",), is_dataset=True),
+)
+
+
+def import_clips(
+    source: ManifestFormat,
+    paths: Sequence[Path],
+    options: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    words_of_format: Sequence[str] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> SavedManifest | Draft:
+    """Make a manifest of files, or a draft of a mapping of a table that leaves questions open.
+
+    Args:
+        source: The format of the files.
+        paths: The files or folders.
+        options: The options of the format.
+        name: The name of the manifest, by default that of the file or of the data set.
+        words_of_format: How the format was typed.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+    """
+    path = Workspace.of(workspace).new_manifest(name or source.default_name(paths))
+    given = dict(options)
+    if source.read is csv_table.read:
+        typed_name = [] if name is None else ["-o", name]
+        forced = ["--force"] if force else []
+        typed = [*map(str, paths), *typed_name, *words_of_format, *forced]
+        given["command"] = ["obygaze", "manifest", "import", *typed]
+    if not source.several and len(paths) > 1:
+        raise FixUsage(
+            f"{source.name} is one source, got {count(len(paths), 'source')}",
+            hint="import each alone, then obygaze manifest merge",
+        )
+    files = source.files_in(paths) if source.several else paths[0]
+    try:
+        imported = source.read(files, name=path.stem, **given)
+    except DraftWritten as error:
+        return error.draft
+    saved: SavedManifest = imported.save(path, force=force)
+    return saved
