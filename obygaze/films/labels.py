@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count as count_from
@@ -340,19 +340,14 @@ def project_tables(
         cut = _clips_of(clips, workspace)
         _refuse_own_covered(cut)
     known = _with_header(cut, marks, paths)
-    places = spans_in_films(known)
+    spans = _spans_of(known, marks)
     films = {mark.movie_id for mark in marks}
-    spans = []
-    without = []
-    for clip in known:
-        if clip.clip_id in places:
-            place = places[clip.clip_id]
-            frames = frames_of(clip.extra)
-            if frames is not None:
-                _refuse_another_rate(clip, frames, marks)
-            spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place, frames))
-        elif clip.movie_id in films:
-            without.append(clip.clip_id)
+    placed = {span.clip_id for span in spans}
+    without = [
+        clip.clip_id
+        for clip in known
+        if clip.movie_id in films and clip.clip_id not in placed
+    ]
     if without and not spans:
         raise FixInput(
             "the clips have no times in their films",
@@ -377,6 +372,20 @@ def project_tables(
     return ProjectedMarks(known, tuple(spans), projection, tuple(warnings))
 
 
+def _spans_of(clips: Manifest, marks: Marks) -> list[ClipSpan]:
+    """Return the clips whose place in their film is known."""
+    places = spans_in_films(clips)
+    spans = []
+    for clip in clips:
+        if clip.clip_id in places:
+            frames = frames_of(clip.extra)
+            if frames is not None:
+                _refuse_another_rate(clip, frames, marks)
+            place = places[clip.clip_id]
+            spans.append(ClipSpan(clip.clip_id, clip.movie_id, *place, frames))
+    return spans
+
+
 def _refuse_another_rate(clip: Clip, frames: FrameSpan, marks: Marks) -> None:
     """Raise an error if the table of a clip counts its film at another rate than the marks."""
     rate = marks.rates.get(clip.movie_id)
@@ -393,8 +402,9 @@ def _words_without_marks(marks: Marks, orders: Orders) -> list[str]:
     """Return which words of an order no mark has: a step more lies between the others."""
     warnings = []
     for column, words in orders.items():
-        found = {mark.value for mark in marks if mark.column == column}
-        others = [repr(word) for word in words if word not in found and word != NOTHING]
+        found = {mark.value.lower() for mark in marks if mark.column == column}
+        expected = [word for word in words if word != NOTHING]
+        others = [repr(word) for word in expected if word.lower() not in found]
         if others:
             warnings.append(
                 f"the order of {column} has {few(others)}, which no mark has"
@@ -491,18 +501,11 @@ def equal_clips(
         else:
             ends.append(f"{film} at {end_s:.3f} s")
         cut = _Cut(boundaries, marks.rates.get(film))
-        reached_s = 0.0
-        for number in count_from():
-            after_s = (number + 1) * seconds
-            start_s = cut.at(number * seconds)
-            stop_s = cut.at(after_s)
-            # Behind the last picture, all boundaries are its end.
-            if max(float(after_s) - cut.half_s, stop_s) > end_s + MARK_ROUNDING_S:
-                break
-            if start_s < stop_s:
-                own_id = id_of_span(film, start_s, stop_s)
-                clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
-                reached_s = stop_s
+        spans = list(cut.spans(seconds, end_s))
+        for start_s, stop_s in spans:
+            own_id = id_of_span(film, start_s, stop_s)
+            clips.append(Clip(own_id, film, start_s=start_s, end_s=stop_s))
+        reached_s = spans[-1][1] if spans else 0.0
         last_s = max(
             (mark.end_s for mark in of_film if mark.column != WATCHED), default=0.0
         )
@@ -520,17 +523,21 @@ def equal_clips(
         raise FixInput(
             "the marks span no whole clip", hint="a smaller number for --every"
         )
+    return _with_files(clips, files)
+
+
+def _with_files(clips: Sequence[Clip], files: Mapping[str, Path]) -> Manifest:
+    """Return clips with the files of their films, where these are known."""
     root = ""
     if files:
         root = os.path.commonpath([str(path.parent) for path in files.values()])
-        with_files = []
-        for clip in clips:
-            path = files.get(clip.movie_id)
-            video = path.relative_to(root).as_posix() if path else ""
-            with_files.append(replace(clip, video=video))
-        clips = with_files
+    with_files = []
+    for clip in clips:
+        path = files.get(clip.movie_id)
+        video = path.relative_to(root).as_posix() if path else ""
+        with_files.append(replace(clip, video=video))
     header = Header("clips of equal length", video_root=root)
-    return Manifest("clips", header, tuple(clips))
+    return Manifest("clips", header, tuple(with_files))
 
 
 @dataclass(frozen=True)
@@ -547,6 +554,18 @@ class _Cut:
         if self.rate is None:
             return float(time_s)
         return float(round(time_s * self.rate) / self.rate)
+
+    def spans(self, seconds: Fraction, end_s: float) -> Iterator[tuple[float, float]]:
+        """Yield the spans of equal length from the beginning of a film to its end."""
+        for number in count_from():
+            after_s = (number + 1) * seconds
+            start_s = self.at(number * seconds)
+            stop_s = self.at(after_s)
+            # Behind the last picture, all boundaries are its end.
+            if max(float(after_s) - self.half_s, stop_s) > end_s + MARK_ROUNDING_S:
+                return
+            if start_s < stop_s:
+                yield start_s, stop_s
 
     @property
     def half_s(self) -> float:

@@ -408,6 +408,27 @@ def test_an_order_lacks_no_word_that_somebody_said(tmp_path: Path) -> None:
     assert "--word 'unclear=?'" in caught.value.hint
 
 
+@pytest.mark.parametrize("place", [0, 11])
+def test_an_order_is_one_wherever_a_word_is_typed_in_capitals(
+    tmp_path: Path, place: int
+) -> None:
+    """The first spelling of a table is that of its words, and the order was refused for it."""
+    rows = ["clip_id,movie_id,annotator,mood"]
+    for number in range(12):
+        for person, step in (("ada", 1), ("ben", 2)):
+            word = ("low", "mid", "high")[number * step % 3]
+            if number == place:
+                word = word.upper()
+            rows.append(f"lake-{number},lake,{person},{word}")
+    (tmp_path / "t.csv").write_text("\n".join([*rows, ""]), "utf-8")
+    line = "manifest import t.csv -o films --rule highest --order mood=low,mid,high"
+    call_obygaze(*line.split(), cwd=tmp_path).ok()
+    line = "films --column mood --order mood=Low,MID,high"
+    found = rows_of(tmp_path, *line.split())[0]
+    numbers = [(number % 3, 2 * number % 3) for number in range(12)]
+    assert found["equal"] == np.mean([one == other for one, other in numbers])
+
+
 def written(folder: Path, manifest: Manifest) -> str:
     write_manifest(manifest, folder / "manifests" / f"{manifest.name}.toml", force=True)
     return manifest.name
