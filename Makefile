@@ -19,7 +19,7 @@ INPUTS ?= 500000
 SEED ?= 1
 ROUNDS ?= 10
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
-	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py) \
+	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py races.py) \
 	$(addprefix tests/rules/test_, doubtful.py leftovers.py written_is_read.py)
 # All other tests that draw with a seed: they draw the same in each round.
 SEARCHED = $(filter-out $(TORTURED),$(shell grep -rl --include='*.py' --exclude-dir=support \

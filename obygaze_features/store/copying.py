@@ -6,18 +6,19 @@ last, so that half a copy is no store. No command replaces another store.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
-from obygaze_features.core.files import write_atomic
+from obygaze_features.core.files import sha256_bytes, write_atomic
 from obygaze_features.core.leftovers import (
     PULL,
+    Leftover,
     hidden_name,
     hidden_of,
     pulled_name,
@@ -27,15 +28,14 @@ from obygaze_features.core.leftovers import (
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, last_part
 from obygaze_features.store.card import (
-    MOST_CARD_BYTES,
     Terms,
     card_of_store,
     with_terms,
 )
 from obygaze_features.store.exporting import refuse_pictures
-from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
-from obygaze_features.store.making import check_free, name_taken
+from obygaze_features.store.files import MOST_DOCUMENT_BYTES, FolderFiles
+from obygaze_features.store.layout import CARD, CLAIM, STORE_JSON, check_store_name
+from obygaze_features.store.making import check_free, check_outside, name_taken
 from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
     remove_tree,
@@ -50,7 +50,6 @@ from obygaze_features.store.targets import (
     OWN_PLACE,
     Target,
     has_file,
-    hash_of,
     open_target,
     write_pieces,
 )
@@ -122,6 +121,7 @@ def pull(
     store = open_store(source, workspace=here, expect=expect)
     target = here.new_store(last_part(store.location) if path is None else path)
     check_store_name(target.name, str(target))
+    check_outside(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     n_sent = 0
@@ -231,8 +231,11 @@ def _fetch_all(
     for name, mark in marks.items():
         path = hidden / name
         if not has_file(path, mark):
-            where = f"{store.location}/{name}"
-            write_pieces(store.listed.pieces(name), path, mark, where, parts)
+            try:
+                pieces = store.listed.pieces(name)
+                write_pieces(pieces, path, mark, store.location, parts)
+            except Corrupt as error:
+                raise store.listed.damaged(name, error.message) from error
             n_sent += 1
             n_bytes += mark.n_bytes
         progress.advance(mark.n_bytes)
@@ -299,7 +302,23 @@ def push(
             where=opened.location,
             hint="--licence CC-BY-4.0, or, where it is not published, --no-licence",
         )
-    return _push(opened, open_target(target), progress or Quiet(), notes)
+    place = open_target(target)
+    documents = {CARD: _card_of(opened), STORE_JSON: opened.store_json()}
+    parcel = Parcel("store", Path(opened.files.address), opened.record.files, documents)
+
+    def require_unchanged() -> None:
+        try:
+            opened.store_json()
+        except Stopped as error:
+            error.hint = (
+                f"remove what was sent to {place.location}, then the same command again"
+            )
+            raise
+
+    sent = send(parcel, place, progress or Quiet(), require_unchanged)
+    if CARD in sent.replaced:
+        notes.append("README.md there was another one; it was replaced")
+    return Copied(place.location, opened.seal, sent.n_files, sent.n_bytes, notes)
 
 
 def _state_terms(store: Store, terms: Terms) -> None:
@@ -320,59 +339,161 @@ def _card_of(store: Store) -> bytes:
     return card_of_store(store.record, rows, store.terms, store.seal).encode()
 
 
-def _push(
-    store: Store, target: Target, progress: Progress, notes: Sequence[str]
-) -> Copied:
-    """Send a store: first the files that it lists, then README.md, last store.json."""
-    root = Path(store.files.address)
-    marks = store.record.files
-    names_there = target.names()
-    is_there = _check_target(target, store, names_there)
-    progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
+class OtherSeal(AlreadyThere):
+    """A place belongs to another store or model: choose another place."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Files that are sent together.
+
+    Args:
+        kind: What they are: a store, or a model.
+        root: The folder of the listed files.
+        marks: The listed files.
+        documents: The others, in the order to send them. The last one lists the files and decides
+            the seal; before it is there, nobody reads a store or a model.
+    """
+
+    kind: str
+    root: Path
+    marks: Mapping[str, FileMark]
+    documents: Mapping[str, bytes]
+
+    @property
+    def last(self) -> str:
+        """The name of the document that lists the files."""
+        return [*self.documents][-1]
+
+    @property
+    def seal(self) -> str:
+        """The SHA-256 of the document that lists the files."""
+        return seal_of(self.documents[self.last])
+
+    def another(self, state: str, where: str) -> OtherSeal:
+        """Return the error that a place belongs to another seal."""
+        return OtherSeal(
+            f"another {self.kind} {state}",
+            where=where,
+            hint="another target; or remove what is there first",
+        )
+
+
+class Sent(NamedTuple):
+    """How many files and bytes were sent, and which documents others had the names of."""
+
+    n_files: int
+    n_bytes: int
+    replaced: Sequence[str]
+
+
+def send(
+    parcel: Parcel,
+    target: Target,
+    progress: Progress,
+    check: Callable[[], object] = lambda: None,
+) -> Sent:
+    """Send files to a place, which belongs to the first seal that comes.
+
+    First a document is put that names the seal, and only where none is. So whoever sends another
+    store is refused, and whoever sends the same one puts the same bytes. Files that are there are
+    not sent again. The document that lists the files comes last; `check` may refuse it.
+    """
+    marks = dict(parcel.marks)
     n_sent = 0
     n_bytes = 0
-    with _explained_interruption(target), tempfile.TemporaryDirectory() as made:
+    replaced = []
+    with _explained_interruption(target, parcel.kind), TemporaryDirectory() as folder:
+        for name, data in parcel.documents.items():
+            Path(folder, name).write_bytes(data)
+            marks[name] = FileMark(len(data), sha256_bytes(data))
+        names_there = _take_place(parcel, target)
+        progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
         for name, mark in marks.items():
-            path = root / name
+            root = folder if name in parcel.documents else parcel.root
+            path = Path(root, name)
+            if name == parcel.last:
+                check()
             if not target.has(name, path, mark):
                 if not has_file(path, mark):
-                    raise store.listed.damaged(name, "it does not have its SHA-256")
+                    check()
+                    raise Corrupt(
+                        f"{name} is damaged: it does not have its SHA-256",
+                        where=str(parcel.root),
+                    )
+                if name in parcel.documents and name in names_there:
+                    replaced.append(name)
                 target.put(name, path, mark)
                 n_sent += 1
                 n_bytes += mark.n_bytes
             progress.advance(mark.n_bytes)
-        for name in names_there:
-            hidden = read_hidden(Path(name))
-            # Another process may be sending this store too.
+        for name in target.names():
+            hidden = _hidden_in(name)
+            # Another process may be sending the same files.
             if hidden is not None and hidden.state == "ended":
+                target.remove(str(hidden.path))
+            elif name == CLAIM:
                 target.remove(name)
-        card = _card_of(store)
-        card_there = b""
-        if CARD in names_there:
-            card_there = target.files().read(CARD, MOST_CARD_BYTES).tobytes()
-        if card_there != card:
-            if card_there:
-                notes = [*notes, "README.md there was another one; it was replaced"]
-            path = Path(made) / CARD
-            path.write_bytes(card)
-            target.put(CARD, path, hash_of(path))
-            n_sent += 1
-            n_bytes += len(card)
-        # If another store has taken its place meanwhile, the files may be of both.
-        data = store.store_json()
-        if not is_there:
-            path = Path(made) / STORE_JSON
-            path.write_bytes(data)
-            target.put(STORE_JSON, path, FileMark(len(data), store.seal))
-            n_sent += 1
-        target.finish(f"The store {store.seal[:16]}")
-    return Copied(target.location, store.seal, n_sent, n_bytes, notes)
+        target.finish(f"The {parcel.kind} {parcel.seal[:16]}")
+    return Sent(n_sent, n_bytes, replaced)
+
+
+def _take_place(parcel: Parcel, target: Target) -> list[str]:
+    """Return the names that are at a place, when it belongs to the seal of what is sent."""
+    names = _names_at(parcel, target)
+    if parcel.last in names:
+        return names
+    try:
+        owner = target.claim(parcel.seal)
+    except FileNotFoundError:
+        # Who had claimed the place has finished.
+        return _take_place(parcel, target)
+    if owner != parcel.seal:
+        raise parcel.another("is being sent there, or was begun", target.location)
+    try:
+        # Another process may have finished here, or begun in a folder above or below.
+        return _names_at(parcel, target)
+    except OtherSeal:
+        target.remove(CLAIM)
+        target.finish(f"Not the {parcel.kind} {parcel.seal[:16]}")
+        raise
+
+
+def _names_at(parcel: Parcel, target: Target) -> list[str]:
+    """Return the names that are at a place; an error for another store, and for other files."""
+    target.check_above()
+    names = target.names()
+    if parcel.last in names:
+        there = target.files().read(parcel.last, MOST_DOCUMENT_BYTES).tobytes()
+        if seal_of(there) != parcel.seal:
+            raise parcel.another("is there", target.location)
+    known: set[str] = set()
+    if parcel.last in names or CLAIM in names:
+        known = {*parcel.marks, *parcel.documents, CLAIM}
+    for name in names:
+        if name not in known and _hidden_in(name) is None:
+            raise AlreadyThere(
+                f"{name} does not belong to this {parcel.kind}",
+                where=target.location,
+                hint=OWN_PLACE,
+            )
+    return names
+
+
+def _hidden_in(name: str) -> Leftover | None:
+    """Return what the hidden part of a name says; None if no part is hidden."""
+    path = Path(name)
+    for part in (*reversed(path.parents), path):
+        hidden = read_hidden(part)
+        if hidden is not None:
+            return hidden
+    return None
 
 
 @contextmanager
-def _explained_interruption(target: Target) -> Iterator[None]:
+def _explained_interruption(target: Target, kind: str) -> Iterator[None]:
     """Say of an interruption what is at a target until the push is repeated."""
-    state = "until the push is finished, nobody can read a store at the target"
+    state = f"until the push is finished, nobody can read a {kind} at the target"
     try:
         yield
     except KeyboardInterrupt as error:
@@ -385,26 +506,3 @@ def _explained_interruption(target: Target) -> Iterator[None]:
             where=target.location,
             hint=AGAIN,
         ) from error
-
-
-def _check_target(target: Target, store: Store, names: Sequence[str]) -> bool:
-    """Return whether a store is at a target; an error for another one, and for other files."""
-    is_there = STORE_JSON in names
-    if is_there and open_store(target.files()).seal != store.seal:
-        raise AlreadyThere(
-            "another store is there",
-            where=target.location,
-            hint="another target; or remove what is there first",
-        )
-    known = {*store.record.files, STORE_JSON, CARD}
-    if store.record.files.keys().isdisjoint(names):
-        # A card alone is that of something else.
-        known.discard(CARD)
-    for name in names:
-        if name not in known and read_hidden(Path(name)) is None:
-            raise AlreadyThere(
-                f"{name} does not belong to this store",
-                where=target.location,
-                hint=OWN_PLACE,
-            )
-    return is_there

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,10 +16,11 @@ import numpy as np
 
 from obygaze_features.core import system
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.core.files import leads_out
 from obygaze_features.store.decoding import DAMAGE, Bytes
-from obygaze_features.store.records import FileMark
+from obygaze_features.store.layout import STORE_JSON
+from obygaze_features.store.records import FileMark, seal_of
 
 LINK_REFUSED = "a store must not contain symbolic links"
 NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
@@ -27,6 +28,7 @@ NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
 # 64 MB, so that this is enough for 16 TB; and a stranger's document takes little memory.
 MOST_DOCUMENT_BYTES = 2**25
 _PIECES_AT_ONCE = 64
+_KEPT_BYTES = 2**28
 
 
 class NoRanges(FixInput):
@@ -208,9 +210,15 @@ def free_bytes(folder: Path) -> int:
 class ListedFiles:
     """The files that a store.json lists. A file that is not as listed is an error."""
 
-    def __init__(self, files: Files, marks: Mapping[str, FileMark]) -> None:
+    def __init__(
+        self, files: Files, marks: Mapping[str, FileMark], seal: str = ""
+    ) -> None:
         self.files = files
         self.marks = marks
+        self.seal = seal
+        # Some servers send whole files only: those that were sent, as many as memory should hold.
+        self._sends_parts = True
+        self._kept: dict[str, Bytes] = {}
 
     @property
     def location(self) -> str:
@@ -244,12 +252,24 @@ class ListedFiles:
             parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
-                data = next(parts)
+                data = next(parts) if self._sends_parts else self._part_of(wanted)
             except FileNotFoundError as error:
                 raise self._missing(wanted.name) from error
+            except NoRanges:
+                self._sends_parts = False
+                data = self._part_of(wanted)
             if len(data) != wanted.stop - wanted.start:
                 raise self.damaged(wanted.name, "it is shorter than store.json says")
             yield data
+
+    def _part_of(self, wanted: Range) -> Bytes:
+        """Return a part of a file that is fetched as a whole, and kept for the next part."""
+        if wanted.name not in self._kept:
+            kept_bytes = sum(map(len, self._kept.values()))
+            if kept_bytes + self.marks[wanted.name].n_bytes > _KEPT_BYTES:
+                self._kept = {}
+            self._kept = {**self._kept, wanted.name: self.whole(wanted.name)}
+        return self._kept[wanted.name][wanted.start : wanted.stop]
 
     def pieces(self, name: str) -> Iterator[memoryview]:
         """Yield the bytes of a listed file."""
@@ -262,13 +282,8 @@ class ListedFiles:
                 Range(name, start, min(start + size, after))
                 for start in range(first, after, size)
             ]
-            try:
-                for data in self.parts(ranges):
-                    yield data.data
-            except NoRanges:
-                # Of a server that cannot send parts.
-                yield self.files.read(name, n_bytes).data
-                return
+            for data in self.parts(ranges):
+                yield data.data
 
     def check_length(self, name: str) -> None:
         """Raise an error unless a file has the listed length."""
@@ -279,8 +294,16 @@ class ListedFiles:
         if n_bytes != self.marks[name].n_bytes:
             raise self.damaged(name, f"it has {n_bytes} bytes")
 
-    def _missing(self, name: str) -> Corrupt:
-        return Corrupt(f"{name} is missing", where=self.location)
+    def _missing(self, name: str) -> ObygazeError:
+        return self._not_as_listed(f"{name} is missing")
+
+    def _not_as_listed(self, message: str) -> ObygazeError:
+        """Return the error for a file that is damaged, or of a store that took its place."""
+        with suppress(ObygazeError, OSError):
+            document = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES)
+            if self.seal and seal_of(document.tobytes()) != self.seal:
+                return replaced_while_read(self.location)
+        return Corrupt(message, where=self.location)
 
     @contextmanager
     def decoding(self, name: str) -> Iterator[None]:
@@ -290,11 +313,17 @@ class ListedFiles:
         except DAMAGE as error:
             raise self.damaged(name, error) from error
 
-    def damaged(self, name: str, problem: object) -> Corrupt:
-        """Return the error that a file is damaged, or from another copy."""
+    def damaged(self, name: str, problem: object) -> ObygazeError:
+        """Return the error that a file is damaged, or of a store that took the place of this."""
         lines = str(problem).splitlines()
         reason = f": {lines[0][:160]}" if lines else ""
-        return Corrupt(
-            f"{name} is damaged, or from another store{reason}",
-            where=self.location,
-        )
+        return self._not_as_listed(f"{name} is damaged, or from another store{reason}")
+
+
+def replaced_while_read(where: str) -> Stopped:
+    """Return the error that another store is at the place of one that is open."""
+    return Stopped(
+        "the store was replaced while it was read",
+        where=where,
+        hint="the same command again",
+    )

@@ -70,6 +70,8 @@ OF_FRAMES = (MASK, "time_s", "asked_s")
 COMPANIONS = (MASK, *TIMES, N_WORDS)
 
 STORE_JSON = "store.json"
+# It names the seal to which a target belongs until store.json is there.
+CLAIM = "claim/seal.json"
 CHECKS = "checks"
 ZARR = "data.zarr"
 GROUP_JSON = f"{ZARR}/zarr.json"

@@ -54,6 +54,7 @@ from obygaze_features.store.placing import (
     new_file,
     next_of,
     remove_tree,
+    store_above,
     sync_tree,
     take_name,
     write_file,
@@ -129,8 +130,18 @@ def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
     """Return the folder of a new store, from its name or path; an error if it is taken."""
     target = workspace.new_store(path)
     check_store_name(target.name, str(target))
+    check_outside(target)
     check_free(target)
     return target
+
+
+def check_outside(target: Path) -> None:
+    """Raise an error if a new store would be inside another one, which then holds more."""
+    above = store_above(target)
+    if above is not None:
+        raise AlreadyThere(
+            "this place is inside another store", where=str(above), hint=OTHER_NAME
+        )
 
 
 def write_store(

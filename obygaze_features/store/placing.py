@@ -28,13 +28,11 @@ from obygaze_features.core.leftovers import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import HashedStream
-from obygaze_features.store.layout import NEXT, STORE_JSON, before_name
-from obygaze_features.store.records import (
-    FileMark,
-    seal_of,
-)
+from obygaze_features.store.layout import CLAIM, NEXT, STORE_JSON, before_name
+from obygaze_features.store.records import STORE_FORMAT, FileMark, seal_of
 
 _COPY_BYTES = 2**22
+_HEAD_BYTES = 4096
 # What is written at once lies together in the memory of the system, and is read faster from there.
 _WRITTEN_BYTES = 2**21
 _NAME_IS_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -184,6 +182,18 @@ def remove_tree(folder: Path) -> None:
         # Windows does not rename a folder while a program has a file of it open.
         hidden = folder
     remove_hidden(hidden)
+
+
+def store_above(path: Path) -> Path | None:
+    """Return the folder above a path that is a store, or becomes one; None if there is none."""
+    for folder in Path(os.path.realpath(path)).parents:
+        if (folder / CLAIM).is_file():
+            return folder
+        with suppress(OSError), (folder / STORE_JSON).open("rb") as stream:
+            # It is the first key of the document.
+            if STORE_FORMAT.encode() in stream.read(_HEAD_BYTES):
+                return folder
+    return None
 
 
 # --- A store in the place of another one ---

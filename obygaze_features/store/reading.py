@@ -53,12 +53,13 @@ from obygaze_features.store.files import (
     Files,
     FolderFiles,
     ListedFiles,
+    replaced_while_read,
 )
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
     CARD,
-    CHECKS,
+    CLAIM,
     CLIPS_JSON,
     MASK,
     N_WORDS,
@@ -354,7 +355,7 @@ def _no_store(files: Files) -> ObygazeError:
         if being_filled is not None:
             return being_filled
     with suppress(FileNotFoundError, ObygazeError):
-        files.length(CHECKS)
+        files.length(CLAIM)
         return NotFound(
             "no store here: no store.json, as after a push to this place that was not finished",
             where=files.location,
@@ -400,7 +401,7 @@ class Store:
         self.files = files
         self.record = record
         self.seal = seal
-        self.listed = ListedFiles(files, record.files)
+        self.listed = ListedFiles(files, record.files, seal)
         self.arrays = Arrays(self.listed, record)
         self.table = RowTable(self.arrays, record)
 
@@ -423,11 +424,7 @@ class Store:
         """Return the bytes of store.json, which decide the seal."""
         data = self.files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
         if seal_of(data) != self.seal:
-            raise Corrupt(
-                "the store was replaced while it was read",
-                where=self.location,
-                hint="the same command again",
-            )
+            raise replaced_while_read(self.location)
         return data
 
     def __iter__(self) -> Iterator[str]:

@@ -10,20 +10,28 @@ from typing import Any, Protocol
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import (
+    AlreadyThere,
     Corrupt,
     FixInput,
     FixUsage,
     without_secrets,
 )
 from obygaze_features.core.file_names import check_folders_above
-from obygaze_features.core.files import name_in_errors, sha256_file, sync_dir
+from obygaze_features.core.files import (
+    canonical_json,
+    name_in_errors,
+    parse_json,
+    sha256_bytes,
+    sha256_file,
+    sync_dir,
+)
 from obygaze_features.core.lazy import need
-from obygaze_features.core.leftovers import hidden_name
+from obygaze_features.core.leftovers import hidden_name, remove_hidden
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import EXPECTED, is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles, ListedFiles
-from obygaze_features.store.layout import STORE_JSON
+from obygaze_features.store.layout import CLAIM, STORE_JSON
 from obygaze_features.store.network import (
     AGAIN,
     HUB,
@@ -36,7 +44,15 @@ from obygaze_features.store.network import (
     open_remote,
     split_hub_url,
 )
-from obygaze_features.store.placing import new_file
+from obygaze_features.store.placing import (
+    make_hidden,
+    new_file,
+    read_finished,
+    remove_tree,
+    store_above,
+    take_name,
+    write_file,
+)
 from obygaze_features.store.records import FileMark
 
 HUB_FILE_BYTES = 20_000_000_000
@@ -47,6 +63,7 @@ GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
 # Objects are sent in parts of this size, by which their ETag is computed here too.
 _PART_BYTES = 5 * 2**20
+_CLAIM_BYTES = 1000
 OWN_PLACE = "a place of its own, such as a folder in this one, or a name with -features"
 # What scp and rsync take for a machine; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
@@ -56,6 +73,15 @@ class Target(Protocol):
     """A place to which a store is sent, file by file."""
 
     location: str
+
+    def claim(self, seal: str) -> str:
+        """Put the document that names the seal to which this place belongs; return its seal.
+
+        It is put only where none is, so that of two processes one is first.
+        """
+
+    def check_above(self) -> None:
+        """Raise an error if this place is inside that of another store or model."""
 
     def files(self) -> Files:
         """Return the files that are there, for reading."""
@@ -79,6 +105,12 @@ class Target(Protocol):
 def open_target(target: str | os.PathLike[str]) -> Target:
     """Return the place of a folder, or of an s3:// or hf:// URL."""
     place = os.fspath(target)
+    if EXPECTED in place:
+        raise FixUsage(
+            f"{EXPECTED} stands after the address of a store to read, not of one to send to",
+            where=place,
+            hint=place.partition(EXPECTED)[0],
+        )
     if place.startswith("s3://"):
         return BucketTarget(place.rstrip("/"))
     if place.startswith("hf://"):
@@ -98,6 +130,25 @@ def open_target(target: str | os.PathLike[str]) -> Target:
     return FolderTarget(Path(place))
 
 
+def _claim_of(seal: str) -> bytes:
+    return canonical_json({"format": "obygaze-claim", "seal": seal})
+
+
+def _seal_of_claim(data: bytes) -> str:
+    """Return the seal that a document names; "" if it names none."""
+    with suppress(ValueError):
+        claim = parse_json(data)
+        if isinstance(claim, dict):
+            return str(claim.get("seal", ""))
+    return ""
+
+
+def _inside(location: str, above: str) -> AlreadyThere:
+    return AlreadyThere(
+        f"this place is inside another store, {above}", where=location, hint=OWN_PLACE
+    )
+
+
 class FolderTarget:
     """A folder on this machine, or on a disk of others."""
 
@@ -105,6 +156,24 @@ class FolderTarget:
         self.root = root
         self.location = str(root)
         check_folders_above(root / STORE_JSON)
+
+    def claim(self, seal: str) -> str:
+        """Give a folder with the document its name, which fails where the name is taken."""
+        folder = self.root / CLAIM.partition("/")[0]
+        self.root.mkdir(parents=True, exist_ok=True)
+        made = make_hidden(folder)
+        try:
+            write_file(made / Path(CLAIM).name, _claim_of(seal))
+            take_name(made, folder)
+        finally:
+            remove_hidden(made)
+        return _seal_of_claim(read_finished(self.root / CLAIM))
+
+    def check_above(self) -> None:
+        """Look at the folders above."""
+        above = store_above(self.root)
+        if above is not None:
+            raise _inside(self.location, str(above))
 
     def files(self) -> Files:
         """Return the files that are there."""
@@ -127,9 +196,13 @@ class FolderTarget:
             write_pieces(pieces, target, mark, str(path))
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
-        (self.root / name).unlink(missing_ok=True)
-        sync_dir((self.root / name).parent)
+        """Remove what a killed command left, or the folder of the document of `claim`."""
+        path = self.root / name
+        if name == CLAIM:
+            remove_tree(path.parent)
+        else:
+            remove_hidden(path)
+        sync_dir(self.root)
 
     def finish(self, message: str) -> None:
         """Do nothing: each file was visible at once."""
@@ -199,9 +272,29 @@ class BucketTarget:
 
     def __init__(self, url: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
+        self.taken = need("obstore.exceptions", "remote", PURPOSE).AlreadyExistsError
         self.url = url
         self.location = without_secrets(url)
         self.store = object_store(url)
+
+    def claim(self, seal: str) -> str:
+        """Create the object, which fails where it is; what is there then decides."""
+        where = f"{self.location}/{CLAIM}"
+        with suppress(self.taken), self._errors(where):
+            options = {"mode": "create", "use_multipart": False}
+            self.obstore.put(self.store, CLAIM, _claim_of(seal), **options)
+        return _seal_of_claim(self.files().read(CLAIM, _CLAIM_BYTES).tobytes())
+
+    def check_above(self) -> None:
+        """Look at the folders above in this bucket, as far as these may be read."""
+        bucket, _, path = self.url.removeprefix("s3://").partition("/")
+        files = ObjectFiles(object_store(f"s3://{bucket}"), f"s3://{bucket}")
+        while path:
+            path = path.rpartition("/")[0]
+            for name in (STORE_JSON, CLAIM):
+                with suppress(FileNotFoundError, FixInput):
+                    files.length(f"{path}/{name}".lstrip("/"))
+                    raise _inside(self.location, f"s3://{bucket}/{path}".rstrip("/"))
 
     def files(self) -> Files:
         """Return the files that are there."""
@@ -253,9 +346,11 @@ class BucketTarget:
 
     @contextmanager
     def _errors(self, where: str) -> Iterator[None]:
-        """Convert errors of obstore, but not that of a missing file."""
+        """Convert errors of obstore, but not those of a missing file and of one that is there."""
         try:
             yield
+        except self.taken:
+            raise
         except network_error() as error:
             raise explained(error, where) from error
 
@@ -283,8 +378,19 @@ class HubTarget:
             info = self.api.repo_info(**self.place, expand=["sha"])
         self._head = str(info.sha or "")
         self._marks = self._listing()
-        self._additions: list[Any] = []
+        self._additions: dict[str, Any] = {}
         self._deletions: list[Any] = []
+
+    def claim(self, seal: str) -> str:
+        """Put the document into the next commit, which fails where another one came first."""
+        if CLAIM in self._marks:
+            return _seal_of_claim(self.files().read(CLAIM, _CLAIM_BYTES).tobytes())
+        data = _claim_of(seal)
+        self._add(CLAIM, data, FileMark(len(data), sha256_bytes(data)))
+        return seal
+
+    def check_above(self) -> None:
+        """Do nothing: a data set is inside no other one."""
 
     def files(self) -> Files:
         """Return the files at the last commit."""
@@ -295,8 +401,12 @@ class HubTarget:
         return [name for name in self._marks if name != GIT_ATTRIBUTES]
 
     def has(self, name: str, path: Path, mark: FileMark) -> bool:
-        """Compare with the listing, which has the SHA-256 of large files only."""
-        return self._marks.get(name) == mark
+        """Compare with the listing; small files, of which it has no SHA-256, are read."""
+        listed = self._marks.get(name)
+        if listed is None or listed == mark or listed.n_bytes != mark.n_bytes:
+            return listed == mark
+        data = self.files().read(name, mark.n_bytes).tobytes()
+        return not listed.sha256 and sha256_bytes(data) == mark.sha256
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
         """Add a file to the next commit; about a hundred files are one commit."""
@@ -306,24 +416,26 @@ class HubTarget:
                 f" {human(mark.n_bytes)}",
                 where=self.location,
             )
-        operation = self.package.CommitOperationAdd(
-            path_in_repo=name, path_or_fileobj=path
-        )
-        self._additions.append(operation)
+        self._add(name, path, mark)
         if len(self._additions) >= COMMIT_FILES:
             self.finish(f"Upload {len(self._additions)} files")
 
+    def _add(self, name: str, content: Path | bytes, mark: FileMark) -> None:
+        self._marks[name] = mark
+        self._additions[name] = self.package.CommitOperationAdd(
+            path_in_repo=name, path_or_fileobj=content
+        )
+
     def remove(self, name: str) -> None:
-        """Remove a file with the next commit."""
-        if name in self._marks:
-            del self._marks[name]
-            self._deletions.append(
-                self.package.CommitOperationDelete(path_in_repo=name)
-            )
+        """Remove a file with the next commit, or do not send it."""
+        if self._marks.pop(name, None) is None or self._additions.pop(name, None):
+            return
+        operation = self.package.CommitOperationDelete(path_in_repo=name)
+        self._deletions.append(operation)
 
     def finish(self, message: str) -> None:
         """Commit what was sent and removed."""
-        operations = [*self._deletions, *self._additions]
+        operations = [*self._deletions, *self._additions.values()]
         if not operations:
             return
         with hub_errors(self.package, self.location):
@@ -334,7 +446,7 @@ class HubTarget:
                 **self.place,
             )
         self._head = str(commit.oid)
-        self._additions = []
+        self._additions = {}
         self._deletions = []
 
     def _listing(self) -> dict[str, FileMark]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import human
-from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound, ObygazeError
+from obygaze_features.core.console import Quiet, human
+from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError
 from obygaze_features.core.files import (
     parse_json,
     sha256_file,
@@ -18,13 +17,11 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
+from obygaze_features.store.copying import Parcel, send
 from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
 from obygaze_features.store.reading import another_seal, split_expected
 from obygaze_features.store.targets import (
-    OWN_PLACE,
-    FolderTarget,
-    Target,
     open_target,
 )
 from obygaze_models.zoo.info import (
@@ -40,11 +37,9 @@ from obygaze_models.zoo.saving import (
     SavedModel,
     files_of,
     load_folder,
-    mark_of,
     read_checked,
     read_document,
     training_clips_in,
-    write_files,
 )
 
 
@@ -121,12 +116,11 @@ def push_model(
     model: PathLike,
     target: PathLike,
     *,
-    force: bool = False,
     workspace: PathLike | None = None,
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
 
-    It is checked first. Another model that is there is replaced only with --force.
+    It is checked first. Where another model is, nothing is sent.
 
     Its card names the licences of the annotations and of the features, as the manifest and the
     store of its training stated them; for the hub, the licence of the model itself is `other`.
@@ -134,7 +128,6 @@ def push_model(
     Args:
         model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.
-        force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -147,54 +140,12 @@ def push_model(
     except Corrupt as error:
         error.hint = error.hint or "a model is sent as it was saved: restore this file"
         raise
-    contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
-    place = open_target(target)
-    try:
-        if isinstance(place, FolderTarget):
-            write_files(place.root, contents, force=force)
-        else:
-            _send(folder, contents, place, force=force)
-    except AlreadyThere as error:
-        error.hint = error.hint or OWN_PLACE
-        raise
-    n_bytes = sum(map(len, contents.values()))
+    document = {MODEL_FILE: (folder / MODEL_FILE).read_bytes()}
+    parcel = Parcel("model", folder, read_document(folder).files, document)
+    send(parcel, open_target(target), Quiet())
+    n_bytes = sum(mark.n_bytes for mark in parcel.marks.values())
+    n_bytes += len(document[MODEL_FILE])
     return PushedModel(os.fspath(model), str(target), n_bytes, loaded.info)
-
-
-def _send(
-    folder: Path, contents: Mapping[str, bytes], destination: Target, *, force: bool
-) -> None:
-    """Send the files of a model to a bucket or the hub, model.json last."""
-    names_there = destination.names()
-    strange = [name for name in names_there if name not in MAX_BYTES]
-    if strange:
-        raise AlreadyThere(
-            f"{strange[0]} does not belong to a model",
-            where=destination.location,
-        )
-    is_same = False
-    if MODEL_FILE in names_there:
-        there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
-        is_same = there.tobytes() == contents[MODEL_FILE]
-    marks = {name: mark_of(data) for name, data in contents.items()}
-    missing = []
-    for name, mark in marks.items():
-        if not destination.has(name, folder / name, mark):
-            missing.append(name)
-    if not is_same and not force:
-        for name in missing:
-            if name in names_there:
-                raise AlreadyThere(
-                    f"another {name} is at this address",
-                    where=destination.location,
-                    hint="choose another address, or replace it with --force",
-                )
-    for name in missing:
-        destination.put(name, folder / name, marks[name])
-    for name in names_there:
-        if name not in contents:
-            destination.remove(name)
-    destination.finish(f"Model {folder.name}")
 
 
 def pull_model(

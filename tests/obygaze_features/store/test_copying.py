@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.fake_hub import FakeHub, hub_here
@@ -24,7 +25,9 @@ from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     NotFound,
+    Stopped,
 )
+from obygaze_features.store import copying
 from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
@@ -156,6 +159,8 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
             push(store, f"hf://lab/{name}", no_licence=True)
         with pytest.raises(FixUsage, match=r"(?i)repo.id"):
             open_store(f"hf://lab/{name}")
+    with pytest.raises(FixUsage, match="stands after the address of a store to read"):
+        push(store, f"{home}/new#sha256={'0' * 64}", no_licence=True)
     with pytest.raises(FixUsage, match="expected a folder, got a file"):
         push(store, store / "checks" / "new", no_licence=True)
     with pytest.raises(FixUsage, match="states no licence"):
@@ -167,6 +172,55 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     with pytest.raises(Corrupt, match="is damaged"):
         push(store, home / "new", no_licence=True)
     assert not (home / "new" / "store.json").exists()
+
+
+def test_a_place_inside_or_above_another_store_is_refused(
+    store: Path, home: Path
+) -> None:
+    inside = "is inside another store"
+    push(store, home / "lab" / "films", no_licence=True)
+    before = files_of(home)
+    other = write(home.with_name("other"), values=values_of(seed=1))
+    for path in (home / "lab" / "films" / "new", home / "lab" / "films" / "a" / "new"):
+        with pytest.raises(AlreadyThere, match=inside):
+            push(other, path, no_licence=True)
+        with pytest.raises(AlreadyThere, match=inside):
+            subset(other, path, films=[FILM])
+        with pytest.raises(AlreadyThere, match=inside):
+            pull(other, path)
+    with pytest.raises(AlreadyThere, match="does not belong to this store"):
+        push(other, home / "lab", no_licence=True)
+    assert files_of(home) == before
+    # What was begun there is a store, too.
+    (home / "begun" / "claim").mkdir(parents=True)
+    (home / "begun" / "claim" / "seal.json").write_text('{"seal": "ab"}')
+    with pytest.raises(AlreadyThere, match=inside):
+        push(other, home / "begun" / "new", no_licence=True)
+    with pytest.raises(AlreadyThere, match="is being sent there, or was begun"):
+        push(other, home / "begun", no_licence=True)
+
+
+def test_a_pull_while_the_source_is_replaced_says_so(
+    store: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = write(home / "later", values=values_of(seed=1))
+    *_, last = open_store(store).record.files
+    real = copying.write_pieces
+
+    def write_pieces(pieces: Iterator[bytes], path: Path, *given: Any) -> None:
+        if path.name == Path(last).name and later.exists():
+            store.rename(home / "before")
+            later.rename(store)
+        real(pieces, path, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "write_pieces", write_pieces)
+        with pytest.raises(Stopped, match="the store was replaced while it was read"):
+            pull(store, home / "copy")
+    assert not (home / "copy").exists()
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)
+    assert not list(home.glob(".copy*"))
 
 
 def test_a_readme_at_the_target_is_replaced_and_this_is_said(
@@ -216,10 +270,14 @@ def test_a_store_that_changes_while_it_is_pushed(
 
     with monkeypatch.context() as patch:
         patch.setattr(FolderTarget, "put", put)
-        with pytest.raises(Corrupt, match="the store was replaced while it was read"):
+        with pytest.raises(Stopped, match="the store was replaced while") as caught:
             push(store, home / "shared", no_licence=True)
+    assert f"remove what was sent to {home / 'shared'}" in str(caught.value.hint)
     with pytest.raises(NotFound, match="was not finished"):
         open_store(home / "shared")
+    # The place belongs to the first seal that came.
+    with pytest.raises(AlreadyThere, match="another store is being sent there"):
+        push(store, home / "shared", no_licence=True)
 
 
 @pytest.fixture

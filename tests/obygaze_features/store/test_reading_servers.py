@@ -19,6 +19,7 @@ from support.stores import sealed_store
 from support.written_stores import files_of as tree
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
+from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.layout import Array
 from obygaze_features.store.network import RETRIES, ObjectFiles, Unreachable
@@ -65,20 +66,26 @@ def test_nginx_gives_what_the_folder_gives(root: Path, tmp_path: Path) -> None:
 def test_a_server_that_sends_files_whole_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As python -m http.server does. A whole store needs no parts of files."""
+    """As python -m http.server does: of each file all is fetched, and kept for the next part."""
     monkeypatch.setattr(ObjectFiles, "piece_bytes", 1000)
     with web_server(root) as server:
         server.ranges = False
         url = f"{server.url}/films"
         store = open_store(url)
-        with pytest.raises(FixInput, match="cannot send parts of files") as caught:
-            store.matrix("pooled", clips=[str(store.clip_ids[90])])
-        assert "obygaze store pull" in str(caught.value.hint)
+        here = open_store(root / "films")
+        films = list(dict.fromkeys(here.movie_ids.tolist()))[:2]
+        for array in here.feature_arrays:
+            theirs = store.matrix(array, films=films, missing="drop").values
+            ours = here.matrix(array, films=films, missing="drop").values
+            assert theirs.tobytes() == ours.tobytes()
+        n_requests = len(server.requests)
+        store.matrix("pooled", films=films, missing="drop")
+        assert len(server.requests) == n_requests
+        subset(url, tmp_path / "two", films=films)
+        verify(tmp_path / "two", hashes=True).require_ok()
         pull(url, tmp_path / "copy")
         assert tree(tmp_path / "copy") == tree(root / "films")
-        assert verify(url).problems == []
-        with pytest.raises(FixInput, match="cannot send parts of files"):
-            verify(url, hashes=True)
+        assert verify(url, hashes=True).problems == []
         server.fault = lambda path, body: (
             body[:150] if path.endswith("clip_id/c.0") else body
         )

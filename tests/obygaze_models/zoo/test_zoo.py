@@ -558,7 +558,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("place", ["hub", "bucket"])
-def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
+def test_push_to_a_bucket_or_the_hub_replaces_no_model(
     place: str,
     saved: Path,
     tmp_path: Path,
@@ -569,16 +569,11 @@ def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
     other = _another(saved, tmp_path, data)
     push_model(saved, url)
     push_model(saved, url)
-    with pytest.raises(
-        AlreadyThere, match=r"another model\.safetensors is at this address"
-    ):
+    with pytest.raises(AlreadyThere, match="another model is there"):
         push_model(other, url)
     expected = load_model(saved).estimator.coef_
     found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
     np.testing.assert_array_equal(found, expected)
-    push_model(other, url, force=True)
-    found = pull_model(url, tmp_path / "models" / "pulled", force=True).estimator.coef_
-    np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
 
 
 def test_push_writes_to_no_address_with_other_files(
@@ -586,13 +581,12 @@ def test_push_writes_to_no_address_with_other_files(
 ) -> None:
     made_store(tmp_path / "s", [Row("c", "f")], {"clip": np.ones((1, 2), "float32")})
     push(open_store(tmp_path / "s"), hub)
-    for force in (False, True):
-        with pytest.raises(AlreadyThere, match="does not belong to a model") as error:
-            push_model(saved, hub, force=force)
-        assert error.value.hint == OWN_PLACE
+    with pytest.raises(AlreadyThere, match="does not belong to this model") as error:
+        push_model(saved, hub)
+    assert error.value.hint == OWN_PLACE
     shared = tmp_path / "shared"
     push(open_store(tmp_path / "s"), shared)
-    with pytest.raises(AlreadyThere, match="not an obygaze model") as error:
+    with pytest.raises(AlreadyThere, match="does not belong to this model") as error:
         push_model("toy", str(shared), workspace=tmp_path)
     assert error.value.hint == OWN_PLACE
     assert open_store(hub).seal == open_store(tmp_path / "s").seal

@@ -1,0 +1,173 @@
+"""Two pushes to one place, of which one is stopped in the middle: the place is never of both."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from support.seeds import SEED, amount
+from support.store_servers import s3_server
+from support.stores import sealed_store
+from support.written_stores import files_of
+
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.targets import open_target
+from obygaze_features.store.verifying import verify
+from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.saving import save_model
+from obygaze_models.zoo.sharing import pull_model
+
+pytestmark = pytest.mark.check("pushes in processes of their own")
+
+pytest.importorskip("obstore")
+TESTS = Path(__file__).parents[2]
+N_RACES = amount(3, 40)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with s3_server(tmp_path_factory.mktemp("moto")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    boto3 = pytest.importorskip("boto3")
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    made = boto3.resource("s3", endpoint_url=server["AWS_ENDPOINT_URL"]).Bucket("films")
+    made.create()
+    return "s3://films"
+
+
+class Pushed(NamedTuple):
+    """What a push has said, and its exit code."""
+
+    code: int
+    text: str
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps it had."""
+        return int(self.text.split()[-1])
+
+
+def begin(source: Path, target: str, stop_at: int = 0) -> subprocess.Popen[str]:
+    """Begin a push, which stops itself before a step."""
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    words = ["-m", "support.paused_push", str(source), target, str(stop_at)]
+    return subprocess.Popen(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> Pushed:
+    """Let a push go on, and wait for its end."""
+    process.send_signal(signal.SIGCONT)
+    text, _ = process.communicate(timeout=120)
+    return Pushed(process.returncode, text)
+
+
+def race(first: Path, second: Path, target: str, stop_at: int) -> list[Pushed]:
+    """Stop a push before a step; send another store meanwhile, then let the first one go on."""
+    paused = begin(first, target, stop_at)
+    os.waitid(os.P_PID, paused.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    other = end(begin(second, target))
+    return [end(paused), other]
+
+
+def places(bucket: str, folder: Path) -> Mapping[str, str]:
+    path = f"{folder.parent.name}/{folder.name}"
+    return {"folder": str(folder), "bucket": f"{bucket}/{path}"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_no_place_is_of_two_stores(kind: str, bucket: str, tmp_path: Path) -> None:
+    sources = [tmp_path / "one", tmp_path / "other"]
+    for n_clips, source in zip((20, 12), sources, strict=True):
+        sealed_store(source, n_clips)
+    whole = places(bucket, tmp_path / "whole")[kind]
+    n_steps = end(begin(sources[0], whole)).n_steps
+    draw = random.Random(SEED)
+    won = []
+    for number in range(N_RACES):
+        target = places(bucket, tmp_path / f"at{number}")[kind]
+        at = draw.randint(1, n_steps)
+        both = race(*sources, target, at)
+        # At least one ends well, and what is there then is this store alone.
+        codes = [pushed.code for pushed in both]
+        assert sorted(codes) == [0, 1], (at, both)
+        winner = sources[codes.index(0)]
+        report = verify(target, hashes=True)
+        assert report.problems == [] and report.warnings == [], (at, both)
+        assert open_store(target).seal == open_store(winner).seal
+        assert files_of(winner).keys() == names_at(target, tmp_path / f"got{number}")
+        won.append(codes.index(0))
+    assert N_RACES < 10 or {*won} == {0, 1}
+    print(f"{N_RACES} races to one {kind}, won by each: {won.count(0)}, {won.count(1)}")
+
+
+def names_at(target: str, copy: Path) -> set[str]:
+    """The names at a place: of a bucket, those that its listing has."""
+    if not target.startswith("s3:"):
+        return {*files_of(Path(target))}
+    return {*open_target(target).names()}
+
+
+def save_toy(folder: Path, seed: int) -> Path:
+    """A small model."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 4)).astype(np.float32)
+    info = ModelInfo(
+        name="toy",
+        kind="logistic",
+        task="EN_S",
+        classes=("HN", "S"),
+        features=FeatureSpec("toy", "clip", "float32", 4, "00" * 32),
+        training=TrainingData("toy", "00" * 32, "raw", 20, 1),
+    )
+    y = np.arange(20) % 2
+    return save_model(LogisticProbe().fit(X, y), info, folder, X)
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_no_place_is_of_two_models(kind: str, bucket: str, tmp_path: Path) -> None:
+    sources = [save_toy(tmp_path / f"model{seed}" / "toy", seed) for seed in (0, 1)]
+    whole = places(bucket, tmp_path / "whole")[kind]
+    n_steps = end(begin(sources[0], whole)).n_steps
+    draw = random.Random(SEED)
+    for number in range(N_RACES):
+        target = places(bucket, tmp_path / f"at{number}")[kind]
+        at = draw.randint(1, n_steps)
+        both = race(*sources, target, at)
+        codes = [pushed.code for pushed in both]
+        assert sorted(codes) == [0, 1], (at, both)
+        pull_model(target, tmp_path / f"got{number}" / "toy")
+        got = files_of(tmp_path / f"got{number}" / "toy")
+        assert got == files_of(sources[codes.index(0)])
+
+
+def test_the_same_store_is_pushed_twice_at_once(bucket: str, tmp_path: Path) -> None:
+    source = tmp_path / "one"
+    sealed_store(source, 20)
+    for kind in ("folder", "bucket"):
+        whole = places(bucket, tmp_path / "whole")[kind]
+        n_steps = end(begin(source, whole)).n_steps
+        draw = random.Random(SEED)
+        for number in range(N_RACES):
+            target = places(bucket, tmp_path / f"at{number}")[kind]
+            both = race(source, source, target, draw.randint(1, n_steps))
+            assert [pushed.code for pushed in both] == [0, 0], both
+            assert verify(target, hashes=True).problems == []
