@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.outside import one_line, visible
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.decoding import Rows
@@ -267,7 +267,7 @@ class RowTable:
         check_memory(n_bytes, "the ids of the rows", self._listed.location)
         return np.array(texts, dtype=np.str_)
 
-    def _damaged(self, name: str, problem: str) -> Corrupt:
+    def _damaged(self, name: str, problem: str) -> ObygazeError:
         return self._listed.damaged(self._columns[name].file_name(0), problem)
 
     # Clips.
