@@ -47,6 +47,7 @@ from obygaze_features.manifest.model import (
     disputed,
     view_words,
 )
+from obygaze_features.manifest.spans import FRAMES
 from obygaze_features.store.card import (
     HERE,
     citation_text,
@@ -57,8 +58,10 @@ from obygaze_features.store.importing import (
     EXPORT_KEY,
     FILM_KEY,
     FORMATS_OF_FILES,
+    FRAME_KEYS,
     ID_KEY,
     PARQUET_EXTRA,
+    SPAN_KEYS,
     TIME_KEYS,
 )
 from obygaze_features.store.layout import (
@@ -87,6 +90,9 @@ FACT_COLUMNS = {
     FILM_KEY: "its film",
     "start_s": "where the clip starts in its video, in seconds",
     "end_s": "where it ends",
+    "start_frame": "its first frame in its film, as a table counts it",
+    "end_frame": "its last frame",
+    "framerate": "the frames per second of its film",
     "level": "its annotation level: EN, HN, NS or S",
     "concepts": "its concepts; not known where annotators differ on one",
 }
@@ -288,15 +294,17 @@ class Export:
             names.append(FILM_KEY)
         if any((row.start_s, row.end_s) != (None, None) for row in self.rows):
             names += TIME_KEYS
+        if any(row.start_frame is not None for row in self.rows):
+            names += FRAME_KEYS
         if self.labels is not None:
             names += ["level", "concepts"]
         return names
 
     def fact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the facts as arrays; a time that is not known is NaN."""
+        """Return the facts as arrays; a number that is not known is NaN."""
         columns = {}
         for name in self.facts:
-            kind = np.float64 if name in TIME_KEYS else np.str_
+            kind = np.float64 if name in SPAN_KEYS else np.str_
             facts = [getattr(row, name) for row in self.rows]
             columns[name] = np.array(facts, dtype=kind)
         return columns
@@ -531,7 +539,8 @@ def _write_table(export: Export, path: Path) -> None:
     """Write a Parquet file with a row a clip."""
     pyarrow = need("pyarrow", PARQUET_EXTRA, "writing Parquet")
     parquet = need("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
-    types = dict.fromkeys(TIME_KEYS, pyarrow.float64())
+    types = dict.fromkeys(SPAN_KEYS, pyarrow.float64())
+    types |= dict.fromkeys(FRAMES, pyarrow.int64())
     types["concepts"] = pyarrow.list_(pyarrow.string())
     fields = [(name, types.get(name, pyarrow.string())) for name in export.facts]
     for array in export.arrays:
@@ -565,7 +574,7 @@ def _write_table(export: Export, path: Path) -> None:
 
 def _fact(name: str, row: Row, export: Export) -> Any:
     """Return what a column says of a clip; None where it is not known."""
-    if name in (ID_KEY, FILM_KEY, *TIME_KEYS):
+    if name in (ID_KEY, FILM_KEY, *SPAN_KEYS):
         return getattr(row, name)
     clip = export.label_of.get(row.clip_id)
     if clip is None or export.labels is None:

@@ -52,6 +52,7 @@ from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_s
 from obygaze_features.manifest.io import as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
 from obygaze_features.manifest.own_labels import first_command
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, FrameSpan, frames_of
 from obygaze_features.store.card import Terms
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import (
@@ -83,10 +84,13 @@ FORMATS_OF_FOLDERS = {
     ".pth": "pth",
     ".pt": "pth",
 }
-# Where files have ids, films and times of clips. What an export says of itself is at the last one.
+# Where files have ids, films and times of clips, and their frames, if a table counts them. What an
+# export says of itself is at the last one.
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
 TIME_KEYS = ("start_s", "end_s")
+FRAME_KEYS = (*FRAMES, RATE_COLUMN)
+SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS)
 EXPORT_KEY = "obygaze_origin"
 # Rows are read in batches of about so many bytes, which fit in the cache of a processor.
 BATCH_BYTES = 2**20
@@ -139,7 +143,8 @@ class FeatureFiles:
         arrays: The names that the arrays get in the store.
         batches: Yields the arrays of those clips that are asked for.
         films: The film of each clip; "" where the files do not state it.
-        times: The times of clips in their videos in seconds, by `TIME_KEYS`; NaN where unknown.
+        spans: The times of clips in their videos in seconds, and their frames, by `SPAN_KEYS`; NaN
+            where unknown.
         unasked: Arrays that nobody named. They are stored with the arrays to which they belong.
         keys: The keys of the arrays in the files, for the recipe.
         parts: Of a folder, the files that are read.
@@ -153,7 +158,7 @@ class FeatureFiles:
     arrays: Sequence[str]
     batches: Callable[[Flags], Iterator[Batch]]
     films: Sequence[str]
-    times: Mapping[str, Values] = field(default_factory=dict)
+    spans: Mapping[str, Values] = field(default_factory=dict)
     unasked: Collection[str] = ()
     keys: Mapping[str, str] | None = None
     parts: Sequence[Path] | None = None
@@ -165,6 +170,20 @@ class FeatureFiles:
     def features(self) -> list[str]:
         """The arrays of features, and not a mask, times or numbers of words."""
         return [name for name in self.arrays if name not in COMPANIONS]
+
+    @property
+    def frames(self) -> list[FrameSpan | None] | None:
+        """The frames of each clip in its film; None where the files state none."""
+        if not {*FRAMES} <= self.spans.keys():
+            return None
+        columns = {
+            key: self.spans[key].tolist() for key in FRAME_KEYS & self.spans.keys()
+        }
+        spans = []
+        for place in range(len(self.names)):
+            cells = {key: str(column[place]) for key, column in columns.items()}
+            spans.append(frames_of(cells))
+        return spans
 
 
 @dataclass(frozen=True)
@@ -389,7 +408,8 @@ def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
         )
     id_of_film = {film: as_id(film) for film in set(files.films)}
     films = [id_of_film[film] for film in files.films]
-    facts = ClipFacts.of(ids, films, *map(files.times.get, TIME_KEYS))
+    start_s, end_s = map(files.spans.get, TIME_KEYS)
+    facts = ClipFacts.of(ids, films, start_s, end_s, files.frames)
     n_by_ids = require_same(
         facts.some(places[known]),
         ClipFacts.of_clips(clips).some(known),
@@ -426,10 +446,16 @@ def _clips_of_files(files: FeatureFiles) -> Clips:
     if films is not files.films:
         ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
     rows = RowColumns.of_clips(ids, films)
-    for key, seconds in files.times.items():
-        known = seconds.astype(object)
-        known[np.isnan(seconds)] = None
-        rows = replace(rows, **{key: known.tolist()})
+    for key in TIME_KEYS:
+        if key in files.spans:
+            known = files.spans[key].astype(object)
+            known[np.isnan(files.spans[key])] = None
+            rows = replace(rows, **{key: known.tolist()})
+    frames = files.frames
+    if frames is not None:
+        rows = RowColumns.of(
+            [rows[place].with_frames(span) for place, span in enumerate(frames)]
+        )
     changes = []
     if ids is not files.names:
         for name, clip_id in zip(files.names, ids, strict=True):
@@ -1049,7 +1075,7 @@ def refuse_table(path: Path) -> None:
     arrays = [f"clip_id=read({id_place}, dtype=str)"]
     if FILM_KEY in place_of:
         arrays.append(f"{FILM_KEY}=read({place_of[FILM_KEY]}, dtype=str)")
-    for key in TIME_KEYS:
+    for key in SPAN_KEYS:
         if key in place_of and has_numbers(key):
             arrays.append(f"{key}=read({place_of[key]}, {numbers})")
     arrays.append(f"clip=read({columns}, ndmin=2, {numbers})")
@@ -1105,11 +1131,18 @@ def open_rows(
     films = [""] * len(names)
     if FILM_KEY in keys:
         films = texts_of(array_of(FILM_KEY), FILM_KEY, where)
-    time_keys = [key for key in TIME_KEYS if key in keys and key not in asked.values()]
+    span_keys = []
+    for key in SPAN_KEYS:
+        if key in keys and key not in asked.values():
+            column = array_of(key)
+            # A stranger's arrays of these names may be anything.
+            is_number = column.shape == (len(names),) and column.dtype.kind in "fiu"
+            if key in TIME_KEYS or is_number:
+                span_keys.append(key)
     others = {
         key: array_of(key)
         for key in keys
-        if key not in (id_key, FILM_KEY, *time_keys, *asked.values())
+        if key not in (id_key, FILM_KEY, *span_keys, *asked.values())
     }
     unasked = []
     for key in COMPANIONS:
@@ -1159,7 +1192,7 @@ def open_rows(
         list(arrays),
         partial(batches, arrays),
         films,
-        {key: _times(array_of(key), key, len(names), where) for key in time_keys},
+        {key: _numbers(array_of(key), key, len(names), where) for key in span_keys},
         unasked,
         asked,
         notes=notes,
@@ -1235,12 +1268,12 @@ def refuse_long_ids(n_bytes: int, key: str, where: str) -> None:
         )
 
 
-def _times(column: Any, key: str, n_clips: int, where: str) -> Values:
-    """Return times of clips in seconds; NaN where one is not known."""
+def _numbers(column: Any, key: str, n_clips: int, where: str) -> Values:
+    """Return the times or frames of clips; NaN where one is not known."""
     shape = tuple(column.shape)
     if shape != (n_clips,) or column.dtype.kind not in "fiu":
         raise FixInput(
-            f"expected {n_clips} times {key}, a number for each clip, got {column.dtype}"
+            f"expected {n_clips} numbers {key}, one for each clip, got {column.dtype}"
             f" {list(shape)}",
             where=where,
         )
@@ -1453,7 +1486,7 @@ def open_parquet(
     parts = plain_files(path, [".parquet"]) if path.is_dir() else None
     table = _Table(path, parts or [path])
     id_key = id_key or ID_KEY
-    wanted = (id_key, FILM_KEY, *TIME_KEYS, MASK, N_WORDS, *arrays.values())
+    wanted = (id_key, FILM_KEY, *SPAN_KEYS, MASK, N_WORDS, *arrays.values())
     keys: list[str] = []
     others: list[str] = []
     for name in table.schema.names:
@@ -1466,7 +1499,7 @@ def open_parquet(
     def array_of(name: str) -> Any:
         if name not in table.schema.names:
             raise KeyError(name)
-        is_fact = name in (id_key, FILM_KEY, *TIME_KEYS)
+        is_fact = name in (id_key, FILM_KEY, *SPAN_KEYS)
         return table.column(name) if is_fact else table.kind(name)
 
     files = open_rows(
@@ -1568,7 +1601,7 @@ class _Table:
                 longest = _arrow("compute").max(lengths).as_py() or 0
                 refuse_long_ids(longest, name, str(self.path))
             cells += column.to_pylist()
-        if name in TIME_KEYS:
+        if name in SPAN_KEYS:
             return np.array([np.nan if cell is None else cell for cell in cells])
         if None in cells:
             where = f"{self.path}, row {cells.index(None)}"

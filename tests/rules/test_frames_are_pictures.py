@@ -352,9 +352,19 @@ def test_a_store_of_a_lab_with_films_serves_one_without_and_one_with_other_copie
     stored = labs[0] / "stores" / "clips.descriptors"
     store = open_store(stored)
     assert store.rows[0].start_s == pytest.approx(float(LATE_S), abs=0.001)
+    exports = [labs[0] / f"features.{ending}" for ending in ("npz", "h5", "parquet")]
+    for path in exports:
+        call_obygaze("store", "export", stored, path, cwd=labs[0]).ok()
     for lab in labs:
         clips = read_manifest(lab / "manifests" / "clips.toml")
         assert len(store.matrix("clip", clips=clips)) == len(CLIPS)
+        for path in exports:
+            name = f"from-{path.suffix[1:]}"
+            words = ("store", "import", path, "--manifest", "clips", "-o", name)
+            call_obygaze(*words, cwd=lab).ok()
+            imported = open_store(lab / "stores" / name)
+            assert len(imported.matrix("clip", clips=clips)) == len(CLIPS)
+            assert imported.rows[3].end_frame == CLIPS[3][1]
     # It grows in a lab without the films as in its own: nothing is to do.
     shutil.copytree(stored, labs[1] / "stores" / stored.name)
     call_obygaze(*extract, cwd=labs[1]).ok()

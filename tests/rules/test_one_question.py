@@ -208,12 +208,24 @@ def store_of(source: Source, path: Path, backbone: str = "toy") -> Store:
     return made_store(path, rows, values, recipe=recipe, manifest=mark)
 
 
+def frames_in(source: Source) -> dict[str, np.ndarray]:
+    """Arrays of frames, NaN where none are stated; nothing if no clip has them."""
+    if not any(one.frames for one in source.values()):
+        return {}
+    cells = [one.cells for one in source.values()]
+    return {
+        name: np.array([of_clip.get(name) or np.nan for of_clip in cells], float)
+        for name in COUNTED
+    }
+
+
 def columns_of(source: Source) -> dict[str, np.ndarray]:
     return {
         "clip_id": np.array([*source]),
         "movie_id": np.array([one.film for one in source.values()]),
         "start_s": np.array([one.start_s for one in source.values()], float),
         "end_s": np.array([one.end_s for one in source.values()], float),
+        **frames_in(source),
         "clip": vectors_of(source),
     }
 
@@ -330,7 +342,7 @@ DOORS = (
     at_files_of_people,
 )
 # Where both sources may count frames.
-WITH_FRAMES = (at_the_function, at_a_store, at_a_merger, at_a_join)
+WITH_FRAMES = (at_the_function, at_a_store, *IMPORTS, at_a_merger, at_a_join)
 # It makes one store of two, in which all clips have a film or none.
 MAKE_ONE = (at_a_merger,)
 # All tables have films or none.

@@ -545,5 +545,5 @@ def test_times_of_an_export_that_are_no_numbers_of_clips(
     with np.load(path) as arrays:
         changed = {**arrays, "start_s": times, "end_s": np.ones(2)}
     np.savez(path, **changed)
-    with pytest.raises(FixInput, match="times start_s, a number for each clip, got"):
+    with pytest.raises(FixInput, match="numbers start_s, one for each clip, got"):
         import_features(path, tmp_path / "s")
