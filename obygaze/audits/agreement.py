@@ -150,6 +150,8 @@ def agree(
     typed = orders_of(orders or {})
     names = column_names(raters)
     clusters = column_names(cluster)
+    if len(sources) > 1 and clips is None and every is None:
+        raise FixUsage("several tables are for marks", hint="--every 30")
     if names:
         if clips is not None or every is not None or typed or column != LEVEL:
             raise FixUsage(
@@ -264,7 +266,7 @@ def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
 def _annotated(sources: Sequence[PathLike], workspace: PathLike | None) -> Manifest:
     """Return the manifest with annotators that is named."""
     name = sources[0]
-    if len(sources) == 1 and Workspace.of(workspace).manifest(str(name)).is_file():
+    if Workspace.of(workspace).manifest(str(name)).is_file():
         manifest = read_manifest(name, workspace=workspace)
         if manifest.annotations:
             return manifest

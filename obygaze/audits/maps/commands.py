@@ -27,7 +27,7 @@ COMMANDS = {
         "obygaze.audits.maps.saliency:write_saliency",
         {
             "path": Option("-o --output", metavar="NAME"),
-            "text": Option(metavar="PATH"),
+            "weights": Option(metavar="PATH"),
         },
     ),
 }

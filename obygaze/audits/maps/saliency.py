@@ -76,9 +76,9 @@ def grad_cam(backbone: Backbone, pixels: Any, directions: npt.NDArray[Any]) -> M
 def write_saliency(
     path: PathLike,
     store: PathLike | Store,
+    text: PathLike,
     clips: Sequence[str] = (),
     *,
-    text: PathLike,
     weights: str | None = None,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
@@ -89,13 +89,13 @@ def write_saliency(
     Args:
         path: The new store.
         store: The store of the clips; model and frames are those of its recipe.
-        clips: The clips.
         text: Texts of `extract text`, by attribute.
+        clips: The clips.
         weights: The file or folder of the weights.
         workspace: The workspace, if it is not the current one: it has the manifest of the store.
 
     Commands:
-        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+        obygaze explain model films.clip-b16 emotion.npz tt1-001 -o emotion-maps
     """
     opened = open_store(store, workspace=workspace)
     directions = _directions_of_texts(opened, text)

@@ -502,6 +502,8 @@ def test_what_is_refused_of_a_table(tmp_path: Path) -> None:
         agree(path, raters="a,d")
     with pytest.raises(FixUsage, match="--raters is for a table of ratings"):
         agree(path, raters="a,b", column="level=S")
+    with pytest.raises(FixUsage, match="several tables are for marks"):
+        agree([path, path], raters="a,b")
     with pytest.raises(FixUsage, match="--cluster is for a table of ratings"):
         agree(path, cluster="film")
     write_table(path, [[1, "much"], [2, 1]])

@@ -53,7 +53,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
             "explain",
             "model",
             "films.tiny-clip",
-            "--text",
             place / "t.npz",
         ),
         *("--weights", place / "weights", "-o", "joy"),
@@ -119,7 +118,7 @@ def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
     place, _ = world
     save_tiny("clip", place / "other", seed=1)
     done = call_obygaze(
-        *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
-        *("--text", place / "t.npz", "--weights", place / "other"),
+        *("-C", place, "explain", "model", "films.tiny-clip", place / "t.npz"),
+        *("-o", "x", "--weights", place / "other"),
     )
     assert (done.code, "not those of the store" in done.stderr) == (5, True)
