@@ -226,7 +226,7 @@ def read_table(
     Without a `sheet` it is the only one with data; if there are several and `assume_sheet`, the one
     with the required columns, or else the one with the most cells. `header_row` is the number of
     the line with the names of the columns; lines before it are not read. [default: the first line
-    with the required columns, else the first with two cells: a title has one]
+    with the required columns, else the first with about as many cells as most: a title has fewer]
     """
     collected = Violations(path) if violations is None else violations
     if sheet and not is_workbook(path):

@@ -10,6 +10,7 @@ import datetime
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -54,6 +55,8 @@ _KNOWN_FORMATS = {
 _NO_CODE = re.compile(r'"[^"]*"|\\.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 # A format of times has hours or seconds, and no day or year.
 _OF_TIMES = re.compile(r"[^dy]*[hs][^dy]*")
+# What a row of data has, and a row with the names of columns does not have.
+_NUMBER = re.compile(r"[0-9][0-9.,:]*")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 # The row and the column of a cell, from 0.
@@ -223,14 +226,19 @@ def _only_one(with_data: Sequence[Sheet], names: Sequence[str], path: Path) -> S
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
-    """Return the place of the row with the names of the columns; a title above it has one cell."""
+    """Return the place of the row with the names of the columns; a title has fewer cells."""
     places = []
-    widest = max((sum(map(bool, cells)) for cells in rows), default=0)
+    n_cells = Counter(sum(map(bool, cells)) for cells in rows)
+    del n_cells[0], n_cells[1]
+    # As many cells as most rows have, of which some may be empty.
+    usual = max(n_cells, key=n_cells.__getitem__, default=0)
     for place, cells in enumerate(rows):
         names = {single_line(cell) for cell in cells} - {""}
         has_required = bool(required) and names.issuperset(required)
-        is_wide = len(names) > max(1, widest // 3)
-        places.append((has_required, is_wide, len(names) > 1, len(names) > 0, -place))
+        is_wide = len(names) > 1 and 3 * len(names) >= 2 * usual
+        is_header = is_wide and not any(map(_NUMBER.fullmatch, names))
+        has_names = (is_header, len(names) > 1, len(names) > 0)
+        places.append((has_required, *has_names, -place))
     return -max(places, default=(False, False, False, False, 0))[-1]
 
 

@@ -46,7 +46,11 @@ from obygaze_features.manifest.adapters.table_mapping import (
     typed_mapping,
     write_mapping_file,
 )
-from obygaze_features.manifest.adapters.table_questions import TableQuestion, decide
+from obygaze_features.manifest.adapters.table_questions import (
+    TableQuestion,
+    decide,
+    same_words,
+)
 from obygaze_features.manifest.adapters.table_reading import ReadTables, read_tables
 from obygaze_features.manifest.adapters.table_times import in_seconds, is_short
 from obygaze_features.manifest.annotators import (
@@ -238,7 +242,8 @@ class _Asked:
                 ways = f"the line below has the likely answers, to be looked through; {to_file}"
                 error.hint = line
             if self.questions:
-                error.details += (ways,)
+                remark = same_words(self.tables, stated.joined(answers))
+                error.details += (*filter(None, [remark]), ways)
                 if self.target is not None:
                     self._write(Path(self.target), stated.joined(answers), error)
             raise
@@ -397,7 +402,9 @@ def _imported(
     ]
     words = _words_of_levels(tables, mapping) if mapping.levels else {}
     facts = {"level_words": words} if words else {}
+    remark = same_words(tables, mapping)
     notes = [*_notes(manifest, mapping), *_notes_of_times(tables, mapping)]
+    notes += filter(None, [remark])
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts)
 
 

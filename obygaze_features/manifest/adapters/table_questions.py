@@ -58,7 +58,10 @@ NAMES = {
     "clip_id": "clip id shot scene szene no nr n num number nummer numero plan sequence",
     "start_s": "start begin begins beginn from von anfang debut in inicio",
     "end_s": "end ends ende to bis schluss fin stop out hasta",
-    ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who",
+    ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who person",
+    "concepts": "concept concepts konzept konzepte",
+    "label": "label code coding coder rater rating verdict judgement judgment urteil bewertung"
+    " einstufung kodierung kodierer stufe niveau jugement codage codeur",
 }
 # Words of three languages that mostly mean a level.
 LIKELY_LEVELS = {
@@ -118,7 +121,7 @@ def decide(
         _of_coders,
         _of_ids,
         _of_annotators,
-        _of_level_column,
+        _of_labels,
         _of_clocks,
         _of_level_words,
         _of_separator,
@@ -223,27 +226,51 @@ def _of_coders(read: ReadTables, mapping: TableMapping) -> Questions:
     if mapping.coders or any(_is_stated(name, read, mapping) for name in stated):
         return
     free = _free_columns(read, mapping)
-    of_levels = [name for name in free if _has_levels(read.cells(name))]
-    columns = of_levels if len(of_levels) > 1 else _columns_alike(read, free)
+    columns = [name for name in free if _has_levels(read.cells(name))]
+    target = ""
     if len(columns) < 2:
-        return
-    people, shared = _names_of_people(columns)
-    target = "" if of_levels == columns else f":{shared or OWN_LABEL}"
-    coders = {}
-    for person, column in zip(people, columns, strict=True):
-        coders[f"{person}{target}"] = column
-    yield TableQuestion(
-        f"{' and '.join(map(repr, columns))} look like the words of {len(columns)} people;"
-        " --map COLUMN=COLUMN keeps a column as it is",
-        TableMapping(coders=coders),
-        ANNOTATOR,
+        columns = _columns_alike(read, free, are_named_alike=True)
+        target = _names_of_people(columns)[1] if columns else ""
+    if len(columns) > 1:
+        yield TableQuestion(
+            f"{' and '.join(map(repr, columns))} look like the words of {len(columns)} people;"
+            " --map COLUMN=COLUMN keeps a column as it is",
+            _coders(columns, target),
+            ANNOTATOR,
+        )
+
+
+def _coders(columns: Sequence[str], target: str) -> TableMapping:
+    """Return the columns of people; with a target, these are not the level but a column of it."""
+    people = _names_of_people(columns)[0]
+    keys = [f"{person}:{target}" if target else person for person in people]
+    return TableMapping(coders=dict(zip(keys, columns, strict=True)))
+
+
+def same_words(read: ReadTables, mapping: TableMapping) -> str:
+    """Return the sentence on columns that may be those of people, as they have the same words.
+
+    They may as well be what one person says on one scale, so that it is not likely, and not asked.
+    """
+    if mapping.coders or _is_stated(ANNOTATOR, read, mapping):
+        return ""
+    free = _free_columns(read, mapping)
+    columns = _columns_alike(read, free, are_named_alike=False)
+    if not columns:
+        return ""
+    answer = shell_line(_coders(columns, OWN_LABEL).typed())
+    return (
+        f"{', '.join(map(repr, columns))} have the same words; if they are those of people:"
+        f" {answer} --rule agreed"
     )
 
 
-def _columns_alike(read: ReadTables, columns: Sequence[str]) -> list[str]:
-    """Return columns with the same few words, which may be those of people; [] without any.
+def _columns_alike(
+    read: ReadTables, columns: Sequence[str], *, are_named_alike: bool
+) -> list[str]:
+    """Return columns with the same few words; [] without any.
 
-    Of columns whose names have nothing in common, three words must be the same.
+    Columns that are named alike have a word in their names that people use for a label.
     """
     words_of = {name: set(read.cells(name)) for name in columns}
     for first in columns:
@@ -251,9 +278,11 @@ def _columns_alike(read: ReadTables, columns: Sequence[str]) -> list[str]:
         for other in columns[columns.index(first) + 1 :]:
             both = words_of[first] & words_of[other]
             n_all = len(words_of[first] | words_of[other])
-            n_least = 2 if _names_of_people([first, other])[1] else 3
-            is_alike = n_least <= len(both) and n_all <= min(MOST_WORDS, 2 * len(both))
-            if is_alike and not any(map(NUMBER.fullmatch, both)):
+            shared = _names_of_people([first, other])[1]
+            are_named = bool(_named("label", [shared]))
+            is_alike = len(both) > 1 and n_all <= min(MOST_WORDS, 2 * len(both))
+            are_words = not any(map(NUMBER.fullmatch, both)) and not has_times([*both])
+            if is_alike and are_words and are_named >= are_named_alike:
                 alike.append(other)
         if len(alike) > 1:
             return alike
@@ -273,8 +302,7 @@ def _names_of_people(columns: Sequence[str]) -> tuple[list[str], str]:
     own = [" ".join(word for word in name if word not in shared) for name in words]
     if not all(own) or len(set(own)) < len(own):
         own = [" ".join(name) for name in words]
-    label = " ".join(shared)
-    return own, "" if label in TARGETS else label
+    return own, " ".join(shared)
 
 
 def _of_ids(read: ReadTables, mapping: TableMapping) -> Questions:
@@ -283,7 +311,8 @@ def _of_ids(read: ReadTables, mapping: TableMapping) -> Questions:
         return
     start = f"{{{COUNT}:03d}}" if mapping.films else f"{{movie_id}}-{{{COUNT}:03d}}"
     answer = TableMapping(id=start)
-    for column in _named("clip_id", _free_columns(read, mapping)):
+    numbers = ["scene"] if read.cells("scene") else []
+    for column in (*_named("clip_id", _free_columns(read, mapping)), *numbers):
         cells = [row[column] for row in read.rows]
         if not all(cells) or re.search("[{}:]", column):
             continue
@@ -291,8 +320,8 @@ def _of_ids(read: ReadTables, mapping: TableMapping) -> Questions:
         if len(set(map(as_id, cells))) == len(cells) and not are_numbers:
             answer = TableMapping(columns={"clip_id": column})
             break
-        people = _person_columns(read, mapping)
-        if _are_unique(read, [*_film_columns(mapping), column, *people]):
+        key = [*_film_columns(mapping), column]
+        if _are_unique(read, [*key, *_person_column(read, mapping, key)]):
             form = f"{{{column}}}" if mapping.films else f"{{movie_id}}-{{{column}}}"
             answer = TableMapping(id=form)
             break
@@ -308,16 +337,36 @@ def _film_columns(mapping: TableMapping) -> list[str]:
     return [] if mapping.films else [mapping.columns.get("movie_id", "movie_id")]
 
 
-def _person_columns(read: ReadTables, mapping: TableMapping) -> list[str]:
-    """Return the column of the people who have rows, if there is one."""
+def _person_column(
+    read: ReadTables, mapping: TableMapping, key: Sequence[str]
+) -> list[str]:
+    """Return the column of the people who have rows of the same clips, if there is one.
+
+    Args:
+        read: The tables.
+        mapping: What is known of them.
+        key: The columns that name a clip.
+    """
     if _is_stated(ANNOTATOR, read, mapping):
         return [] if mapping.coders else [mapping.columns.get(ANNOTATOR, ANNOTATOR)]
-    return _named(ANNOTATOR, _free_columns(read, mapping))[:1]
+    if _are_unique(read, key):
+        return []
+    free = [name for name in _free_columns(read, mapping) if name not in key]
+    few = [name for name in free if len(set(read.cells(name))) <= MOST_WORDS]
+    for column in (*_named(ANNOTATOR, free), *few):
+        if _are_unique(read, [*key, column]):
+            return [column]
+    return []
 
 
 def _are_unique(read: ReadTables, columns: Sequence[str]) -> bool:
-    """Return whether no two rows have the same cells."""
-    rows = {tuple(row.cells.get(name, name) for name in columns) for row in read.rows}
+    """Return whether no two rows have the same cells; an empty cell has the value above it."""
+    above: dict[str, str] = {}
+    rows = set()
+    for row in read.rows:
+        for name in columns:
+            above[name] = row.cells.get(name, name) or above.get(name, "")
+        rows.add(tuple(above.values()))
     return len(rows) == len(read.rows)
 
 
@@ -328,13 +377,16 @@ def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
         yield from _of_repeated_ids(read, mapping, clip)
     if mapping.coders or _is_stated(ANNOTATOR, read, mapping):
         return
-    people = _person_columns(read, mapping)
     key = columns_of_form(mapping.id) or [clip]
     key = [mapping.columns.get(name, name) for name in key]
-    if COUNT in key:
+    if COUNT in key and COUNT not in read.columns:
+        # Rows with equal times are one clip; without times each row is one.
         key = [mapping.columns.get(name, name) for name in SPAN_COLUMNS]
+        if not {*key} <= {*read.columns}:
+            return
     key += _film_columns(mapping)
-    if not people or _are_unique(read, key) or not _are_unique(read, [*key, *people]):
+    people = _person_column(read, mapping, key)
+    if not people:
         return
     line_of: dict[tuple[str, ...], int] = {}
     repeated = []
@@ -343,7 +395,7 @@ def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
         cells = tuple(row.cells.get(name, name) for name in key)
         first = line_of.setdefault(cells, row.line)
         if first != row.line:
-            sentence = sentence or twice(cells[0], first)
+            sentence = sentence or twice("-".join(dict.fromkeys(cells)), first)
             repeated.append(row)
     answer = TableMapping(columns={ANNOTATOR: people[0]})
     yield TableQuestion(sentence, answer, "clip_id", repeated)
@@ -367,18 +419,19 @@ def _of_repeated_ids(read: ReadTables, mapping: TableMapping, clip: str) -> Ques
         yield TableQuestion(sentence, answer, "clip_id", repeated)
 
 
-def _of_level_column(read: ReadTables, mapping: TableMapping) -> Questions:
-    """Ask whether a column of words of levels is that of the level."""
-    if _is_stated("level", read, mapping) or mapping.coders:
-        return
-    for column in _free_columns(read, mapping):
-        if _has_levels(read.cells(column)):
+def _of_labels(read: ReadTables, mapping: TableMapping) -> Questions:
+    """Ask whether a column has levels, by its words, or concepts, by its name."""
+    free = _free_columns(read, mapping)
+    of_levels = [name for name in free if _has_levels(read.cells(name))]
+    likely = {"level": of_levels, "concepts": _named("concepts", free)}
+    for target, columns in likely.items():
+        if columns and not mapping.coders and not _is_stated(target, read, mapping):
             yield TableQuestion(
-                f"{column!r} has words of levels; --map COLUMN=COLUMN keeps it as it is",
-                TableMapping(columns={"level": column}),
-                "level",
+                f"{columns[0]!r} looks like the column of {target};"
+                " --map COLUMN=COLUMN keeps it as it is",
+                TableMapping(columns={target: columns[0]}),
+                target,
             )
-            return
 
 
 # --- The cells ---
@@ -402,6 +455,9 @@ def _of_level_words(read: ReadTables, mapping: TableMapping) -> Questions:
     rows_of_word = _rows_of_words(read, columns, lambda cell: [cell])
     unknown = [word for word in rows_of_word if mapping.level(word) is None]
     likely = {word: _likely_level(word) for word in unknown}
+    if not {*unknown} - {"0", "1"} <= {w for w in unknown if not NUMBER.fullmatch(w)}:
+        # Ratings from 0 to 3 are no levels.
+        likely = dict.fromkeys(unknown, UNKNOWN)
     # A column of this name that has no level at all is a label of a person's own.
     is_own = "level" not in mapping.columns and not mapping.coders
     is_own = is_own and len(unknown) == len(rows_of_word)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
+from support.seeds import amount
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import FixInput
@@ -119,6 +120,40 @@ def test_rows_of_two_people_whose_numbers_restart(tmp_path: Path) -> None:
     ]
 
 
+def test_people_in_a_column_of_any_name_below_titles_with_commas(
+    tmp_path: Path,
+) -> None:
+    """Each row was a clip of its own, and the title was the header."""
+    text = (
+        "Coding sheet, group 2, spring\n\n"
+        "Titel,scene,Wer sah es,Konzepte,Wort\n"
+        'Lac,1,ana,"Look, Body",ja\nLac,1,bo,Look,ja\n'
+        "Lac,2,ana,Body,nein\nLac,2,bo,,ja\n"
+    )
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "likely --map 'annotator=Wer sah es'" in said
+    assert "likely --map concepts=Konzepte" in said
+    assert rows_of(tmp_path, "Wort", "differs") == [
+        ("Lac-1", None, None, "", "Look", "ja", "Body"),
+        ("Lac-2", None, None, "", "Body", "", "Wort"),
+    ]
+
+
+def test_one_scale_of_several_columns_is_no_likely_answer(tmp_path: Path) -> None:
+    """They may be people or what one person says; who types without looking keeps them."""
+    lines = ["clip,film,Anna,Ben", "a,f,low,high", "b,f,high,low", "c,f,mid,mid"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    people = "--map coder:Anna:label=Anna --map coder:Ben:label=Ben --rule agreed"
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert said.count(f"if they are those of people: {people}") == 2
+    assert rows_of(tmp_path, "Anna", "Ben")[0][-2:] == ("low", "high")
+    line = f"manifest import t.csv -o u --map clip_id=clip --map movie_id=film {people}"
+    call_obygaze(*line.split(), cwd=tmp_path).ok()
+    again = read_manifest("u", workspace=tmp_path)
+    assert [clip.extra["label"] for clip in again] == ["", "", "mid"]
+
+
 def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     header = "film,from,to,verdict\n"
     (tmp_path / "Ada.csv").write_text(
@@ -206,7 +241,7 @@ WORDS = st.sampled_from(
 
 
 @settings(
-    max_examples=60,
+    max_examples=amount(60, 2000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
