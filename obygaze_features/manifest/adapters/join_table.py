@@ -326,6 +326,9 @@ def _added(manifest: Manifest, table: _KeyedTable, *, force: bool) -> list[str]:
     """Return the columns that are added; without `force`, none that the manifest has."""
     # Times would become those in another file.
     own = {*CLIP_COLUMNS, NAME_COLUMN, DIFFERS, *_shown_again(table)}
+    if table.key == CLIP:
+        # They are compared with those of the manifest.
+        own |= {*FRAMES, RATE_COLUMN}.intersection(manifest.columns) - {*table.typed}
     added = [name for name in table.columns if name not in own]
     # Scores of clips have the titles of films beside them.
     has_titles = TITLE in manifest.columns and TITLE not in table.typed

@@ -8,7 +8,7 @@ import pytest
 from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.manifest.adapters.join_table import join, join_columns
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -181,3 +181,20 @@ def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> 
     table.write_text(f"{key},mood\nAmélie 1,joy\nAmelie 1,fear\n", "utf-8")
     with pytest.raises(FixInput, match="'Amélie 1' and 'Amelie 1' both become the"):
         join(manifest, table)
+
+
+def test_a_clip_that_both_count_in_frames_is_the_same_by_its_frames(
+    tmp_path: Path,
+) -> None:
+    """Its times are those of the copy of the film that the manifest is linked to."""
+    frames = {"start_frame": "25", "end_frame": "49", "framerate": "25"}
+    clip = Clip("a-1", "late", start_s=2.52, end_s=3.52, extra=frames)
+    manifest = Manifest("films", Header("films"), (clip,), tuple(frames))
+    header = "clip_id,movie_id,start_s,end_s,start_frame,end_frame,framerate,mood"
+    rows = f"{header}\na-1,late,1,2,25.0,49.0,25,calm\n"
+    (joined,) = join(manifest, table(tmp_path, rows)).manifest
+    assert joined.extra["mood"] == "calm"
+    assert (joined.start_s, joined.end_s) == (2.52, 3.52)
+    other = rows.replace("25.0,49.0", "26,49").replace(",1,2,", ",2.52,3.52,")
+    with pytest.raises(Mismatch, match="the frames 26 to 49 at 25 per second"):
+        join(manifest, table(tmp_path, other))
