@@ -14,7 +14,7 @@ from obygaze_features.core.console import human, listed
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import SafeText, render
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import Array, default_array
 from obygaze_features.store.recipe import (
     FACTS,
     SECTIONS,
@@ -253,7 +253,7 @@ def card_of_store(
         counts=listed(counts) or "none",
         recipe_sentences=recipe_sentences(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
-        array=record.arrays[0].name,
+        array=default_array(record.arrays) or record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
         reasons=reasons,
         citation=SafeText(citation_text(terms)),

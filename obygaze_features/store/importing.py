@@ -1147,9 +1147,10 @@ def open_rows(
     unasked = []
     for key in COMPANIONS:
         kinds = {MASK: "biuf", N_WORDS: "iu"}.get(key, "f")
-        if key in others and others[key].dtype.kind in kinds:
+        is_free = key in others and key not in asked
+        if is_free and others[key].dtype.kind in kinds:
             unasked.append(key)
-    arrays = {key: key for key in unasked if key not in asked}
+    companions = {key: key for key in unasked}
     notes = []
     if not asked:
         usable = []
@@ -1173,7 +1174,7 @@ def open_rows(
             where=where,
             hint="save one row for each id, or name the array: --array NAME=KEY",
         )
-    arrays = {**asked, **arrays}
+    arrays = {**asked, **companions}
     if len(films) != len(names):
         raise FixInput(
             f"expected {len(names)} film ids, one for each clip, got {len(films)}",
@@ -1249,14 +1250,14 @@ def texts_of(values: Any, key: str, where: str) -> list[str]:
         refuse_long_ids(values.dtype.itemsize, key, where)
     ids: list[Any] = np.asarray(values[:]).tolist()
     kinds = set(map(type, ids))
+    if kinds <= {str}:
+        return ids
     if not kinds <= {str, bytes, int}:
         raise FixInput(f"{key!r} holds {values.dtype}, not ids", where=where)
-    if bytes in kinds:
-        try:
-            ids = [name.decode() if type(name) is bytes else name for name in ids]
-        except UnicodeDecodeError as error:
-            raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
-    return ids if kinds <= {str} else list(map(str, ids))
+    try:
+        return [name.decode() if type(name) is bytes else str(name) for name in ids]
+    except UnicodeDecodeError as error:
+        raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
 
 
 def refuse_long_ids(n_bytes: int, key: str, where: str) -> None:

@@ -70,3 +70,9 @@ def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> No
         with pytest.raises(FixInput) as refusal:
             find_card(str(own))
         assert said in "".join(refusal.value.details)
+
+
+def test_the_card_reads_the_default_array(tmp_path: Path) -> None:
+    store = made_store(tmp_path / "all", some_rows(10), vectors())
+    assert store.record.arrays[0].name == "frames"
+    assert 'store.matrix("zoom"' in (tmp_path / "all/README.md").read_text("utf-8")

@@ -451,3 +451,15 @@ def test_a_last_frame_that_is_too_small_fails_its_clip(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames)
     done = import_features(file, tmp_path / "s", pool="last", keep_frames=True)
     assert done.failed == {IDS[1]: "pooled has numbers too small for float32"}
+
+
+def test_the_mask_that_was_named_is_the_mask(tmp_path: Path) -> None:
+    frames = np.ones((3, 2, 4), np.float32) * [[[1], [9]]]
+    mine = np.array([[1, 0], [1, 1], [1, 0]])
+    arrays = {"frames": frames, "mask": np.ones((3, 2)), "mine": mine}
+    file = saved(tmp_path / "f.npz", clip_id=IDS, **arrays)
+    named = {"frames": "frames", "mask": "mine"}
+    store = imported(file, tmp_path / "s", arrays=named)
+    np.testing.assert_array_equal(store.real_frames("frames", np.arange(3)), mine)
+    pooled = imported(file, tmp_path / "p", arrays=named, pool="max")
+    assert values_of(pooled, "frames", IDS).max(axis=1).tolist() == [1, 9, 1]
