@@ -6,10 +6,9 @@ A subset, or a merger.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +27,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.card import Terms
@@ -40,11 +39,9 @@ from obygaze_features.store.layout import (
     with_companions,
 )
 from obygaze_features.store.making import FinishedFile, new_store, write_store
-from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
-    Kind,
     Maker,
     ManifestMark,
     Origin,
@@ -147,45 +144,6 @@ def subset(
 
 
 # --- One change for all ---
-
-
-class _Asked(NamedTuple):
-    """What a change asks of its sources before it reads their numbers; each answer may refuse it.
-
-    Args:
-        noun: What its sources are called.
-        hint: What to do where one of them is named twice.
-        requirements: What is asked of all sources together; some return what a person should know.
-    """
-
-    noun: str
-    hint: str
-    requirements: Sequence[Callable[[Sequence[Store]], Sequence[str] | None]]
-
-
-def _require_sources(
-    change: str, stores: Sequence[Store], keys: Sequence[Hashable]
-) -> list[str]:
-    """Return remarks on the sources of a change, each with a key of its own, or refuse them."""
-    asked = _ASKED[change]
-    if len(stores) < 2:
-        raise FixUsage(
-            f"a {change} needs at least two {asked.noun}s",
-            hint="obygaze store --help",
-        )
-    location_of_key: dict[Hashable, str] = {}
-    for key, store in zip(keys, stores, strict=True):
-        if key in location_of_key:
-            raise FixUsage(
-                f"this is the same {asked.noun} as {location_of_key[key]}",
-                where=store.location,
-                hint=asked.hint,
-            )
-        location_of_key[key] = store.location
-    remarks: list[str] = []
-    for require in asked.requirements:
-        remarks += require(stores) or ()
-    return remarks
 
 
 def _change(
@@ -323,12 +281,23 @@ class SourceRow(NamedTuple):
     number: int
 
 
-class _NewRows:
-    """The rows of a new store, what made them, and a bar that counts the rows of all arrays."""
+class PickedRows:
+    """Rows of open stores, as a `LinkingSource`: files that stay as they are get a second name.
 
-    rows: Sequence[Row]
-    stores: Sequence[Store]
+    Args:
+        stores: The stores.
+        picked: For each row of the new store, the row of one of them.
+    """
+
+    # A bar that counts the rows of all arrays.
     progress: Progress = Quiet()
+
+    def __init__(self, stores: Sequence[Store], picked: Sequence[SourceRow]) -> None:
+        self.stores = stores
+        self.places = np.array([each.place for each in picked], np.int64)
+        self.numbers = np.array([each.number for each in picked], np.int64)
+        self.rows = [row for row, _, _ in picked]
+        self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
 
     @property
     def makers(self) -> tuple[Maker, ...]:
@@ -341,35 +310,15 @@ class _NewRows:
         """Return all rows of the new store."""
         return RowColumns.of(self.rows)
 
-
-class PickedRows(_NewRows):
-    """Rows of open stores, as a `LinkingSource`: files that stay as they are get a second name.
-
-    Args:
-        stores: The stores.
-        picked: For each row of the new store, the row of one of them.
-    """
-
-    def __init__(self, stores: Sequence[Store], picked: Sequence[SourceRow]) -> None:
-        self.stores = stores
-        self.places = np.array([each.place for each in picked], np.int64)
-        self.numbers = np.array([each.number for each in picked], np.int64)
-        self.rows = [row for row, _, _ in picked]
-        self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
-
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array; only those that are ok are read."""
         self.progress.advance(after - first)
-        return self.read_some(array, np.arange(first, after))
-
-    def read_some(self, array: Array, rows: Rows) -> Values:
-        """Return some rows of an array."""
-        values = fill_rows(array, len(rows))
-        is_ok = self._is_ok[rows]
-        places = self.places[rows]
+        values = fill_rows(array, after - first)
+        is_ok = self._is_ok[first:after]
+        places = self.places[first:after]
         for place in np.unique(places).tolist():
             wanted = is_ok & (places == place)
-            numbers = self.numbers[rows][wanted]
+            numbers = self.numbers[first:after][wanted]
             values[wanted] = self.stores[place].read(array.name, numbers)
         return values
 
@@ -402,11 +351,10 @@ def merge(
     progress: Progress | None = None,
     workspace: PathLike | None = None,
 ) -> Changed:
-    """Make one store of several, which have one recipe and equal arrays.
+    """Make one store of several with other clips, which have one recipe and equal arrays.
 
-    A clip that has features in two stores must have the same numbers in both; one that has them in
-    one store is taken from there. Two clips of one id are an error: their films or times differ.
-    All citations are kept.
+    An id that two stores have is an error. All that computed rows are listed, and all citations are
+    kept.
 
     Args:
         stores: The stores, near or far.
@@ -420,17 +368,26 @@ def merge(
     """
     target = new_store(Workspace.of(workspace), path)
     opened = [open_store(store, workspace=workspace) for store in stores]
-    remarks = _require_sources("merge", opened, [store.seal for store in opened])
-    arrays = _common_arrays(opened)
+    if len(opened) < 2:
+        raise FixUsage(
+            "a merge needs at least two stores", hint="obygaze store merge --help"
+        )
+    _require_one_recipe(opened)
+    _require_equal_arrays(opened)
+    _require_other_clips(opened)
     terms = _common_terms(opened, licence)
+    picked = []
+    for place, store in enumerate(opened):
+        for number, row in enumerate(store.rows):
+            picked.append(SourceRow(row, place, number))
     return _change(
         target,
-        PickedRows(opened, _merged_rows(opened, _clips_of(opened), arrays)),
-        arrays=arrays,
+        PickedRows(opened, picked),
+        arrays=_common_arrays(opened),
         recipe=opened[0].recipe,
         terms=terms,
         progress=progress,
-        remarks=remarks,
+        remarks=(),
     )
 
 
@@ -483,116 +440,21 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
     return (array.name, array.dtype, array.shape, array.dims)
 
 
-def _require_equal_kinds(stores: Sequence[Store]) -> None:
-    """Raise an error unless the same programs, devices and precisions made all features."""
-    with_features = [store for store in stores if store.record.rows.ok]
-    for store in with_features[1:]:
-        first = _kinds_of(with_features[0])
-        kinds = _kinds_of(store)
-        if kinds != first:
+def _require_other_clips(stores: Sequence[Store]) -> None:
+    """Raise an error for a clip that two stores have: nobody says which of its rows counts."""
+    store_of_clip: dict[str, Store] = {}
+    for store in stores:
+        ids = store.clip_ids.tolist()
+        both = [clip for clip in ids if clip in store_of_clip]
+        if both:
+            other = store_of_clip[both[0]].location
             raise Mismatch(
-                f"other programs, devices or precisions made this store than"
-                f" {with_features[0].location}",
+                f"{count(len(both), 'clip')} of this store are in {other} too: {few(both, 3)}",
                 where=store.location,
-                details=sorted(map(str, kinds ^ first)),
+                hint=f"obygaze store subset {shell_word(store.location)} --without CLIP -o NAME,"
+                " then merge that",
             )
-
-
-def _kinds_of(store: Store) -> set[Kind]:
-    """Return what made the rows of a store."""
-    return {maker.kind for maker in store.record.makers}
-
-
-def _clips_of(stores: Sequence[Store]) -> dict[str, list[SourceRow]]:
-    """Return the rows that stores have of each clip."""
-    rows_of_clip: dict[str, list[SourceRow]] = {}
-    for place, store in enumerate(stores):
-        for number, row in enumerate(store.rows):
-            known = rows_of_clip.setdefault(row.clip_id, [])
-            known.append(SourceRow(row, place, number))
-    return rows_of_clip
-
-
-def _require_same_clips(stores: Sequence[Store]) -> list[str]:
-    """Return how many clips of each pair of stores only their ids hold together, in sentences.
-
-    An error where two stores state other films or times of the clip of one id.
-    """
-    # Two arrays of one store have one row.
-    store_of_seal = {store.seal: store for store in stores}
-    facts_of_stores = []
-    for store in store_of_seal.values():
-        facts_of_stores.append((store, facts_of_rows(np.arange(len(store)), store)))
-    sentences = []
-    for (first, ours), (second, theirs) in combinations(facts_of_stores, 2):
-        n_by_ids = require_same_shared(
-            ours,
-            theirs,
-            (first.location, second.location),
-            hint="other ids for the clips of one store",
-        )
-        if n_by_ids:
-            sentences.append(
-                f"{first.location} and {second.location}: {count(n_by_ids, 'clip')} matched by the"
-                " ids alone; nothing else says that they are the same clips"
-            )
-    return sentences
-
-
-def _merged_rows(
-    stores: Sequence[Store],
-    clips: Mapping[str, Sequence[SourceRow]],
-    arrays: Sequence[Array],
-) -> list[SourceRow]:
-    """Return the rows of all stores, each clip once."""
-    merged: list[SourceRow] = []
-    pairs = []
-    for rows in clips.values():
-        best = next((each for each in rows if each.row.is_ok), rows[0])
-        for other in rows:
-            if other.row.is_ok and other is not best:
-                pairs.append((len(merged), other.place, other.number))
-        merged.append(best._replace(row=_completed(best.row, rows)))
-    _check_equal(PickedRows(stores, merged), pairs, arrays)
-    return merged
-
-
-def _completed(row: Row, rows: Sequence[SourceRow]) -> Row:
-    """Return a row with the film and the times of its clip, where only other rows have them.
-
-    Without them, the store would take another clip of this id for this one.
-    """
-    for other, _, _ in rows:
-        if not row.movie_id:
-            row = row._replace(movie_id=other.movie_id)
-        if row.start_s is None:
-            row = row._replace(start_s=other.start_s)
-        if row.end_s is None:
-            row = row._replace(end_s=other.end_s)
-    return row
-
-
-def _check_equal(
-    source: PickedRows, pairs: Sequence[tuple[int, int, int]], arrays: Sequence[Array]
-) -> None:
-    """Raise an error unless clips that are in two stores have the same numbers in both."""
-    for first in range(0, len(pairs), _COMPARED_ROWS):
-        some_pairs = pairs[first : first + _COMPARED_ROWS]
-        for place in {pair[1] for pair in some_pairs}:
-            known = [pair[0] for pair in some_pairs if pair[1] == place]
-            numbers = [pair[2] for pair in some_pairs if pair[1] == place]
-            other = source.stores[place]
-            for array in arrays:
-                ours = source.read_some(array, np.array(known))
-                theirs = other.read(array.name, numbers)
-                for row, one, two in zip(known, ours, theirs, strict=True):
-                    if one.tobytes() != two.tobytes():
-                        clip_id = source.rows[row].clip_id
-                        first_store = source.stores[int(source.places[row])]
-                        raise Mismatch(
-                            f"the clip {clip_id!r} is in two stores, with different numbers",
-                            where=f"{first_store.location}, {other.location}",
-                        )
+        store_of_clip |= dict.fromkeys(ids, store)
 
 
 def _common_manifest(source: PickedRows) -> ManifestMark:
@@ -623,17 +485,3 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
         Terms(licence).require_same(terms[0], where)
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
     return Terms(licence or licences[0], "\n".join(citations))
-
-
-_ASKED = {
-    "merge": _Asked(
-        "store",
-        "name each store once",
-        (
-            _require_one_recipe,
-            _require_equal_arrays,
-            _require_equal_kinds,
-            _require_same_clips,
-        ),
-    ),
-}

@@ -36,7 +36,6 @@ from obygaze_features.manifest.io import rows_to_csv
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.spans import frames_of
 from obygaze_features.store import Row, Store, open_store
-from obygaze_features.store.changing import merge
 from obygaze_features.store.importing import import_features
 from obygaze_features.store.records import ManifestMark
 
@@ -290,15 +289,6 @@ def at_an_import(
     return " ".join(done.notes)
 
 
-def at_a_merger(ours: Source, theirs: Source, folder: Path) -> str:
-    one, other = store_of(ours, folder / "one"), store_of(theirs, folder / "other")
-    done = merge([one.location, other.location], folder / "both", workspace=folder)
-    store = open_store(folder / "both")
-    assert set(store.clip_ids.tolist()) == {*ours, *theirs}
-    check_numbers(store)
-    return " ".join(done.warnings)
-
-
 def at_a_join(ours: Source, theirs: Source, folder: Path) -> str:
     one, other = (
         store_of(ours, folder / "one"),
@@ -337,14 +327,11 @@ DOORS = (
     at_the_function,
     at_a_store,
     *IMPORTS,
-    at_a_merger,
     at_a_join,
     at_files_of_people,
 )
 # Where both sources may count frames.
-WITH_FRAMES = (at_the_function, at_a_store, *IMPORTS, at_a_merger, at_a_join)
-# It makes one store of two, in which all clips have a film or none.
-MAKE_ONE = (at_a_merger,)
+WITH_FRAMES = (at_the_function, at_a_store, *IMPORTS, at_a_join)
 # All tables have films or none.
 OF_TABLES = "cannot be imported"
 # What says nothing of ids alone, as two people have tables of the same clips.
@@ -358,11 +345,7 @@ def refusal_of_films(door: Door, ours: Source, theirs: Source) -> str:
     have_films = [any(one.film for one in source.values()) for source in (ours, theirs)]
     if door is at_files_of_people and have_films[0] != have_films[1]:
         return OF_TABLES
-    with_film = {
-        i for source in (ours, theirs) for i, one in source.items() if one.film
-    }
-    is_mixed = 0 < len(with_film) < len({*ours, *theirs})
-    return "would have no film" if door in MAKE_ONE and is_mixed else ""
+    return ""
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -32,6 +32,7 @@ def make_kept(root: Path) -> Path:
     old = write(kept / "old")
     subset(old, kept / "new", without=[FILM])
     subset(old, kept / "part", films=["film-4", "film-5"])
+    subset(kept / "new", kept / "rest", without=["film-4", "film-5"])
     write(kept / "other", recipe=a_recipe("wav2vec2"))
     ids = [f"film-{n // 3}-{n}" for n in range(94)]
     arrays = {name: array[:94] for name, array in values_of().items()}
@@ -84,7 +85,7 @@ def exporting(name: str, **options: Any) -> Command:
 
 SOME_FILMS = ["film-4", "film-5", "film-6"]
 COMMANDS = {
-    "merge": making(lambda to, kept: merge([kept / "part", kept / "new"], to)),
+    "merge": making(lambda to, kept: merge([kept / "part", kept / "rest"], to)),
     "subset": making(lambda to, kept: subset(kept / "new", to, films=SOME_FILMS)),
     "import": making(
         lambda to, kept: import_features(kept / "f.npz", to, keep_frames=True)

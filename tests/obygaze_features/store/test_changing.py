@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from support.written_stores import (
     check_all,
     check_store,
     files_of,
-    some_rows,
 )
 
 from obygaze_features.core.errors import (
@@ -41,7 +39,7 @@ from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker, ManifestMark
+from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row
 
 
@@ -132,7 +130,7 @@ def test_a_store_without_a_film_has_nothing_of_it(store: Path, tmp_path: Path) -
 def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
     films = [f"film-{number}" for number in range(32)]
     subset(store, tmp_path / "a", films=films[:20])
-    subset(store, tmp_path / "b", films=films[15:])
+    subset(store, tmp_path / "b", films=films[20:])
     made = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
     document = check_store(tmp_path / "both", rows_of(), values_of())
     assert document["manifest"]["name"] == "films"
@@ -151,28 +149,32 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     write(tmp_path / "arrays", arrays=ARRAYS[:2])
     with pytest.raises(Mismatch, match="arrays are not those"):
         merge([store, tmp_path / "arrays"], tmp_path / "both")
-    changed = values_of()
-    changed["pooled"][40, 3] += 1
-    write(tmp_path / "numbers", rows, changed)
-    with pytest.raises(Mismatch, match="'clip 40' is in two stores"):
-        merge([store, tmp_path / "numbers"], tmp_path / "both")
-    for name, start_s in (("times", 1.0), ("others", 2.0)):
-        rows[40] = rows[40]._replace(start_s=start_s, end_s=3.0)
-        write(tmp_path / name, rows, values)
-    with pytest.raises(Mismatch, match="is 1 s to 3 s and 2 s to 3 s"):
-        merge([tmp_path / "times", tmp_path / "others"], tmp_path / "both")
-    gpu = Maker("p 1", "cuda", "a GPU", "float16")
-    write(tmp_path / "gpu", makers=[gpu])
-    with pytest.raises(Mismatch, match="devices or precisions"):
-        merge([store, tmp_path / "gpu"], tmp_path / "both")
+    # One clip is there twice, as a row with features or without.
+    for status in (OK, FAILED):
+        others = [row._replace(clip_id=f"new {row.clip_id}") for row in rows]
+        others[40] = rows[40]._replace(status=status)
+        path = write(tmp_path / f"with-{status}", others, values)
+        with pytest.raises(Mismatch, match="1 clip of this store are in") as error:
+            merge([store, path], tmp_path / "both")
+        assert "too: clip 40" in error.value.message
+        assert error.value.hint.startswith(f"obygaze store subset {path} --without")
     with pytest.raises(AlreadyThere):
         merge([store, store], tmp_path / "recipe")
     with pytest.raises(FixUsage, match="at least two"):
         merge([store], tmp_path / "one")
-    shutil.copytree(store, tmp_path / "copy")
-    for again in (store, tmp_path / "copy"):
-        with pytest.raises(FixUsage, match=f"the same store as {store}"):
-            merge([store, again], tmp_path / "twice")
+    with pytest.raises(Mismatch, match=f"{N_ROWS} clips of this store are in"):
+        merge([store, store], tmp_path / "twice")
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_merged_store_lists_all_that_made_it(store: Path, tmp_path: Path) -> None:
+    gpu = Maker("p 1", "cuda", "a GPU", "float16")
+    values = {name: array[:1] for name, array in values_of().items()}
+    write(tmp_path / "gpu", [Row("new", "film-x")], values, makers=[gpu])
+    merge([store, tmp_path / "gpu"], tmp_path / "both")
+    both = open_store(tmp_path / "both")
+    assert both.record.makers == (*open_store(store).record.makers, gpu)
+    assert both.clip_ids.tolist()[-1] == "new"
 
 
 def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
@@ -189,22 +191,6 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
         with pytest.raises(AlreadyThere, match="this store is being filled"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
-
-
-def test_what_one_store_knows_of_a_clip_is_kept(tmp_path: Path) -> None:
-    """Without the times, the new store would take another clip of the film for this one."""
-    values = {"clip": np.ones((1, 4), "float32")}
-    failed = Row("1", "sea", status=FAILED, reason="damaged")
-    stores = [tmp_path / name for name in ("imported", "times", "film")]
-    rows = [Row("1", ""), Row("1", "", 0, 2), failed]
-    names = ["imported", "imported", "films"]
-    for store, row, name in zip(stores, rows, names, strict=True):
-        made_store(store, [row], values, manifest=ManifestMark(name, store.name))
-    done = merge(stores, tmp_path / "all")
-    assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
-    # No two of the stores state the same fact.
-    said = [text for text in done.warnings if "1 clip matched by the ids alone" in text]
-    assert len(said) == 3
 
 
 def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
@@ -227,21 +213,6 @@ def test_a_store_without_features_says_nothing_of_what_made_others(
     write(tmp_path / "none", [row], values, makers=[])
     merge([tmp_path / "none", store], tmp_path / "all")
     assert open_store(tmp_path / "all").rows[1:] == open_store(store).rows
-    other = write(tmp_path / "other", [row._replace(status=OK)], values, makers=[])
-    with pytest.raises(Mismatch, match="other programs, devices"):
-        merge([store, other], tmp_path / "both")
-
-
-def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:
-    values = values_of()
-    halves = []
-    for number in range(2):
-        rows = some_rows(N_ROWS)
-        for row in range(number, N_ROWS, 2):
-            rows[row] = rows[row]._replace(status=FAILED, reason="not in the files")
-        halves.append(write(tmp_path / f"half{number}", rows, makers=()))
-    merge(halves, tmp_path / "both")
-    check_store(tmp_path / "both", some_rows(N_ROWS), values)
 
 
 def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> None:

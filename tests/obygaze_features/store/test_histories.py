@@ -14,7 +14,7 @@ from support.filled_stores import next_block
 from support.seeds import SEED, amount
 from support.written_stores import MANIFEST, ArraySource, a_recipe, check_all, files_of
 
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
@@ -211,24 +211,18 @@ class History:
         self.another(part, replace(self.model, clips=clips))
 
     def merge(self) -> None:
-        """Merge with a store that has other clips, and some of the same."""
-        some = self.random.sample(
-            list(self.model.clips.items()), min(3, len(self.model.clips))
-        )
-        new = self.new_clips(self.random.randint(1, 10), self.model.arrays)
-        clips = {name: clip for name, clip in some if clip.status == OK} | new
+        """Merge with a store of other clips; one of the same is refused."""
+        clips = self.new_clips(self.random.randint(1, 10), self.model.arrays)
         other = self.new_path()
         made_by = frozenset([self.version])
         self.write(other, replace(self.model, clips=clips, made_by=made_by))
         both = self.new_path()
         is_turned = self.random.random() < 0.5
         merge([other, self.path] if is_turned else [self.path, other], both)
-        merged = {}
-        models = [clips, self.model.clips] if is_turned else [self.model.clips, clips]
-        for each in models:
-            for name, clip in each.items():
-                merged.setdefault(name, clip)
+        merged = {**self.model.clips, **clips}
         made_by |= self.model.made_by
+        with pytest.raises(Mismatch, match="of this store are in"):
+            merge([both, other], self.new_path())
         self.another(both, replace(self.model, clips=merged, made_by=made_by))
 
     def subset(self) -> None:
