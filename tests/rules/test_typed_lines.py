@@ -26,6 +26,7 @@ NEED_NO_QUOTES = {
     *("every", "n_blocks", "n_drawn", "tasks", "OPEN_FILES", "frame_rate_text(given)"),
     *("int(value) if is_whole else value", "plain_name", "kind", "package"),
     *("part.name", "schema", "formats[0]", "FILM", "RATE_COLUMN", "KEEPS_LEVELS"),
+    "TABLE",
     *("key", "key.strip()", "key_path", "change", "saved.info.name"),
     *("recipe.words_of_clips", "texts"),
     "' '.join(stores)",

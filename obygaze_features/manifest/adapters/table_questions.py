@@ -49,7 +49,7 @@ from obygaze_features.manifest.model import (
     NO_FILMS,
     TARGETS,
 )
-from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
 
 # What people call the columns of films, clips, times and annotators, without accents.
@@ -58,6 +58,8 @@ NAMES = {
     "clip_id": "clip id shot scene szene no nr n num number nummer numero plan sequence",
     "start_s": "start begin begins beginn from von anfang debut in inicio",
     "end_s": "end ends ende to bis schluss fin stop out hasta",
+    FRAMES[0]: "frame frames bild image",
+    RATE_COLUMN: "framerate fps rate bildrate",
     ANNOTATOR: "annotator annotateur coder codeur rater kodierer kodiererin who person",
     "concepts": "concept concepts konzept konzepte",
     "label": "label code coding coder rater rating verdict judgement judgment urteil bewertung"
@@ -175,7 +177,10 @@ def _of_films(read: ReadTables, mapping: TableMapping) -> Questions:
     )
     free = _free_columns(read, mapping)
     repeated = [name for name in free if _stands_together(read.cells(name))]
-    likely = [*_named("movie_id", free), *repeated]
+    named = _named("movie_id", free)
+    # A title that each row has alone may be that of the clip.
+    named.sort(key=lambda name: _are_unique(read, [name]))
+    likely = [*named, *repeated]
     answer = TableMapping(films=NO_FILMS)
     if likely:
         answer = TableMapping(columns={"movie_id": likely[0]})
@@ -212,11 +217,16 @@ def _of_times(read: ReadTables, mapping: TableMapping) -> Questions:
         pair = clocks
     if all(pair):
         start, end = pair
+        targets = dict(zip(SPAN_COLUMNS, pair, strict=True))
+        noun = "times"
+        if _named(FRAMES[0], pair) == pair:
+            noun = "frames"
+            rates = _named(RATE_COLUMN, _free_columns(read, mapping))
+            targets = dict(zip((*FRAMES, RATE_COLUMN), [*pair, *rates], strict=False))
         yield TableQuestion(
-            f"{start!r} and {end!r} look like the times of the clips;"
+            f"{start!r} and {end!r} look like the {noun} of the clips;"
             " --map COLUMN=COLUMN keeps a column as it is",
-            TableMapping(columns=dict(zip(SPAN_COLUMNS, pair, strict=True))),
-            "start_s",
+            TableMapping(columns=targets),
         )
 
 
@@ -352,7 +362,15 @@ def _person_column(
     if _are_unique(read, key):
         return []
     free = [name for name in _free_columns(read, mapping) if name not in key]
-    few = [name for name in free if len(set(read.cells(name))) <= MOST_WORDS]
+    clips = {tuple(row.cells.get(name, name) for name in key) for row in read.rows}
+    few = []
+    for name in free:
+        cells = read.cells(name)
+        are_names = not any(map(NUMBER.fullmatch, cells))
+        # Where a few clips stand twice, this is rather an error.
+        is_systematic = 2 * len(read.rows) >= 3 * len(clips)
+        if are_names and is_systematic and len(set(cells)) <= MOST_WORDS:
+            few.append(name)
     for column in (*_named(ANNOTATOR, free), *few):
         if _are_unique(read, [*key, column]):
             return [column]

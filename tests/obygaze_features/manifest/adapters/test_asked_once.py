@@ -154,6 +154,31 @@ def test_one_scale_of_several_columns_is_no_likely_answer(tmp_path: Path) -> Non
     assert [clip.extra["label"] for clip in again] == ["", "", "mid"]
 
 
+def test_frames_are_no_seconds_and_titles_of_clips_no_films(tmp_path: Path) -> None:
+    lines = ["Titel;Film;Start Frame;End Frame;FPS", "Kuss;Alba;0;24;25"]
+    lines += ["Flucht;Alba;25;74;25", "Ende;Brug;0;49;25"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    said = typed_again(tmp_path, ["t.csv", "-o", "t"])
+    assert "look like the frames of the clips" in said
+    assert rows_of(tmp_path, "end_frame") == [
+        ("Alba-001", 0.0, 1.0, "", "", "24"),
+        ("Alba-002", 1.0, 3.0, "", "", "74"),
+        ("Brug-001", 0.0, 2.0, "", "", "49"),
+    ]
+
+
+def test_a_clip_that_stands_twice_is_no_clip_of_two_people(tmp_path: Path) -> None:
+    """A rating was the likely name of a person."""
+    rows = ["clip_id,movie_id,mood,rating"]
+    rows += [f"a{n},f,{'calm' if n % 2 else 'wild'},{n % 3}" for n in range(9)]
+    (tmp_path / "t.csv").write_text("\n".join([*rows, "a0,f,sad,2"]), "utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path / "t.csv")
+    (line,) = caught.value.details
+    assert "'a0' is already on line 2" in line
+    assert "likely" not in line
+
+
 def test_two_people_with_a_file_each(tmp_path: Path) -> None:
     header = "film,from,to,verdict\n"
     (tmp_path / "Ada.csv").write_text(
