@@ -58,11 +58,14 @@ COMMANDS: dict[str, Command | str] = {
     "compare": Command(
         "obygaze_models.report.commands:compare",
         {
+            "models": Option(
+                "--model", shown_default="those of one name", metavar="NAME"
+            ),
             "metric": Option(shown_default="the primary one of the first run"),
             "output": Option("-o --output", metavar="PATH"),
         },
-        then="obygaze_features.core.written_tables:Listing.write",
-        check="obygaze_features.core.written_tables:check_output",
+        then="obygaze_models.report.commands:write_compared",
+        check="obygaze_models.report.commands:check_compared",
     ),
     "models": "obygaze_models.zoo.commands:models",
     "view": Command(

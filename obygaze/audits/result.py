@@ -135,13 +135,13 @@ class Audit:
 
     def page(self) -> str:
         """Return the answers, the figure and the table as an HTML page."""
-        from obygaze_models.report import figures, page, tables
+        from obygaze_models.report import figures, tables
 
         rows = [tuple(map(_cell_of_page, row)) for row in self.rows]
         # Whoever gets the page did not see what the command warned of.
         warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
         with self.figure.drawn() as drawing:
-            return page.render_template(
+            return tables.render_template(
                 "finding.html",
                 title=self.title,
                 answers=self.answers,

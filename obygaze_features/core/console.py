@@ -294,7 +294,13 @@ def count(n: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun, which may be the name of a column: `series` stays."""
+    """Return the plural of a noun, which may be the name of a column: `series` stays.
+
+    That of `group of x` is `groups of x`.
+    """
+    head, of, rest = noun.partition(" of ")
+    if of:
+        return f"{plural(head)}{of}{rest}"
     if noun.endswith("s"):
         return noun
     return re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"

@@ -344,6 +344,10 @@ class Cell:
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
+    def reversed(self) -> Cell:
+        """Return the cell with its clips in the opposite order."""
+        return replace(self, rows=self.rows.assign(score=-self.rows["score"]))
+
     def in_random_order(self) -> Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
         random = {"score": 0.0, "decision": 0.5, "is_probability": False}
@@ -475,6 +479,23 @@ class Cell:
             known = {name: value for name, value in of_films if math.isfinite(value)}
             self._known_of_films[metric] = known
         return self._known_of_films[metric]
+
+    def value_of_two_classes(self, metric: str) -> dict[str, float]:
+        """Return a metric within each film that has clips of both classes."""
+        values = self.value_of_films(metric)
+        has_positive = {*self.groups[self.y]}
+        has_negative = {*self.groups[~self.y]}
+        return {
+            film: value
+            for film, value in values.items()
+            if film in has_positive and film in has_negative
+        }
+
+    @cached_property
+    def is_constant_in_films(self) -> bool:
+        """Whether each fit gives all clips of a film one score."""
+        by_film = self.rows.groupby(["fold", "seed", "group"])["score"]
+        return bool((by_film.nunique() == 1).all())
 
     @cached_property
     def _known_of_films(self) -> dict[str, dict[str, float]]:

@@ -1,9 +1,11 @@
 """Regress a model's success on factors of the clips, over all films and in each film.
 
 The odds ratio of a factor is that of a correct decision with the factor to one without it, other
-factors being equal. Factors are correlated: a clip without a concept is an easy negative. Each
-analysis lists the factors that it leaves out because they never vary, follow from others, or are
-those of a few clips: one clip alone would have log odds of 1.1 (log 3) in any film.
+factors being equal. Factors are correlated: a clip without a concept is an easy negative. A clip
+has one level, so that the log odds of a level are those of its clips without concepts, and compare
+them with no other clips: two levels are compared by `level_contrasts`. Each analysis lists the
+factors that it leaves out because they never vary, follow from others, or are those of a few clips:
+one clip alone would have log odds of 1.1 (log 3) in any film.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,6 +102,25 @@ def analyse_success(
         )
         analyses.append(of_film)
     return analyses
+
+
+def level_contrasts(
+    success: ArrayLike, factors: Mapping[str, ArrayLike], films: ArrayLike
+) -> list[Factor]:
+    """Return by how much the log odds of success differ between each two levels.
+
+    It is the regression over all films, in which one level takes the place of the intercept.
+    """
+    _, codes = as_codes(films, as_truth(success).size)
+    contrasts = []
+    for place, base in enumerate(LEVEL_FACTORS[:-1]):
+        others = {name: column for name, column in factors.items() if name != base}
+        later = LEVEL_FACTORS[place + 1 :]
+        for factor in analyse(success, others, clusters=codes).factors:
+            if factor.name in later:
+                name = f"{factor.name} against {base.split()[1]}"
+                contrasts.append(replace(factor, name=name))
+    return contrasts
 
 
 def analyse(

@@ -1,13 +1,13 @@
 """Every value of a run as a function of its table of tests: `results` is all that a report reads.
 
-Intervals draw films, and tests change the signs of films (docs/design/0018-calibration.md).
+Intervals and tests are over films (docs/design/0018-calibration.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
 from itertools import chain, combinations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.basis import has_interval, weakest
+from obygaze_models.evaluation.basis import UNSEEN, has_interval, weakest
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
     LEAST_GROUPS,
@@ -34,6 +34,12 @@ from obygaze_models.evaluation.cells import (
     grouped_by,
     on_shared_clips,
 )
+from obygaze_models.evaluation.film_tests import (
+    mean_over_films,
+    p_alone,
+    p_among_all,
+    training_factor,
+)
 from obygaze_models.evaluation.metrics import (
     AP,
     PREVALENCE,
@@ -42,8 +48,8 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, difference_of
-from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.evaluation.tables import (
+    CHOSEN,
     RESULTS,
     ColumnArrays,
     RunRow,
@@ -57,10 +63,9 @@ if TYPE_CHECKING:
 # Baselines that see no video: the best of them is what guessing has.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 LEAST_CLIPS = 5  # of each class, for an interval
-FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
-GUESSES = "guesses"  # the family of differences of a model and a guess without video
 
 AskedQuestion = Mapping[str, str]
+CellName = tuple[str, str, str, str]  # training task, test task, store and model
 # What computes jobs, here or in several processes.
 Jobs = Sequence[Callable[[], Any]]
 
@@ -80,6 +85,7 @@ class RunSettings:
         seed: The seed of the draws.
         compares: Whether differences are computed.
         questions: The differences that the protocol asks for (`asks_for`).
+        models: The models that `grid.models` lists.
         contrast: Two training tasks of which the same models are compared.
         starting_at_random: Models of which another start changes the scores.
         sizes: Of each task whose folds a published file draws, the clips and the positive clips of
@@ -93,6 +99,7 @@ class RunSettings:
     seed: int = 0
     compares: bool = True
     questions: Sequence[AskedQuestion] = ()
+    models: Sequence[str] = ()
     contrast: Sequence[str] = ()
     starting_at_random: Sequence[str] = ()
     sizes: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
@@ -117,23 +124,23 @@ def results(
     """
     cells = cells_of(tests)
     # Families of p join differences of several tasks: all are of the films of the whole table.
-    draws = Draws(settings, np.unique(tests["group"].to_numpy()))
+    values = ComparedValues(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
     if settings.compares:
         of_tasks = [*grouped_by(cells, lambda cell: cell.pair).values()]
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in cells),
-        *(partial(_differences_of, of_task, draws) for of_task in of_tasks),
+        *(partial(_differences_of, of_task, values) for of_task in of_tasks),
         *(
-            partial(_contrast_rows, *both, settings)
+            partial(_contrasts_of, *both, values)
             for both in _contrasts(cells, settings)
         ),
     ]
     made = iter(each(jobs))
     of_cells = [next(made) for _ in cells]
     differences = list(chain(*(next(made) for _ in of_tasks)))
-    rows = add_p_of_all(differences, settings.questions)
-    rows += chain(*made)
+    differences += chain(*made)
+    rows = add_p(differences, cells, settings)
     return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
 
 
@@ -282,54 +289,84 @@ def _label_inflation(cell: Cell, settings: RunSettings) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """A difference of two cells on the same clips: its row, and what the p of many need.
+    """A difference of two cells on the same clips.
 
-    `by_film` has the difference in each film of the table, NaN where it has no value; `n_films` is
-    the number of films behind both values.
+    Attributes:
+        row: Its row of results.csv.
+        by_film: The difference in each film of the table; NaN for no value.
+        factor: A factor of the variance of its mean that films do not show.
     """
 
     row: RunRow
     by_film: FloatArray
-    inflation: float
-    n_films: int
+    factor: float
 
 
-class Draws:
-    """The values of cells if films are drawn, the same films for all; each is computed once."""
+class ComparedValues:
+    """The compared metric of cells: in each film, and if films are drawn. Each is computed once."""
 
     def __init__(self, settings: RunSettings, films: NDArray[np.str_]) -> None:
         self.settings = settings
         self.films = films
         self.metric = settings.metric
-        self.known: dict[int, tuple[Cell, FloatArray, FloatArray, int]] = {}
+        # A cell is kept with its values, so that no other one gets its id.
+        self._by_film: dict[int, tuple[Cell, FloatArray, FloatArray]] = {}
+        self._draws: dict[int, tuple[Cell, FloatArray]] = {}
 
-    def of(self, cell: Cell) -> tuple[FloatArray, FloatArray, int]:
-        """Return the compared metric of a cell: draws, values of all films, films behind it."""
-        metric = self.metric
-        if id(cell) not in self.known:
-            statistics = cell.statistics([metric])
+    def by_film(self, first: Cell, second: Cell) -> FloatArray:
+        """Return by how much the first cell is better in each film: see `film_differences`."""
+        ours, ours_reversed = self._values_of_films(first)
+        if second.is_constant_in_films:
+            return difference_of(ours, ours_reversed) / 2
+        return difference_of(ours, self._values_of_films(second)[0])
+
+    def draws(self, cell: Cell) -> FloatArray:
+        """Return the metric of a cell if films are drawn, the same films for all cells."""
+        if id(cell) not in self._draws:
+            statistics = cell.statistics([self.metric])
             codes = np.arange(len(cell.film_names))
             seed = (self.settings.seed, 2)
-            drawn = draw(statistics, codes, self.settings.replicates, seed)[metric]
-            names, values = cell.by_film([metric])
-            by_film = np.full(len(self.films), np.nan)
-            by_film[np.searchsorted(self.films, names)] = values[metric]
-            n_films = cell.groups_behind(metric).number
-            # The cell is kept with its values, so that no other one gets its id.
-            self.known[id(cell)] = (cell, drawn, by_film, n_films)
-        _, drawn, by_film, n_films = self.known[id(cell)]
-        return drawn, by_film, n_films
+            drawn = draw(statistics, codes, self.settings.replicates, seed)
+            self._draws[id(cell)] = (cell, drawn[self.metric])
+        return self._draws[id(cell)][1]
+
+    def _values_of_films(self, cell: Cell) -> tuple[FloatArray, FloatArray]:
+        """Return the metric within each film, by the scores of a cell and in reversed order."""
+        if id(cell) not in self._by_film:
+            both = []
+            for ordered in (cell, cell.reversed()):
+                values = ordered.value_of_two_classes(self.metric)
+                by_film = np.full(len(self.films), np.nan)
+                by_film[np.searchsorted(self.films, [*values])] = [*values.values()]
+                both.append(by_film)
+            self._by_film[id(cell)] = (cell, both[0], both[1])
+        _, ours, ours_reversed = self._by_film[id(cell)]
+        return ours, ours_reversed
 
 
-def draws_of(cells: Iterable[Cell], settings: RunSettings) -> Draws:
-    """Return the draws for differences of some cells."""
+def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]:
+    """Return by how much the first of two cells is better in each film with clips of both classes.
+
+    Beside a guess that gives all clips of a film one score, it is half the difference between the
+    order of the clips and the reversed order. Its mean is 0 for an order that means nothing, and
+    that of AP minus a random order is not: AP is convex.
+    """
+    films = np.unique(first.groups)
+    values = ComparedValues(RunSettings(metric), films)
+    by_film = values.by_film(first, second)
+    known = np.isfinite(by_film)
+    return dict(zip(films[known].tolist(), by_film[known].tolist(), strict=True))
+
+
+def values_of(cells: Iterable[Cell], settings: RunSettings) -> ComparedValues:
+    """Return the values for differences of some cells."""
     films = np.unique(np.concatenate([cell.groups for cell in cells]))
-    return Draws(settings, films)
+    return ComparedValues(settings, films)
 
 
-def _differences_of(cells: Sequence[Cell], draws: Draws) -> list[Difference]:
+def _differences_of(cells: Sequence[Cell], values: ComparedValues) -> list[Difference]:
     """Return the differences of the cells of a training and a test task."""
-    return [difference(*both, draws) for both in comparable(cells)]
+    return [difference(*both, values) for both in comparable(cells)]
 
 
 def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
@@ -352,33 +389,67 @@ def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 
 
 def difference(
-    first: Cell, second: Cell, draws: Draws, inflation: float | None = None
+    first: Cell,
+    second: Cell,
+    values: ComparedValues,
+    factor: float | None = None,
 ) -> Difference:
     """Return the difference of two cells of one test task, which tested the same clips.
 
-    The default inflation is the larger one of the two cells.
+    On unseen films, it is the mean over films with Student's interval. Where films are on both
+    sides, it is that of the values over all films, with an interval of draws.
+
+    Args:
+        first: The first cell.
+        second: The second cell.
+        values: The values of both.
+        factor: A factor of the variance that films do not show; the default is that of the design.
     """
-    if inflation is None:
-        inflation = max(first.inflation, second.inflation)
-    metric = draws.metric
-    ours, ours_by_film, n_films_of_ours = draws.of(first)
-    theirs, theirs_by_film, n_films_of_theirs = draws.of(second)
-    n_films = min(n_films_of_ours, n_films_of_theirs)
-    row = row_of_difference(first, second, metric)
+    row = row_of_difference(first, second, values.metric)
+    by_film = values.by_film(first, second)
+    if row["basis"] == UNSEEN:
+        if factor is None:
+            n_films = int(np.isfinite(by_film).sum())
+            factor = film_factor(first, second, n_films)
+        most = 0.5 if second.is_constant_in_films else 1.0
+        mean, interval = mean_over_films(by_film, factor, most)
+        row |= {"over_films": mean, "low": interval.low, "high": interval.high}
+        return Difference(row, by_film, factor)
+    if factor is None:
+        factor = max(first.inflation, second.inflation)
+    interval = _interval_of_draws(first, second, values, factor)
+    if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
+        # Draws of a dozen films are too narrow where films differ very much in their look.
+        interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
+    row |= {"over_films": row["value"], "low": interval.low, "high": interval.high}
+    return Difference(row, by_film, factor)
+
+
+def film_factor(first: Cell, second: Cell, n_films: int) -> float:
+    """Return the factor of the variance of a difference on unseen films that films do not show."""
+    for cell in (first, second):
+        if cell.is_trained and cell.n_test_sets > 1:
+            return training_factor(n_films)
+    return 1.0
+
+
+def _interval_of_draws(
+    first: Cell, second: Cell, values: ComparedValues, inflation: float
+) -> Interval:
+    """Return the interval of a difference of the values over all films, by drawing films."""
+    ours = values.draws(first)
+    theirs = values.draws(second)
+    n_films = min(cell.groups_behind(values.metric).number for cell in (first, second))
+    value = first.values[values.metric] - second.values[values.metric]
     interval = interval_of(
-        ours - theirs, row["value"], GroupCount(n_films, n_films), inflation=inflation
+        ours - theirs, value, GroupCount(n_films, n_films), inflation=inflation
     )
     # The AUC of a constant is one half whatever films are drawn.
     low_of_first, high_of_first = _possible_values(ours)
     low_of_second, high_of_second = _possible_values(theirs)
-    interval = interval.of_difference(
+    return interval.of_difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
-    by_film = difference_of(ours_by_film, theirs_by_film)
-    p = _p_by_film(first, by_film) if np.isfinite(inflation) else math.nan
-    interval = as_sure_as(p, interval)
-    row |= {"low": interval.low, "high": interval.high, "p": p}
-    return Difference(row, by_film, inflation, n_films)
 
 
 def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
@@ -391,6 +462,7 @@ def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
         "against_train": second.train,
         "against_store": second.store,
         "against_model": second.model,
+        **dict.fromkeys(("over_films", "low", "high", "p", "comparisons"), math.nan),
         "leaked": len(leaked),
         "basis": weakest([first.basis, second.basis]),
     }
@@ -405,84 +477,111 @@ def _possible_values(draws: FloatArray) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-def _p_by_film(cell: Cell, by_film: FloatArray) -> float:
-    """Return the p of a difference by films, where all runs test one set of clips; else NaN.
+# ---- what a run asks ----
 
-    Changing the signs of films assumes that they are independent, but where each film is tested by
-    models of the others, it also trained these.
+
+def is_about_guessing(question: AskedQuestion) -> bool:
+    """Return whether a question compares a model with a baseline that sees no video."""
+    return question["first"] in BLIND or question["second"] in BLIND
+
+
+def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell]:
+    """Return the models that a run asks about, each on each store; never picked by a result.
+
+    These are the models and tasks of the questions about guessing, or of all questions if none is
+    about guessing. Where `grid.models` lists models, it is these, in its order. Without questions,
+    or if none is about a model of the run, all models are asked about.
     """
-    n_films = int(np.isfinite(by_film).sum())
-    if cell.n_test_sets > 1 or n_films < FILMS_OF_A_TEST:
-        return math.nan
-    p, _ = sign_flip_p(by_film)
-    return p
+    models = [cell for cell in cells if cell.is_model and cell.store != CHOSEN]
+    listed = [*settings.models]
+    if {cell.model for cell in models} <= {*listed}:
+        models.sort(key=lambda cell: listed.index(cell.model))
+    guessing = [*filter(is_about_guessing, settings.questions)]
+    asked = []
+    for cell in models:
+        for question in guessing or settings.questions:
+            if _is_on_tasks(question, cell) and (
+                listed or _names_model(question, cell, with_store=bool(guessing))
+            ):
+                asked.append(cell)
+                break
+    return asked or models
 
 
-def as_sure_as(p: float, interval: Interval) -> Interval:
-    """Return the interval, reaching to 0 if the p by films says that the difference may be 0.
+def _is_on_tasks(question: AskedQuestion, cell: Cell) -> bool:
+    tasks = {"train": cell.train, "test": cell.test}
+    return all(question[key] in ("", name) for key, name in tasks.items())
 
-    Draws of a dozen films are narrower than sign flips allow if films differ very much in their
-    look (docs/design/0018-calibration.md). A p that is NaN says nothing.
-    """
-    if not p > 1 - CONFIDENCE or interval.ends == (None, None):
-        return interval
-    return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
+
+def _names_model(question: AskedQuestion, cell: Cell, *, with_store: bool) -> bool:
+    """Return whether a cell is a side of a question; an empty name is any."""
+    for side in ("first", "second"):
+        is_model = question[side] in ("", cell.model)
+        is_store = question[f"{side}_store"] in ("", cell.store)
+        if is_model and (is_store or not with_store):
+            return True
+    return False
 
 
 # ---- p in families ----
 
 
-def add_p_of_all(
-    differences: Sequence[Difference], questions: Sequence[AskedQuestion]
-) -> list[RunRow]:
-    """Return the rows of differences, each with its p among all of its family.
+def names_of_difference(row: RunRow) -> tuple[CellName, CellName]:
+    """Return the names of both cells of a difference."""
+    first = (row["train"], row["test"], row["store"], row["model"])
+    second = (row["against_train"], row["test"])
+    return first, (*second, row["against_store"], row["against_model"])
 
-    A family is what one table of a report shows: the differences that the questions of the protocol
-    ask for; those of a model and a guess without video; those of one model on two stores. A
-    difference to a guess that is asked for is in two tables, and has `p_guesses` for the second.
-    All other differences, which no table shows, are one more family.
+
+def add_p(
+    differences: Sequence[Difference], cells: Iterable[Cell], settings: RunSettings
+) -> list[RunRow]:
+    """Return the rows of differences; those that the run asks for have a p among all of its family.
+
+    There are two families: the models that are asked about beside guesses, and these models beside
+    each other, with the differences of questions and contrasts. So a comparison has one p, wherever
+    it stands. What nobody asked for has none, and neither has the store that training films choose.
     """
-    families: dict[str, list[Difference]] = {}
-    asked = []
+    asked = {cell.name for cell in cells_asked_about(cells, settings)}
+    guesses = []
+    models = []
     for item in differences:
-        is_asked = any(asks_for(question, item.row) for question in questions)
-        kind = _kind_of_difference(item.row)
-        if is_asked:
-            asked.append(item)
-        if kind == GUESSES or not is_asked:
-            families.setdefault(kind, []).append(item)
-    for kind, family in families.items():
-        for item, p in zip(family, p_of_family(family), strict=True):
-            item.row["p_all"] = p
-            if kind == GUESSES:
-                item.row["p_guesses"] = p
-    for item, p in zip(asked, p_of_family(asked), strict=True):
-        item.row["p_all"] = p
+        row = item.row
+        first, second = names_of_difference(row)
+        if CHOSEN in (row["store"], row["against_store"]):
+            continue
+        is_contrast = row["against_train"] != row["train"]
+        is_of_question = any(asks_for(of, row) for of in settings.questions)
+        if row["against_model"] in BLIND:
+            if first in asked:
+                guesses.append(item)
+        elif is_contrast or is_of_question or {first, second} <= asked:
+            models.append(item)
+    add_p_of_family(guesses, greater=True)
+    add_p_of_family(models)
     return [item.row for item in differences]
 
 
-def _kind_of_difference(row: RunRow) -> str:
-    if row["against_model"] in BLIND:
-        return GUESSES
-    return "stores" if row["against_model"] == row["model"] else "models"
+def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> None:
+    """Give each difference of a family its p among all, and their number.
 
+    Guesses that give all clips of a film one score make one comparison, and not several.
 
-def p_of_family(family: Sequence[Difference]) -> list[float]:
-    """Return the p of each difference among all of a family; NaN for fewer than six films."""
-    p_values = [math.nan] * len(family)
-    tested = []
-    for number, item in enumerate(family):
-        if np.isfinite(item.by_film).sum() >= FILMS_OF_A_TEST:
-            tested.append(number)
-    if not tested:
-        return p_values
-    by_film = np.column_stack([family[number].by_film for number in tested])
+    Args:
+        family: The differences.
+        greater: Whether p is one-sided: is the first side better?
+    """
+    if not family:
+        return
+    by_film = np.column_stack([item.by_film for item in family])
+    factors = np.array([item.factor for item in family])
     has_value = np.isfinite(by_film).any(axis=1)
-    inflations = [family[number].inflation for number in tested]
-    p_of_tested = max_t_p(by_film[has_value], inflations)
-    for number, p in zip(tested, p_of_tested, strict=True):
-        p_values[number] = float(p)
-    return p_values
+    p_values = p_among_all(by_film[has_value], factors, greater=greater)
+    tested = by_film[:, np.isfinite(p_values)]
+    n_comparisons = len(np.unique(np.nan_to_num(tested), axis=1).T)
+    for item, p in zip(family, p_values.tolist(), strict=True):
+        if math.isfinite(p):
+            item.row.update(p=p, comparisons=n_comparisons)
 
 
 def asks_for(question: AskedQuestion, row: RunRow) -> bool:
@@ -498,8 +597,9 @@ def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
     if _has_sides(question, row):
         return row
     exchanged = _with_sides_exchanged(row)
-    exchanged |= {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
-    return exchanged
+    for name in ("value", "over_films"):
+        exchanged[name] = -row[name]
+    return exchanged | {"low": -row["high"], "high": -row["low"]}
 
 
 def _with_sides_exchanged(row: RunRow) -> RunRow:
@@ -545,7 +645,9 @@ def _contrasts(
             yield ours, theirs
 
 
-def _contrast_rows(first: Cell, second: Cell, settings: RunSettings) -> list[RunRow]:
+def _contrasts_of(
+    first: Cell, second: Cell, values: ComparedValues
+) -> list[Difference]:
     """Return the difference of a model that was trained on one task and on another.
 
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
@@ -553,18 +655,28 @@ def _contrast_rows(first: Cell, second: Cell, settings: RunSettings) -> list[Run
     each film is tested by models of the others, it has neither: how much the two training sets
     vary together depends on the data. Where test clips of either side leaked, it has neither.
     """
-    row = row_of_difference(first, second, settings.metric)
+    settings = values.settings
     starts_at_random = first.model in settings.starting_at_random
-    is_of_films = has_interval(row["basis"])
+    is_of_films = has_interval(weakest([first.basis, second.basis]))
     if is_of_films and first.n_test_sets == 1 and not starts_at_random:
-        draws = draws_of([first, second], settings)
-        row = difference(first, second, draws, inflation=1.0).row
+        found = [difference(first, second, values, factor=1.0)]
+    else:
+        found = [_without_interval(first, second, settings.metric, values)]
     primary = settings.primary
     # Margins have no Brier score and no calibration error.
     has_primary = primary in first.values and primary in second.values
-    if primary == settings.metric or not has_primary:
-        return [row]
-    return [row_of_difference(first, second, primary), row]
+    if primary != settings.metric and has_primary:
+        found.insert(0, _without_interval(first, second, primary, values))
+    return found
+
+
+def _without_interval(
+    first: Cell, second: Cell, metric: str, values: ComparedValues
+) -> Difference:
+    """Return a difference that has no interval and no p."""
+    row = row_of_difference(first, second, metric)
+    row["over_films"] = row["value"]
+    return Difference(row, np.full(len(values.films), np.nan), math.inf)
 
 
 Fit = tuple[str, str, str, str, int]  # training and test task, model, fold, seed

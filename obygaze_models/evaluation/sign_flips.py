@@ -1,13 +1,8 @@
-"""Tests that change the signs of films: of one difference, and of many differences of one run.
+"""A test that changes the signs of films.
 
 Under the null hypothesis, the two sides of a difference can be exchanged in each film: its sign
 changes. k films have 2^k patterns of signs. Up to 2^20 are all counted, so that p is exact; of
 more, a sample is drawn with a seed. Patterns are looked at in blocks of bounded size.
-
-The differences of a run depend on each other, because they are computed on the same films. Changing
-the signs of a film for all of them at once keeps this: in each pattern, the largest of the t values
-says how far chance alone would take the most striking difference (Westfall and Young's max-t,
-stepping down from the largest t).
 """
 
 from collections.abc import Iterator
@@ -16,29 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.predictions import FloatArray
 
 MOST_COUNTED = 20  # films, whose patterns are all counted
 N_SAMPLED = 50_000
 # Differences that are mathematically equal differ in the last bits of their sums: by so much.
 TIE = 1e-9
 BLOCK_NUMBERS = 2_000_000
-LEAST_FILMS = 2
 
 
-def patterns(n_films: int, width: int = 1) -> Iterator[NDArray[np.int8]]:
+def patterns(n_films: int) -> Iterator[NDArray[np.int8]]:
     """Yield blocks of patterns of signs, 1 and -1, a row for each.
 
     A pattern and its opposite give the same two-sided result, so that the sign of the first film
     never changes.
-
-    Args:
-        n_films: The number of films.
-        width: How many numbers a pattern is compared in.
     """
     is_exact = n_films <= MOST_COUNTED
     n_patterns = 1 << (n_films - 1) if is_exact else N_SAMPLED
-    step = max(1, BLOCK_NUMBERS // max(n_films, width))
+    step = max(1, BLOCK_NUMBERS // n_films)
     rng = np.random.default_rng(0)
     for start in range(0, n_patterns, step):
         numbers = np.arange(start, min(start + step, n_patterns))
@@ -83,64 +72,3 @@ def sign_flip_p(differences: ArrayLike, *, greater: bool = False) -> tuple[float
     if is_exact:
         return n_extreme / n_patterns, True
     return (n_extreme + 1) / (n_patterns + 1), False
-
-
-def max_t_p(differences: ArrayLike, inflations: ArrayLike | None = None) -> FloatArray:
-    """Return the p of each difference, corrected for all of them.
-
-    NaN where a difference has fewer than two films, is 0 in all of them, or has an infinite
-    inflation; it does not count as one of them.
-
-    Args:
-        differences: A row for each film, a column for each difference; NaN for no value.
-        inflations: Of each difference, a factor of the variance of its mean that films do not show:
-            each film also trained the models that others tested.
-    """
-    D = np.asarray(differences, dtype=np.float64)
-    n_films, n_differences = D.shape
-    factors = np.ones(n_differences)
-    if inflations is not None:
-        factors = np.asarray(inflations, dtype=np.float64)
-    is_known = np.isfinite(D)
-    n_of = is_known.sum(axis=0)
-    D = np.where(is_known, D, 0.0)
-    squares = (D**2).sum(axis=0)
-    observed = _t_values(np.ones((1, n_films)), D, n_of, squares)[0] / factors**0.5
-    is_tested = (n_of >= LEAST_FILMS) & np.isfinite(factors)
-    is_tested &= squares > 0
-    p_values = np.full(n_differences, np.nan)
-    # From the smallest t to the largest: each is compared with the largest of those up to itself.
-    tested = np.flatnonzero(is_tested)
-    ascending = tested[np.argsort(observed[tested], kind="stable")]
-    if not ascending.size:
-        return p_values
-    least = observed[ascending] * (1 - TIE)
-    n_larger = np.zeros(ascending.size)
-    n_patterns = 0
-    for signs in patterns(n_films, n_differences):
-        t = _t_values(signs, D[:, ascending], n_of[ascending], squares[ascending])
-        largest = np.maximum.accumulate(t, axis=1)
-        n_larger += (largest >= least).sum(axis=0)
-        n_patterns += len(signs)
-    p_ascending = (n_larger + 1) / (n_patterns + 1)
-    if n_films <= MOST_COUNTED:
-        p_ascending = np.maximum(n_larger, 1) / n_patterns
-    # A difference is not more certain than a larger one.
-    p_values[ascending[::-1]] = np.maximum.accumulate(p_ascending[::-1])
-    return p_values
-
-
-def _t_values(
-    signs: NDArray[np.int8] | FloatArray,
-    D: FloatArray,
-    n_of: NDArray[np.intp],
-    squares: FloatArray,
-) -> FloatArray:
-    """Return the size of Student's t of each difference (column) under each pattern (row)."""
-    n = np.maximum(n_of, LEAST_FILMS)
-    means = (signs @ D) / n
-    # Changing signs changes means, but not squares.
-    variances = np.maximum(squares / n - means**2, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t: FloatArray = np.abs(means) * np.sqrt((n - 1) / variances)
-    return np.nan_to_num(t, nan=0.0, posinf=np.inf)

@@ -58,9 +58,9 @@ RESULTS: dict[str, type] = {
     "fits": float,
     "low": float,
     "high": float,
+    "over_films": float,
     "p": float,
-    "p_all": float,
-    "p_guesses": float,
+    "comparisons": float,
     "clips": float,
     "films": float,
     "leaked": float,
@@ -130,9 +130,10 @@ RUN_TABLES = {
 }
 # Numbers that are whole where they are not missing; a decision by chance is one half.
 MOSTLY_WHOLE = (
-    *("decision", "fits", "clips", "films", "leaked"),
+    *("decision", "fits", "comparisons", "clips", "films", "leaked"),
     *("films_with_value", "left", "right", "all_clips", "successes"),
 )
+CHOSEN = "chosen"  # the name of the store that training films choose
 # What a cell is called: a model on a store, trained for one task and tested on one.
 CELL = ("train", "test", "store", "model")
 # What had been seen of a tested clip by what scored it.

@@ -258,9 +258,9 @@ def group_column(kind: str, column: str) -> str:
 
 
 def unit_of(kind: str, column: str) -> str:
-    """Return the word for what splits hold out: `film`, or their column, such as `director`."""
+    """Return the words for what splits hold out: `film`, or a group of a person's own column."""
     found = group_column(kind, column)
-    return "film" if found == FILM_COLUMN else found
+    return "film" if found == FILM_COLUMN else f"group of `{found}`"
 
 
 def with_groups(table: ClipTable, splits: Splits) -> ClipTable:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.written_tables import check_table_name
 
 if TYPE_CHECKING:
     from obygaze_models.report.comparison import ComparedRuns
     from obygaze_models.report.page import ReportFiles
     from obygaze_models.runner.files import Run
 
+LATEX = ".tex"
 Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
 
 
@@ -55,22 +57,22 @@ def report(
 
 def compare(
     *runs: PathLike | Run,
+    models: Sequence[str] = (),
     metric: str | None = None,
     workspace: PathLike | None = None,
 ) -> ComparedRuns:
     """Show by how much runs differ on the clips and tasks that all of them have.
 
-    Each cell has a value for each run, and the difference of each run to the first one, computed on
-    the clips that all of them tested. A difference of AP or AUC has an interval over films, and a p
-    that allows for all differences that are shown. Runs must hold out the same: films, or groups of
-    one column. Cells of runs with one store each, or with one model each, are compared whatever the
-    stores or the models are called. Where a run has several stores, those of one name are compared,
-    and else those of one recipe. The models and stores of one run are compared with the best guess
-    in its report, and with each other where `report.questions` asks it; its `results.csv` has the
-    values of all.
+    Each model has a value for each run, and its difference to the first one, computed on the clips
+    that all of them tested. A difference of AP or AUC has an interval over films, and a p that is
+    corrected for all differences that are shown: they are a family of their own. Runs must hold out
+    the same: films, or groups of one column. Runs with one store each, or with one model each, are
+    compared whatever the stores or the models are called. Where a run has several stores, those of
+    one name are compared, and else those of one recipe. -o writes CSV, .xlsx or LaTeX (.tex).
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
+        models: The model to compare; repeat it to name one for each run.
         metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 
@@ -81,8 +83,8 @@ def compare(
 
     Commands:
         obygaze compare honest-xclip honest-vivit
-        obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc
-        obygaze compare honest-xclip honest-vivit -o compared.xlsx
+        obygaze compare honest-xclip honest-vivit --model ridge --metric auc
+        obygaze compare honest-xclip honest-vivit -o compared.tex
     """
     from obygaze_models.report.comparison import compare_runs
     from obygaze_models.report.lookup import opened_runs
@@ -95,4 +97,26 @@ def compare(
             f"expected runs, got the stores {' and '.join(map(str, runs))}",
             hint=f"obygaze run honest {stores}",
         )
-    return compare_runs(opened_runs(runs, workspace), metric)
+    return compare_runs(opened_runs(runs, workspace), metric, models)
+
+
+def write_compared(
+    compared: ComparedRuns,
+    output: str | Path | None = None,
+    *,
+    force: bool = False,
+) -> list[Path]:
+    """Write the table of a comparison to a file, and return the files that were written.
+
+    Args:
+        compared: The comparison.
+        output: Write the table to this file: .csv, .xlsx or .tex.
+        force: Replace the output if it exists.
+    """
+    return compared.write(output, force=force)
+
+
+def check_compared(output: str | Path | None = None, **others: Any) -> None:
+    """Raise an error unless a comparison can be written to the file that -o names, if any."""
+    if output is not None and Path(output).suffix.lower() != LATEX:
+        check_table_name(output)

@@ -1,7 +1,7 @@
 """`obygaze compare`: the differences of runs to the first, on the clips that all of them tested.
 
-Values and differences are computed as those of one run: films are drawn together, and signs of
-films are changed.
+A difference is computed as within one run; those of a comparison are a family of their own, so that
+another run beside them makes each p larger.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from obygaze_features.core.console import count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.files import json_values
+from obygaze_features.core.files import json_values, write_new
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
@@ -25,7 +26,7 @@ from obygaze_features.manifest.clip_facts import (
     completed,
     require_same_shared,
 )
-from obygaze_models.evaluation.basis import interval_is_of, weakest
+from obygaze_models.evaluation.basis import UNSEEN, interval_is_of, weakest
 from obygaze_models.evaluation.cells import Cell, Shared, on_shared_clips
 from obygaze_models.evaluation.metrics import (
     AP,
@@ -35,22 +36,21 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.results import (
-    Difference,
-    Draws,
     RunSettings,
+    add_p_of_family,
     difference,
-    draws_of,
-    p_of_family,
     row_of_difference,
+    values_of,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.schema import Task
 from obygaze_models.report.lookup import explaining, pair_name, task_of
 from obygaze_models.report.tables import (
-    DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
+    render_template,
+    result_table,
 )
 from obygaze_models.runner.answer import films_with_value, verdict
 from obygaze_models.runner.files import Run
@@ -60,48 +60,29 @@ from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of each column of a difference to the first run, that of results.csv.
+LATEX = ".tex"
+# The columns of a difference to the first run, which has none itself.
 OF_DIFFERENCE = {
-    "difference": "value",
+    "difference": "over_films",
     "difference_low": "low",
     "difference_high": "high",
-    "difference_p": "p_all",
+    "difference_p": "p",
     "difference_n_clips": "clips",
     "difference_n_films": "films",
 }
-NOTHING: RunRow = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
-    "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
-    " are, and, where a run has several, the names of their models, and the recipes or the names of"
-    " their stores (obygaze run --store NAME=STORE gives stores of other recipes one name, and"
-    " --set 'grid.models=[\"ridge\"]' makes a run of one model)."
+    "no model is in two of these runs, so nothing is compared: models are the same if their tasks"
+    " are, and, where a run has several, their names, and the recipes or the names of their stores"
+    " (--model NAME takes one model of each run; obygaze run --store NAME=STORE gives stores of"
+    " other recipes one name)."
 )
 
 # Training task, test task, model and store; a model or store that needs no name is "".
 Key = tuple[str, str, str, str]
-
-
-@dataclass(frozen=True)
-class ComparedCell:
-    """A model or baseline, trained for one task and tested on one, in the runs that have it.
-
-    Attributes:
-        name: Its name; where runs differ, each name. With its store, if a run has several.
-        tasks: The training and the test task.
-        is_model: Whether it is a model, and no baseline.
-        rows: Its value in each run, by the number of the run, which begins with 0.
-        differences: The row of its difference to the first run, by the number of the run.
-        problem: Why nothing is compared.
-    """
-
-    name: str
-    tasks: str
-    is_model: bool
-    rows: Mapping[int, RunRow]
-    differences: Mapping[int, RunRow]
-    problem: str = ""
+# The cell of each run that has it, by the number of the run, which begins with 0.
+SideBySide = Mapping[int, Cell]
 
 
 @dataclass(frozen=True)
@@ -111,38 +92,49 @@ class ComparedRuns(Listing):
     Attributes:
         runs: Their names; the first is what the others are compared with.
         metric: The metric of values and differences.
-        cells: The models and baselines.
+        rows: A row for each model and run: its value, and its difference to the first run.
         warnings: Where runs do not have the same tasks, clips and folds, or share nothing.
         unit: What differences are drawn over: films, or the groups of films that a run holds out.
     """
 
     runs: Sequence[str]
     metric: str
-    cells: Sequence[ComparedCell]
+    rows: Sequence[RunRow]
     warnings: Sequence[str] = ()
     unit: str = "film"
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
-        return {**vars(self), "cells": self._rows()}
+        cells = [json_values(row) for row in self._written()]
+        facts = {key: value for key, value in vars(self).items() if key != "rows"}
+        return {**facts, "cells": cells}
 
     def table(self) -> Columns:
-        """Return a row for each cell and run, with the difference to the first run."""
-        rows = self._rows()
+        """Return a row for each model and run, with the difference to the first run."""
         columns: dict[str, list[Any]] = {}
-        for row in rows:
+        for row in self._written():
             for name, value in row.items():
                 columns.setdefault(name, []).append(value)
         return columns
 
-    def _rows(self) -> list[RunRow]:
-        rows = []
-        for cell in self.cells:
-            for number, row in cell.rows.items():
-                apart = cell.differences.get(number, NOTHING)
-                difference = {name: apart[key] for name, key in OF_DIFFERENCE.items()}
-                rows.append(json_values({**row, **difference}))
-        return rows
+    def _written(self) -> Iterator[RunRow]:
+        for row in self.rows:
+            apart = row["apart"] or {}
+            written = {key: row[key] for key in row if key not in ("apart", "name")}
+            for name, key in OF_DIFFERENCE.items():
+                written[name] = apart.get(key, math.nan)
+            yield written
+
+    def write(
+        self, output: str | Path | None = None, *, force: bool = False
+    ) -> list[Path]:
+        """Write the table to a .csv, .xlsx or .tex file, and return the files that were written."""
+        if output is None or Path(output).suffix.lower() != LATEX:
+            return super().write(output, force=force)
+        label = "-".join(Path(name).name for name in self.runs)
+        text = render_template("table.tex", table=self.shown(), run=label)
+        write_new(Path(output), text.encode("utf-8"), force=force)
+        return [Path(output)]
 
     def __str__(self) -> str:
         """Return the output of `obygaze compare`: the runs, and their differences."""
@@ -156,65 +148,70 @@ class ComparedRuns(Listing):
         """Return the table of a text and a page: the models of each run beside the first."""
         first = self.runs[0]
         metric = metric_name(self.metric)
+        rows: list[RunRow | str] = []
+        for row in self.rows:
+            apart = row["apart"]
+            if apart is None:
+                continue
+            shown = {
+                "task": pair_name(row["train"], row["test"]),
+                "model": row["name"],
+                "run": row["run"],
+                "clips": apart["clips"],
+                plural(self.unit): apart["films"],
+                f"{metric} of {first}": NumberCell(apart["of_first"]),
+                metric: NumberCell(row["value"], row["low"], row["high"]),
+                f"minus {first}": NumberCell(
+                    apart["over_films"], apart["low"], apart["high"]
+                ),
+                "p": PValueCell.of(apart),
+                "better?": "the same" if apart["value"] == 0 else verdict(apart),
+            }
+            rows.append(shown)
         title = f"{metric} of each run, and its difference to {first}"
-        headers = ["task", "model", "run", "clips", plural(self.unit)]
-        headers += [f"{metric} of {first}", metric]
-        headers += [f"minus {first}", "p (all)", "better?"]
-        rows = [*self._shown_rows()]
-        return ResultTable("compared", title, headers, rows, self._note())
-
-    def _shown_rows(self) -> Iterator[tuple[Any, ...]]:
-        for cell in self.cells:
-            for number, row in cell.differences.items():
-                yield (
-                    cell.tasks,
-                    cell.name,
-                    self.runs[number],
-                    row["clips"],
-                    row["films"],
-                    NumberCell.of(cell.rows[0]),
-                    NumberCell.of(cell.rows[number]),
-                    DifferenceCell.of(row),
-                    PValueCell(row["p_all"]),
-                    "the same" if row["value"] == 0 else verdict(row),
-                )
+        return result_table("compared", title, rows, self._note())
 
     def _note(self) -> str:
         """Return what the numbers of the table are of, and the models that have no difference."""
+        differences = [row["apart"] for row in self.rows if row["apart"]]
         sentences = []
-        if any(cell.differences for cell in self.cells):
+        if differences:
             sentences.append(
                 "The numbers of a line are on the clips that all runs with this model tested with"
-                " the same class. p (all) is corrected for all differences of the comparison; the"
-                f" last column says whether the run is better than {self.runs[0]}."
+                f" the same class; its difference is the mean over {plural(self.unit)} where these"
+                " are unseen. p is two-sided, and corrected for all differences of this comparison,"
+                " which are a family of their own; the last column says whether the run is better"
+                f" than {self.runs[0]}."
             )
-        bases = []
-        others = []
-        for cell in self.cells:
-            if cell.is_model and not cell.differences:
-                runs = listed([self.runs[number] for number in cell.rows])
-                others.append(f"{cell.name} for {cell.tasks} ({runs})")
-            for row in cell.differences.values():
-                if math.isfinite(row["low"]):
-                    bases.append(row["basis"])
+        bases = [row["basis"] for row in differences if math.isfinite(row["low"])]
         if bases:
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
+        compared = {row["name"] for row in self.rows if row["apart"]}
+        others: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row["name"] not in compared:
+                name = f"{row['name']} for {pair_name(row['train'], row['test'])}"
+                others.setdefault(name, []).append(row["run"])
         if others:
-            sentences.append(f"Without a difference to {self.runs[0]}: {few(others)}.")
+            named = [f"{name} ({listed(runs)})" for name, runs in others.items()]
+            sentences.append(f"Without a difference to {self.runs[0]}: {few(named)}.")
         return " ".join(sentences)
 
 
 # ---- values and differences ----
 
 
-def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
+def compare_runs(
+    runs: Sequence[Run], metric: str | None = None, models: Sequence[str] = ()
+) -> ComparedRuns:
     """Return runs side by side, with the differences of each to the first.
 
     Args:
         runs: Two or more runs.
         metric: A metric of obygaze; the default is the primary one of the first run.
+        models: The model of all runs, or one for each run; the default are those of one name.
     """
     if len(runs) < 2:
         message = (
@@ -228,116 +225,104 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             f"unknown metric {metric!r}{near(metric, METRICS)}",
             hint=f"one of {', '.join(METRICS)}",
         )
+    if len(models) not in (0, 1, len(runs)):
+        raise FixUsage(
+            f"expected one --model, or one for each of {len(runs)} runs, got {len(models)}"
+        )
     with explaining(*runs):
-        return _compared(runs, metric or runs[0].settings.primary)
+        return _compared(runs, metric or runs[0].settings.primary, models)
 
 
-def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
+def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> ComparedRuns:
     names = names_of(runs)
     _require_one_unit(names, runs)
     warnings = [*_not_the_same_for_sure(names, runs)]
     unit = runs[0].unit if runs[0].holds_out_groups else "film"
-    by_key = cells_side_by_side(runs)
+    by_key = cells_side_by_side(runs, models)
     warnings += _other_tasks(names, runs, by_key)
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
-    draws = draws_of(chain(*(cells.values() for cells in by_key.values())), settings)
-    compared = []
-    differences: list[Difference] = []
+    values = values_of(chain(*(cells.values() for cells in by_key.values())), settings)
+    rows: list[RunRow] = []
+    tested = []
     for key, cells in by_key.items():
-        compared.append(_compared_cell(key, cells, names, metric, draws, differences))
-    for apart, p in zip(differences, p_of_family(differences), strict=True):
-        apart.row["p_all"] = p
-    counts = [(apart.n_films, apart.row["films"]) for apart in differences]
+        shared, problem = _on_shared_clips(cells, metric)
+        compared = dict(zip(cells, shared.cells or cells.values(), strict=True))
+        for number, cell in compared.items():
+            row = _row_of(key, cells, cell, metric)
+            row |= {"run": names[number], "n_clips": shared.n_clips, "apart": None}
+            if problem:
+                row |= dict.fromkeys(("value", "low", "high"), math.nan)
+            rows.append(row)
+            first = compared.get(0)
+            if problem or first is None or number == 0:
+                continue
+            if math.isnan(cell.value(metric) - first.value(metric)):
+                problem = f"not all of them have a value of {metric_name(metric)}"
+                continue
+            row["apart"] = apart = row_of_difference(cell, first, metric)
+            apart |= {"over_films": apart["value"], "of_first": first.value(metric)}
+            # At a threshold, another training could call many other clips positive.
+            if metric in RANKING_METRICS:
+                # Values within other folds are of another quantity.
+                factor = None if _are_of_one_quantity(first, cell) else math.inf
+                tested.append(difference(cell, first, values, factor))
+                row["apart"] = tested[-1].row
+                row["apart"]["of_first"] = first.value(metric)
+        if problem and len(cells) > 1 and 0 in cells:
+            tasks = pair_name(*key[:2])
+            warnings.append(f"{tasks}: nothing is compared, as {problem}.")
+    add_p_of_family(tested)
+    counts = []
+    for item in tested:
+        counts.append((int(np.isfinite(item.by_film).sum()), item.row["films"]))
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
     warnings += _other_tests(names, by_key, metric)
-    models = [cell for cell in compared if cell.is_model]
-    for cell in models:
-        if len(cell.rows) > 1 and 0 in cell.rows and not cell.differences:
-            no_value = f"not all of them have a value of {metric_name(metric)}"
-            problem = cell.problem or no_value
-            warnings.append(f"{cell.tasks}: nothing is compared, as {problem}.")
-    if all(len(cell.rows) == 1 for cell in models or compared):
+    if all(len(cells) == 1 for cells in by_key.values()):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
         for limit in limits_of(run):
             if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
-    return ComparedRuns(names, metric, compared, warnings, unit)
+    return ComparedRuns(names, metric, rows, warnings, unit)
 
 
-def _compared_cell(
-    key: Key,
-    cells: Mapping[int, Cell],
-    names: Sequence[str],
-    metric: str,
-    draws: Draws,
-    tested: list[Difference],
-) -> ComparedCell:
-    """Return a cell on the clips that all runs which have it tested.
-
-    A value is NaN where the runs share too few clips, and its interval where they do not share all.
-    Values of other folds are of another quantity, so that their difference has no interval and p.
-
-    Args:
-        key: What it is called in all runs.
-        cells: The cell in each run that has it, by the number of the run.
-        names: The names of the runs.
-        metric: The metric.
-        draws: The draws for differences.
-        tested: Takes each difference of AP or AUC, which waits for its p.
-    """
+def _on_shared_clips(cells: SideBySide, metric: str) -> tuple[Shared, str]:
+    """Return the cells on the clips that all of them tested, or why they cannot be compared."""
     of_runs = [*cells.values()]
-    shared = Shared(of_runs, of_runs[0].n_clips)
-    if len(cells) > 1:
-        shared = on_shared_clips(of_runs)
-    problem = shared.problem
+    if len(of_runs) == 1:
+        return Shared(of_runs, of_runs[0].n_clips), ""
+    shared = on_shared_clips(of_runs)
     # AP is a mean over folds in both.
     if metric != AP.name and len({cell.is_averaged for cell in of_runs}) > 1:
-        problem = (
-            problem or "one is a mean over its fits, and another pools their clips"
-        )
-    compared = shared.cells or of_runs
-    first = compared[0]
-    rows: dict[int, RunRow] = {}
-    differences: dict[int, RunRow] = {}
-    for number, cell in zip(cells, compared, strict=True):
-        low, high = cell.ends(metric)
-        rows[number] = {
-            "train": cell.train,
-            "test": cell.test,
-            "model": cell.model,
-            "store": cell.store,
-            "run": names[number],
-            "metric": metric,
-            "value": cell.value(metric),
-            "low": low,
-            "high": high,
-            "n_clips": shared.n_clips,
-            "basis": cell.basis,
-        }
-        if problem:
-            rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
-        elif number > 0 and 0 in cells and cell.is_model:
-            if math.isnan(cell.value(metric) - first.value(metric)):
-                continue
-            differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
-            # At a threshold, another training could call many other clips positive.
-            if metric in RANKING_METRICS:
-                inflation = max(first.inflation, cell.inflation)
-                if _folds_of(first) != _folds_of(cell):
-                    inflation = math.inf
-                tested.append(difference(cell, first, draws, inflation))
-                differences[number] = tested[-1].row
-    name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
+        other = "one is a mean over its fits, and another pools their clips"
+        return shared, shared.problem or other
+    return shared, shared.problem
+
+
+def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
+    """Return the value of a cell; its name has each name that it has in the runs."""
+    name = " / ".join(dict.fromkeys(of.model for of in cells.values()))
     if key[3]:
-        name += f" ({' / '.join(dict.fromkeys(cell.store for cell in of_runs))})"
-    tasks = pair_name(*key[:2])
-    is_model = of_runs[0].is_model
-    return ComparedCell(name, tasks, is_model, rows, differences, problem)
+        name += f" ({' / '.join(dict.fromkeys(of.store for of in cells.values()))})"
+    low, high = cell.ends(metric)
+    return {
+        "name": name,
+        "train": cell.train,
+        "test": cell.test,
+        "model": cell.model,
+        "store": cell.store,
+        "run": "",
+        "metric": metric,
+        "value": cell.value(metric),
+        "low": low,
+        "high": high,
+        "n_clips": 0,
+        "basis": cell.basis,
+    }
 
 
 # ---- which cells of runs stand side by side ----
@@ -351,30 +336,48 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [str(run.folder) for run in runs]
 
 
-def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
-    """Return each cell in the runs that have it, by the number of the run.
+def cells_side_by_side(
+    runs: Sequence[Run], models: Sequence[str] = ()
+) -> dict[Key, SideBySide]:
+    """Return each model in the runs that have it, by the number of the run.
 
     A clip has one number and one group in all of them. Where no run has several stores, the names
-    of stores do not matter. Where no run has several models, neither do the names of models.
+    of stores do not matter. Where no run has several models, or a model of each is named, neither
+    do the names of models. Runs of baselines alone have these.
     """
     tests = _tests_of(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
-    by_store = any(len(run.about["stores"]) > 1 for run in runs)
-    by_model = False
-    for run in runs:
-        models = {cell.model for cell in run.models}
-        by_model = by_model or len(models) != 1
-    by_key: dict[Key, dict[int, Cell]] = {}
+    of_runs = []
     for number, run in enumerate(runs):
+        cells = run.models or run.cells
+        if models:
+            cells = _named_models(run, models[number % len(models)])
+        of_runs.append(cells)
+    by_store = any(len(run.about["stores"]) > 1 for run in runs)
+    by_model = any(len({cell.model for cell in cells}) > 1 for cells in of_runs)
+    by_key: dict[Key, dict[int, Cell]] = {}
+    for number, (run, cells) in enumerate(zip(runs, of_runs, strict=True)):
         rows: Any = tests.loc[number]
         store_of = _names_in(runs[0], run)
-        for cell in run.cells:
-            model = cell.model if by_model or not cell.is_model else ""
+        for cell in cells:
+            model = cell.model if by_model else ""
             store = store_of.get(cell.store, cell.store) if by_store else ""
             by_key.setdefault((*cell.pair, model, store), {})[number] = replace(
                 cell, rows=rows.loc[cell.rows.index], ids=ids
             )
-    return by_key
+    return {**by_key}
+
+
+def _named_models(run: Run, name: str) -> list[Cell]:
+    """Return the cells of a model of a run."""
+    found = [cell for cell in run.models if cell.model == name]
+    if not found:
+        known = [*dict.fromkeys(cell.model for cell in run.models)]
+        raise FixUsage(
+            f"{run.folder.name} has no model {name!r}{near(name, known)}",
+            hint=f"one of {few(known)}",
+        )
+    return found
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
@@ -430,9 +433,7 @@ def _require_one_unit(names: Sequence[str], runs: Sequence[Run]) -> None:
 
 
 def _other_tasks(
-    names: Sequence[str],
-    runs: Sequence[Run],
-    by_key: Mapping[Key, Mapping[int, Cell]],
+    names: Sequence[str], runs: Sequence[Run], by_key: Mapping[Key, SideBySide]
 ) -> Iterator[str]:
     """Yield a warning for each task of a run that the first run defines in another way."""
     for number, (name, run) in enumerate(zip(names, runs, strict=True)):
@@ -487,13 +488,24 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
     return completed(tested, ClipFacts.of_clips(labels.manifest.clips)), False
 
 
-def _folds_of(cell: Cell) -> frozenset[Any]:
-    """Return the clips of each fold of a cell."""
-    return frozenset(cell.rows.groupby(["fold", "seed"])["clip"].agg(frozenset))
+def _are_of_one_quantity(first: Cell, second: Cell) -> bool:
+    """Return whether the values within films, or over all films, are of the same folds of clips.
+
+    On unseen films a difference is over films, each of which may be tested with other films.
+    """
+    by = ["fold", "seed"]
+    if weakest([first.basis, second.basis]) == UNSEEN:
+        by.append("group")
+    return _folds_of(first, by) == _folds_of(second, by)
+
+
+def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
+    """Return the clips that are tested together."""
+    return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
 
 
 def _other_tests(
-    names: Sequence[str], by_key: Mapping[Key, Mapping[int, Cell]], metric: str
+    names: Sequence[str], by_key: Mapping[Key, SideBySide], metric: str
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or has other folds."""
     for number, name in enumerate(names[1:], start=1):
@@ -503,10 +515,10 @@ def _other_tests(
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            folds = {_folds_of(cell) for cell in shared.cells}
+            are_alike = not shared.cells or _are_of_one_quantity(*shared.cells)
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
-            n_other_folds += len(folds) > 1
+            n_other_folds += not are_alike
         if n_other_clips:
             yield (
                 f"{name} tests other clips than {names[0]}, or has other classes of them, in"

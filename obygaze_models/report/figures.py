@@ -29,8 +29,6 @@ from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
-    FEW_GROUPS,
-    NEARLY_PERFECT,
 )
 from obygaze_models.evaluation.cells import (
     Cell,
@@ -39,6 +37,7 @@ from obygaze_models.evaluation.cells import (
 )
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
+from obygaze_models.evaluation.results import film_differences
 from obygaze_models.evaluation.tables import Pair, RunRow
 from obygaze_models.report.lookup import (
     chance,
@@ -49,11 +48,9 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import slug
 from obygaze_models.runner.answer import (
-    Gain,
     asked_cell,
     best_guess,
     compared_metric,
-    difference_text,
     short,
 )
 from obygaze_models.runner.files import Run
@@ -131,6 +128,7 @@ def _draw_rows(
     heights = [HEADING_HEIGHT if isinstance(row, str) else ROW_HEIGHT for row in rows]
     with row_canvas(sum(heights), LEGEND_HEIGHT, limits, axis) as (figure, axes):
         draw_legend(figure, legend)
+        axes.xaxis.set_major_formatter(lambda value, place: _tick(value))
         bottom = 0
         for row, height in zip(rows, heights, strict=True):
             bottom += height
@@ -146,6 +144,11 @@ def _draw_rows(
             else:
                 _draw_row(axes, row, bottom - ROW_HEIGHT / 2)
     return figure
+
+
+def _tick(value: float) -> str:
+    """Return a number of an axis without the 0 before its point."""
+    return f"{value:g}".replace("0.", ".", 1)
 
 
 def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
@@ -186,21 +189,6 @@ def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
     key = f"films-{slug(*dict.fromkeys(pair))}"
     metric = compared_metric(run)
     return _figure_of_cells(run, key, title, _rows_of(run, cells), metric, titles)
-
-
-def figure_of_senses(run: Run, gain: Gain, titles: Titles) -> Figure:
-    """Return each store alone, the one that training films choose, the gain, and joined."""
-    joined = gain.joined
-    rows: list[CellRow] = [
-        *((cell.store, cell) for cell in gain.parts),
-        (f"chosen on training {run.units}", gain.chosen),
-        f"gain, {joined.store} minus chosen: {difference_text(gain.row)}",
-        (joined.store, joined),
-    ]
-    metric = compared_metric(run)
-    of_model = f"{metric_name(metric)} of {joined.model}"
-    title = f"{of_model} by store, {pair_name(*joined.pair)}"
-    return _figure_of_cells(run, "senses", title, rows, metric, titles)
 
 
 def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
@@ -298,7 +286,10 @@ def _figure_of_cells(
     caption += "."
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
-    caption += about_intervals(run, cells, metric)
+    if not all(cell.has_interval(metric) for cell in cells):
+        caption += (
+            " A large dot without a line has no interval: nothing says how sure it is."
+        )
     return Figure(key, title, caption, drawing)
 
 
@@ -324,14 +315,18 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
     """
     guess = best_guess(run, cell, metric) if cell.is_model else None
     guessed = {} if guess is None else guess.value_of_films(metric)
+    apart = {}
+    if guess is not None and metric in RANKING_METRICS:
+        # As p counts the films.
+        apart = film_differences(cell, guess, metric)
     dots = []
     for film, value in cell.value_of_films(metric).items():
         about = f"{titles.get(film, film)}: {short(value)}"
         is_better = cell.basis != LEAKED
         if film in guessed:
             about += f", guess {short(guessed[film])}"
-            is_above = goodness(metric, value) > goodness(metric, guessed[film])
-            is_better = is_better and is_above
+            lead = goodness(metric, value) - goodness(metric, guessed[film])
+            is_better = is_better and apart.get(film, lead) > 0
         dots.append(Dot(value, about, is_better))
     color = "model" if cell.is_model else "guess"
     color_of_value = "wrong" if leaked_of(cell) else color
@@ -339,28 +334,6 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
     value = cell.value(metric)
     ends = cell.ends(metric)
     return FigureRow(name, value, ends, dots, color_of_value, color, at_random)
-
-
-def about_intervals(run: Run, cells: Sequence[Cell], metric: str) -> str:
-    """Return sentences on intervals that draws of films alone do not explain."""
-    with_interval = [cell for cell in cells if cell.has_interval(metric)]
-    text = ""
-    if any(cell.value(metric) > NEARLY_PERFECT for cell in with_interval):
-        text += (
-            f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of {run.units} say too"
-            " little: its interval is at least as wide as its number of clips asks for, and may"
-            " begin below all of them."
-        )
-    if any(cell.film_counts(metric)[0] < FEW_GROUPS for cell in with_interval):
-        text += (
-            f" Of fewer than {FEW_GROUPS} {run.units}, the interval is Student's, on a scale on"
-            " which it stays between 0 and 1."
-        )
-    if 0 < len(with_interval) < len(cells):
-        text += (
-            " A large dot without a line has no interval: nothing says how sure it is."
-        )
-    return text
 
 
 # ---- concepts ----
@@ -472,13 +445,15 @@ def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | N
     legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
     if run.has_groups:
         legend[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)
-    axis = "log odds of a correct decision"
+    axis = "difference in the log odds of a correct decision"
     drawing = _draw_rows(shown, (-half, half), axis, legend)
     line = {"color": COLORS["muted"], "lw": 0.9, "linestyle": (0, (4, 3))}
     drawing.axes[0].axvline(0, **line)
     caption = (
-        "To the right of the dashed line, the model is correct more often on clips that have the "
-        "property. Lines end at the edge of the figure if they are longer."
+        "To the right of the dashed line, the model is correct more often on clips that have the"
+        " concept than on clips that lack it, or on clips of the first of two levels than on clips"
+        " of the second, if they are alike in all other properties. Lines end at the edge of the"
+        " figure if they are longer."
     )
     title = f"What makes a clip easy, {name}"
     return Figure(f"success-{slug(name)}", title, caption, drawing)

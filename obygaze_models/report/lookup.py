@@ -11,8 +11,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.answer import asked_cell, compared_metric
-from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.answer import asked_cells, compared_metric, model_name
 from obygaze_models.runner.files import RUN_AGAIN, RUN_FILE, Run
 from obygaze_models.runner.text import read_run
 
@@ -60,8 +59,7 @@ def shown_metrics(run: Run) -> list[str]:
 
 def knows_films(run: Run) -> bool:
     """Return whether models may know the tested films."""
-    cell = asked_cell(run)
-    return cell is not None and cell.knows_films
+    return any(cell.knows_films for cell in asked_cells(run))
 
 
 def leaked_of(cell: Cell) -> int:
@@ -76,17 +74,9 @@ def chance(cell: Cell, metric: str) -> float:
 
 def label(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store if the run has several."""
-    return label_on(run, cell.model, cell.store)
-
-
-def label_on(run: Run, model: str, store: str) -> str:
-    """Return the name of a model on a store, which is named if the run has several."""
-    if store == CHOSEN:
-        return f"{model} (store chosen on training {run.units})"
-    if model in CEILINGS:
-        return f"{model} ({CEILINGS[model]})"
-    has_several = len({cell.store for cell in run.models}) > 1
-    return f"{model} ({store})" if store and has_several else model
+    if cell.model in CEILINGS:
+        return f"{cell.model} ({CEILINGS[cell.model]})"
+    return model_name(run, cell)
 
 
 def pair_name(train: str, test: str) -> str:

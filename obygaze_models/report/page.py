@@ -6,12 +6,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -19,17 +17,16 @@ from obygaze_features.core.errors import (
     ObygazeError,
     ObygazeWarning,
 )
-from obygaze_features.core.figures import COLORS, DARK_COLORS, SUFFIXES
+from obygaze_features.core.figures import SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import REPORT, REPORT_ENDINGS, check_file
-from obygaze_features.core.rendering import environment
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.basis import interval_is_not_of
 from obygaze_models.evaluation.metrics import AP, metric_name
-from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
+from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     chance,
     explaining,
@@ -38,26 +35,20 @@ from obygaze_models.report.lookup import (
     titles_of_units,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
-from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
+from obygaze_models.report.tables import ResultTable, render_template
 from obygaze_models.runner.answer import (
-    answer,
+    answers,
     asked_cell,
     clips_text,
     compared_metric,
-    films_with_value,
     first_question,
-    further_answers,
-    gain_of,
     has_levels,
     intervals_are_of,
     short,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.limits import limits_of
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
@@ -196,11 +187,8 @@ def chapter_of(run: Run) -> Chapter:
     labels = labels_since(run)
     titles = titles_of_units(run, labels.manifest)
     cell = asked_cell(run)
-    gain = gain_of(run)
     figure = None
-    if gain is not None:
-        figure = figure_of_senses(run, gain, titles)
-    elif cell is not None:
+    if cell is not None:
         figure = figure_of_pair(run, cell.pair, titles)
     changed = [*_changed_stores(run)]
     if labels.changed:
@@ -216,13 +204,16 @@ def chapter_of(run: Run) -> Chapter:
     question = first_question(run)
     if question is not None and run.has_groups and not knows_films(run):
         asked = question["text"] or title
-    limits = [limit.text for limit in limits_of(run)]
+    limits = []
+    for limit in limits_of(run):
+        if limit.name in ON_FIRST_SCREEN:
+            limits.append(limit.text)
     return Chapter(
         run,
         title,
         asked,
         _data(run),
-        [answer(run), *further_answers(run)],
+        answers(run),
         figure,
         changed,
         [*changed, *_scale(run), *limits],
@@ -282,9 +273,6 @@ def _scale(run: Run) -> Iterator[str]:
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"
             f" {intervals_are_of(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
-        known = films_with_value([cell.film_counts(metric)], run.unit)
-        if known:
-            yield f"{known}."
     yield from filter(None, [sentence_of_concepts(run)])
 
 
@@ -332,17 +320,3 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             )
         write_atomic(path, data)
     return list(files)
-
-
-def render_template(template: str, **values: Any) -> str:
-    """Return a template of this package with values; text is escaped for the format."""
-    return _environment().get_template(template).render(**values)
-
-
-@cache
-def _environment() -> Environment:
-    made = environment("obygaze_models.report")
-    made.filters |= {"latex": latex_text, "slug": slug}
-    made.globals |= {"version": __version__, "cell_parts": cell_parts}
-    made.globals |= {"light": COLORS, "dark": DARK_COLORS}
-    return made

@@ -16,29 +16,22 @@ import numpy as np
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.listing import clock_or_none, titles_of
-from obygaze_features.manifest.model import Clip, own_columns
+from obygaze_features.manifest.model import Annotation, Clip, own_columns
 from obygaze_models.evaluation.basis import (
     LEAKED,
     no_interval_because,
     tested_on,
     weakest,
 )
-from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.cells import (
-    Cell,
-    grouped_by,
-    have_same_clips,
-    on_shared_clips,
-)
-from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.cells import Cell, grouped_by, on_shared_clips
+from obygaze_models.evaluation.error_analysis import ALL_FILMS, LEVEL_FACTORS
 from obygaze_models.evaluation.group_tests import ALPHA
-from obygaze_models.evaluation.metrics import AP, metric_name
-from obygaze_models.evaluation.results import asks_for
+from obygaze_models.evaluation.metrics import metric_name
+from obygaze_models.evaluation.results import is_about_guessing, names_of_difference
 from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.report.figures import (
     Figure,
     Titles,
-    figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
@@ -48,7 +41,6 @@ from obygaze_models.report.lookup import (
     chance,
     knows_films,
     label,
-    label_on,
     leaked_of,
     pair_name,
     shown_metrics,
@@ -67,16 +59,16 @@ from obygaze_models.report.tables import (
     slug,
 )
 from obygaze_models.runner.answer import (
-    asked_cell,
+    MOST_ANSWERS,
+    asked_cells,
+    asked_differences,
     best_guess,
     compared_metric,
     difference_to_guess,
     differences_for,
     films_above,
     films_with_value,
-    gain_of,
     intervals_are_of,
-    questions_of,
     questions_of_models,
     short,
     size_text,
@@ -85,6 +77,7 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
@@ -119,7 +112,8 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
     titles = titles_of_units(run, labels.manifest)
     sections = [
         section_of_results(run, titles),
-        section_of_questions(run),
+        section_of_differences(run),
+        section_of_films(run, titles),
         section_of_paper(run, titles),
         section_of_concepts(run),
         section_of_success(run),
@@ -133,122 +127,37 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
 
 
 def section_of_results(run: Run, titles: Titles) -> Section:
-    """Return the tasks by models, beside the best guess, and a figure for each task."""
-    section = Section("results", "Results")
-    models = run.models
-    if len({cell.pair for cell in run.cells}) > 1 or (run.cells and not models):
-        for metric in shown_metrics(run):
-            section.tables.append(_table_of_tasks(run, metric))
-    gain = gain_of(run)
-    if gain is not None and len({cell.model for cell in models}) > 1:
-        # The first screen has the stores of one model.
-        section.figures.append(figure_of_pair(run, gain.joined.pair, titles))
-    section.figures += figures_of_tasks(run, titles)
-    if models:
-        section.tables.append(_table_beside_guess(run))
-        section.tables += _tables_of_stores(run)
-    asked = asked_cell(run)
-    if asked is not None and 0 < asked.n_films <= MOST_FILMS:
-        section.tables.append(_table_of_films(run, asked, titles))
-    return section
-
-
-def _table_of_tasks(run: Run, metric: str) -> ResultTable:
-    """Return a row for each pair of tasks: the models, and the best guess beside them.
-
-    Without models, these are all baselines.
-    """
-    has_models = bool(run.models)
+    """Return each model beside the best guess, and a figure for each task."""
+    section = Section("results", "Results", figures=[*figures_of_tasks(run, titles)])
     shown = []
     for cell in run.cells:
         # Of other baselines, the best guess is enough.
-        if cell.is_model or not has_models or cell.model in CEILINGS:
+        if cell.is_model or not run.models or cell.model in CEILINGS:
             shown.append(cell)
-    names = dict.fromkeys(label(run, cell) for cell in shown)
-    headers = [*names, BEST_GUESS] if has_models else [*names]
-    rows = []
-    for task, cells in grouped_by(shown, lambda cell: pair_name(*cell.pair)).items():
-        has_other_clips = not have_same_clips(cells)
-        numbers = dict.fromkeys(headers, NO_NUMBER)
-        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
-        of_names = {label(run, cell): cell for cell in cells}
-        if guess is not None:
-            of_names[BEST_GUESS] = guess
-        for name, cell in of_names.items():
-            n_clips = cell.n_clips if has_other_clips else None
-            numbers[name] = _number(cell, metric, n_clips)
-        rows.append((task, *numbers.values()))
-    notes = []
-    if intervals_are_of(run, run.cells):
-        notes.append(
-            f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
-            f" {intervals_are_of(run, run.cells)}."
-        )
-    if not all(
-        map(have_same_clips, grouped_by(shown, lambda cell: cell.pair).values())
-    ):
-        notes.append(
-            "Where models of a task were tested on other clips, each number has its clips;"
-            " do not compare these numbers."
-        )
-    if any(cell.train != cell.test for cell in run.cells):
-        notes.append("A → B: trained on the task A, tested on B.")
-    if has_models:
-        notes.append(
-            "Best guess: the best baseline without video, picked by its result on the test clips,"
-            " so that it has an advantage. All baselines are in results.csv."
-        )
-    title = f"{metric_name(metric)}, models by tasks"
-    is_main = metric == compared_metric(run)
-    key_of_table = "results" if is_main else f"results-{slug(metric)}"
-    return ResultTable(key_of_table, title, ["task", *headers], rows, " ".join(notes))
-
-
-def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
-    return NumberCell(cell.value(metric), *cell.ends(metric), n_clips=n_clips)
-
-
-def _table_beside_guess(run: Run) -> ResultTable:
-    """Return each model beside the best guess, below the heading of its tasks."""
-    metric = compared_metric(run)
-    name = metric_name(metric)
-    of_guess = f"{name} of the guess"
-    models = run.models
     rows: list[RunRow | str] = []
-    by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
+    by_test = grouped_by(shown, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
-        for cell in cells:
-            guess = best_guess(run, cell, metric)
-            row = None if guess is None else difference_to_guess(run, cell, guess)
-            shown = {
-                "model": label(run, cell),
-                **{metric_name(of): _number(cell, of) for of in shown_metrics(run)},
-                BEST_GUESS: DASH if guess is None else label(run, guess),
-                of_guess: NO_NUMBER,
-                "difference": DifferenceCell.of(row),
-                "better?": verdict(row),
-                _compared_units(run): DASH,
-                "leaked": leaked_of(cell),
-            }
-            if guess is not None:
-                shown[of_guess] = NumberCell(guess.value(metric))
-                above = films_above(cell, guess, metric).text()
-                shown[_compared_units(run)] = above
-            rows.append(shown)
-    better = (
-        "Better: yes, if the interval of the difference is above 0 and its p among all differences "
-        "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
-        f"interval is; not shown, if the interval holds 0, as where {run.units} are few or differ; "
-        f"leaked, if nothing can be said. The column {run.units}: in how many "
-        f"of them the {name} is above that of the guess."
-    )
-    if not run.has_groups:
-        better = NO_FILMS_COMPARED
-    note = f"{better} Leaked: test clips that also trained or chose, or copies of such."
-    title = "Each model beside the best guess without video"
-    is_folded = len(models) > MOST_OPEN_ROWS
-    return result_table("summary", title, rows, note, folded=is_folded)
+        rows += [_result(run, cell) for cell in cells]
+    notes = [NO_FILMS_COMPARED]
+    if run.has_groups:
+        notes = [
+            f"Difference: the mean over {run.units}, with its interval. Beside a guess that gives"
+            f" all clips of a {run.unit} one score, it is half the difference between the order of"
+            " the clips and the reversed order, which is 0 on average where nothing holds on other"
+            f" {run.units}. p is one-sided, and corrected for all models beside guesses that the"
+            " run asks about; what it does not ask about has none. Better: yes, if p is at most"
+            f" .05. The column {run.units}: in how many of them the difference is above 0."
+        ]
+    if run.models:
+        notes.append(
+            "Best guess: the best baseline without video, picked by its result on the test clips."
+        )
+    notes.append("Leaked: test clips that also trained or chose, or copies of such.")
+    title = f"{metric_name(compared_metric(run))} of each model beside the best guess"
+    table = result_table("results", title, rows, " ".join(notes))
+    section.tables.append(table)
+    return section
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
@@ -261,96 +170,77 @@ def _heading_of_test(run: Run, cell: Cell) -> str:
     return f"{task_name(run, cell.pair)} ({facts})"
 
 
-def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
-    """Yield the table with the differences of each model on two stores, if the run has any.
-
-    Those that the protocol asks for have a table of their own.
-    """
-    questions = questions_of(run)
-    rows = []
-    for row in run.differences:
-        of_second = (row["against_train"], row["against_model"], compared_metric(run))
-        is_of_stores = (row["train"], row["model"], row["metric"]) == of_second
-        if is_of_stores and not any(asks_for(asked, row) for asked in questions):
-            rows.append(_difference(run, row))
-    note = (
-        "Difference: first minus second, on the clips that both were tested on."
-        f" {_about_intervals(run)} p (all): corrected for all differences of this table."
-    )
-    if rows:
-        is_folded = len(rows) > MOST_OPEN_ROWS
-        title = "Differences of stores"
-        yield result_table("stores", title, rows, note, folded=is_folded)
-
-
-def _table_of_films(run: Run, asked: Cell, titles: Titles) -> ResultTable:
-    """Return the metric that is compared of each film or group: models, then the best guess."""
+def _result(run: Run, cell: Cell) -> RunRow:
+    """Return a model beside the best guess, as a row of a table."""
     metric = compared_metric(run)
-    shown = [cell for cell in run.models if cell.pair == asked.pair]
-    guess = best_guess(run, shown[0], metric)
+    guess = best_guess(run, cell, metric) if cell.is_model else None
+    row = None if guess is None else difference_to_guess(run, cell, guess)
+    shown: RunRow = {"model": label(run, cell)}
+    for of in dict.fromkeys((metric, *shown_metrics(run))):
+        shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
+    shown |= {BEST_GUESS: DASH, f"{metric_name(metric)} of the guess": NO_NUMBER}
+    shown |= {"difference": DifferenceCell.of(row), "p": PValueCell.of(row)}
+    shown |= {"better?": verdict(row), _compared_units(run): DASH}
     if guess is not None:
-        shown.append(guess)
-    dash = "A dash: no clips of one of the classes."
-    if metric == AP.name:
-        dash = (
-            "A dash: no positive clips. Where all clips are positive, any order has 1."
-        )
-    has_other_clips = not have_same_clips(shown)
-    # Without clips that all of them tested, the table is that of the first.
-    shown = [*on_shared_clips(shown).cells] or shown[:1]
-    if has_other_clips:
-        n_clips = count(shown[0].n_clips, "clip")
-        dash += f" All values are of the {n_clips} that each of them was tested on."
-    values_of_cells = [cell.value_of_films(metric) for cell in shown]
-    # A group of films, such as a director, has a name and no id.
-    ids = [] if run.holds_out_groups else ["id"]
-    rows = []
-    for film, n in zip(*np.unique(shown[0].groups, return_counts=True), strict=True):
-        values = [NumberCell(of.get(film, math.nan)) for of in values_of_cells]
-        rows.append((titles.get(film, film), *(film for _ in ids), int(n), *values))
-    headers = [run.unit, *ids, "clips", *(label(run, cell) for cell in shown)]
-    title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*asked.pair)}"
-    return ResultTable("films", title, headers, rows, dash, folded=True)
+        shown[BEST_GUESS] = label(run, guess)
+        shown[f"{metric_name(metric)} of the guess"] = NumberCell(guess.value(metric))
+        shown[_compared_units(run)] = films_above(cell, guess, metric).text()
+    return {**shown, "leaked": leaked_of(cell)}
 
 
-# ---- what was asked for ----
+# ---- differences ----
 
 
-def section_of_questions(run: Run) -> Section:
-    """Return the differences that the protocol asks for: its questions, and two training tasks."""
-    section = Section("questions", "What the protocol asks")
-    is_of_unseen_films = run.has_groups and not knows_films(run)
-    rows_of_text: dict[str, list[RunRow]] = {}
+def section_of_differences(run: Run) -> Section:
+    """Return the differences of two models that the run asks for, and of two training tasks."""
+    section = Section("differences", "Differences")
+    shown: list[RunRow | str] = []
+    known = set()
     for question in questions_of_models(run):
-        rows = [_difference(run, row) for row in differences_for(run, question)]
+        rows = differences_for(run, question)
         text = question["text"] or f"{question['first']} against {question['second']}"
         if not rows:
-            sentence = f"No difference of this run answers: {text}"
-            section.sentences.append(sentence)
-        elif is_of_unseen_films:
-            rows_of_text.setdefault(text, []).extend(rows)
-        else:
+            section.sentences.append(f"No difference of this run answers: {text}")
+        if rows and not is_about_guessing(question):
+            known |= {names_of_difference(row) for row in rows}
             # Questions of protocols are of unseen films.
-            rows_of_text.setdefault("what the protocol compares", []).extend(rows)
-    if rows_of_text:
-        note = (
-            f"Difference: first minus second. {_about_intervals(run)} p (all): corrected for all"
-            " differences of this table, which the protocol named before the run."
-            " Other differences are in results.csv, with a p_all among those of their kind."
-        )
-        shown: list[RunRow | str] = []
-        for text, of_text in rows_of_text.items():
-            shown.append(text)
-            shown += of_text
-        section.tables.append(result_table("questions", "Differences", shown, note))
+            is_unseen = run.has_groups and not knows_films(run)
+            shown += [text if is_unseen else "what the protocol compares"]
+            shown += [_difference(run, row) for row in rows]
+    others = []
+    for row in asked_differences(run):
+        if not {names_of_difference(row), names_of_difference(row)[::-1]} & known:
+            others.append(_difference(run, row))
+    if others:
+        shown += ["models and stores of this run", *others]
     contrasts = []
     for row in run.differences:
         if row["against_train"] != row["train"]:
             contrasts.append(row)
     if contrasts:
+        first, second = run.settings.contrast
         section.sentences += _sentences_of_contrasts(run, contrasts)
-        section.tables.append(_table_of_contrasts(run, contrasts))
+        shown.append(f"trained on {first} minus trained on {second}")
+        shown += [_difference(run, row) for row in contrasts]
+    if shown:
+        is_folded = len(shown) > MOST_OPEN_ROWS
+        table = result_table(
+            "differences", "First minus second", shown, _note(run), folded=is_folded
+        )
+        section.tables.append(table)
     return section
+
+
+def _note(run: Run) -> str:
+    if not run.has_groups:
+        return NO_FILMS_COMPARED
+    return (
+        f"In brackets: intervals over {run.units}. The column {run.units}: in how many of them the"
+        " first has the higher value. p is two-sided, and corrected for all differences of this"
+        " table that have one. Other differences are in results.csv, without a p. Leaked: test"
+        " clips that trained or chose one of the two, which alone can make a difference, so that"
+        " it has no interval and no p."
+    )
 
 
 def _compared_units(run: Run) -> str:
@@ -358,45 +248,27 @@ def _compared_units(run: Run) -> str:
     return run.units if run.has_groups else "films"
 
 
-def _about_intervals(run: Run) -> str:
-    if not run.has_groups:
-        return NO_FILMS_COMPARED
-    return (
-        f"In brackets: its interval over {run.units}. The column {run.units}: in how many of them"
-        " the first has the higher value."
-    )
-
-
 def _difference(run: Run, row: RunRow) -> RunRow:
     """Return a difference as a row of a table."""
+    by_name = {cell.name: cell for cell in run.cells}
+    first, second = (by_name[name] for name in names_of_difference(row))
+    films = DASH
+    shared = on_shared_clips([first, second])
+    if not shared.problem:
+        ours, theirs = shared.cells
+        films = films_above(ours, theirs, row["metric"]).text()
     return {
         "task": pair_name(row["train"], row["test"]),
-        "first": label_on(run, row["model"], row["store"]),
-        "second": label_on(run, row["against_model"], row["against_store"]),
+        "first": label(run, first),
+        "second": label(run, second),
         "metric": metric_name(row["metric"]),
         "difference": DifferenceCell.of(row),
-        "p (all)": PValueCell(row["p_all"]),
+        "p": PValueCell.of(row),
         "clips": row["clips"],
-        _compared_units(run): _films_above(run, row),
+        _compared_units(run): films,
         "first better?": verdict(row),
+        "leaked": row["leaked"],
     }
-
-
-def _name_of(row: RunRow) -> tuple[str, str, str, str]:
-    """Return the name of the cell of a row."""
-    return row["train"], row["test"], row["store"], row["model"]
-
-
-def _films_above(run: Run, row: RunRow) -> str:
-    """Return in how many films the first is above the second, on the clips that both tested."""
-    against = {name: row[f"against_{name}"] for name in ("train", "store", "model")}
-    by_name = {cell.name: cell for cell in run.cells}
-    sides = [by_name[_name_of(of_side)] for of_side in (row, {**row, **against})]
-    shared = on_shared_clips(sides)
-    if shared.problem:
-        return DASH
-    ours, theirs = shared.cells
-    return films_above(ours, theirs, row["metric"]).text()
 
 
 def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[str]:
@@ -420,37 +292,42 @@ def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[s
         yield "These differences have no interval and no p."
 
 
-def _table_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> ResultTable:
-    first, second = run.settings.contrast
-    rows: list[RunRow | str] = []
-    for test, of_test in grouped_by(contrasts, lambda row: row["test"]).items():
-        rows.append(f"tested on {test}")
-        for row in of_test:
-            shown = _difference(run, row)
-            rows.append(
-                {
-                    "model": shown["first"],
-                    "metric": shown["metric"],
-                    "difference": shown["difference"],
-                    "p": PValueCell(row["p"]),
-                    _compared_units(run): shown[_compared_units(run)],
-                    "clips": row["clips"],
-                    "leaked": row["leaked"],
-                }
-            )
-    about_p = (
-        f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
-        f" {run.units}."
-    )
-    if not run.has_groups:
-        about_p = NO_FILMS_COMPARED
-    note = (
-        f"{about_p} Leaked: test clips that trained or chose one of the two models, which alone can"
-        " make a difference, so that it has no interval and no p. Clips with exactly the features"
-        " of a training clip are counted, too, and leave both."
-    )
-    title = f"Trained on {first} minus trained on {second}"
-    return result_table("contrast", title, rows, note)
+# ---- films ----
+
+
+def section_of_films(run: Run, titles: Titles) -> Section:
+    """Return the metric that is compared of each film or group: models, then the best guess."""
+    section = Section("films", f"{run.units[0].upper()}{run.units[1:]}")
+    asked = asked_cells(run)
+    if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
+        return section
+    metric = compared_metric(run)
+    first = asked[0]
+    shown = [cell for cell in run.models if cell.pair == first.pair]
+    guess = best_guess(run, first, metric)
+    if guess is not None:
+        shown.append(guess)
+    note = "A dash: no clips of one of the classes, or no positive clips."
+    # Without clips that all of them tested, the table is that of the first.
+    common = [*on_shared_clips(shown).cells] or shown[:1]
+    if any(cell.n_clips != common[0].n_clips for cell in shown):
+        n_clips = count(common[0].n_clips, "clip")
+        note += f" All values are of the {n_clips} that each of them was tested on."
+    rows = []
+    films, numbers = np.unique(common[0].groups, return_counts=True)
+    for film, n_clips_of_film in zip(films.tolist(), numbers.tolist(), strict=True):
+        row: RunRow = {run.unit: titles.get(film, film)}
+        if not run.holds_out_groups:
+            # A group of films, such as a director, has a name and no id.
+            row["id"] = film
+        row["clips"] = n_clips_of_film
+        for cell in common:
+            value = cell.value_of_films(metric).get(film, math.nan)
+            row[label(run, cell)] = NumberCell(value)
+        rows.append(row)
+    title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*first.pair)}"
+    section.tables.append(result_table("films", title, rows, note, folded=True))
+    return section
 
 
 # ---- the paper ----
@@ -462,7 +339,7 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     by_name = {cell.name: cell for cell in run.cells}
     rows = rows_as_dicts(run.results[run.results["paper"].notna()])
     for row in rows:
-        row["cell"] = by_name[_name_of(row)]
+        row["cell"] = by_name[row["train"], row["test"], row["store"], row["model"]]
     of_cells = [row for row in rows if not row["film"]]
     for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
         section.tables.append(_table_of_paper(metric, of_metric))
@@ -616,29 +493,31 @@ def sentence_of_concepts(run: Run) -> str:
 def section_of_success(run: Run) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
-    by_cell = grouped_by(rows_as_dicts(run.table("success.csv")), _name_of)
-    for (train, test, store, model), factors in by_cell.items():
-        of_all = [row for row in factors if row["film"] == ALL_FILMS]
+    by_cell = grouped_by(
+        rows_as_dicts(run.table("success.csv")),
+        lambda row: (row["model"], row["store"], row["train"], row["test"]),
+    )
+    for (model, store, train, test), factors in by_cell.items():
+        # Clips of each level are of no other one: its log odds alone compare it with nothing.
+        shown = [row for row in factors if row["factor"] not in LEVEL_FACTORS]
+        of_all = [row for row in shown if row["film"] == ALL_FILMS]
         if not of_all:
             continue
         name = f"{model} ({store}), {pair_name(train, test)}"
-        figure = figure_of_success(run, name, factors)
+        figure = figure_of_success(run, name, shown)
         if figure is not None:
             section.figures.append(figure)
         rows = []
         for row in of_all:
-            shown = {
-                "property": row["factor"] or DASH,
-                "clips": 0 if math.isnan(row["clips"]) else row["clips"],
-                "log odds": NumberCell(row["log_odds"], row["low"], row["high"]),
-                "p": PValueCell(row["p"]),
-                "note": row["note"],
-            }
-            rows.append(shown)
+            log_odds = NumberCell(row["log_odds"], row["low"], row["high"])
+            shown_row = {"property": row["factor"] or DASH}
+            shown_row["clips"] = 0 if math.isnan(row["clips"]) else row["clips"]
+            shown_row |= {"log odds": log_odds, "p": PValueCell(row["p"])}
+            rows.append({**shown_row, "note": row["note"]})
         note = f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
-        if run.has_groups:
-            note += f" Each {run.unit} is in success.csv."
-        title = f"Log odds of success: {name}"
+        note += " success.csv has the log odds of each level, as the paper"
+        note += f", and each {run.unit}." if run.has_groups else "."
+        title = f"Differences in the log odds of success: {name}"
         table = result_table(f"success-{slug(name)}", title, rows, note, folded=True)
         section.tables.append(table)
     return section
@@ -648,48 +527,53 @@ def section_of_success(run: Run) -> Section:
 
 
 def section_of_errors(run: Run, labels: RunLabels) -> Section:
-    """Return the wrong decisions that are farthest from the threshold."""
+    """Return the wrong decisions of each model that is asked about, the surest first."""
     section = Section("errors", "Errors to look at")
-    cell = asked_cell(run)
-    if cell is None:
-        return section
     clips: dict[str, Clip] = {}
     columns: list[str] = []
+    annotations: Mapping[str, Sequence[Annotation]] = {}
     # With other labels than those of the run, nobody knows what these were.
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
         columns = _columns_asked_for(run, labels.manifest.columns)
-    found = errors(cell, clips, columns)
-    if not found:
-        return section
+        annotations = grouped_by(labels.manifest.annotations, lambda one: one.clip_id)
+    for cell in asked_cells(run)[:MOST_ANSWERS]:
+        found = errors(cell, clips, columns, annotations)
+        if found:
+            section.tables.append(_table_of_errors(run, labels, cell, found))
+    return section
+
+
+def _table_of_errors(
+    run: Run, labels: RunLabels, cell: Cell, found: Sequence[RunRow]
+) -> ResultTable:
+    """Return the surest errors of a model, without columns that have no value."""
     shown = found[:MOST_ERRORS]
     titles = titles_of({row["film"] for row in shown}, labels.manifest)
+    names = [name for name in shown[0] if any(row[name] for row in shown)]
     rows = []
     for error in shown:
-        rows.append({**error, "film": titles.get(error["film"], error["film"])})
-    for name in [*rows[0]]:
-        # A column without a value says nothing.
-        is_empty = not any(row[name] for row in rows)
-        for row in rows:
-            value = row.pop(name)
-            if not is_empty:
-                row[name] = value or DASH
-    named = run.about["manifest"]["name"]
-    watch = shlex.join(["obygaze", "view", named, "--run", run.folder.name])
+        named = {**error, "film": titles.get(error["film"], error["film"])}
+        rows.append({name: named[name] or DASH for name in names})
+    manifest = run.about["manifest"]["name"]
+    watch = shlex.join(["obygaze", "view", manifest, "--run", run.folder.name])
     note = (
         f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
         f" {cell.threshold:g} first; all are in predictions.csv. To see the clips: {watch}"
     )
-    view = view_text(run) if clips else ""
+    view = view_text(run) if labels.manifest is not None and not labels.changed else ""
     if view:
         note = f"Levels and concepts are those of the {view}. {note}"
     title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
-    section.tables.append(result_table("errors", title, rows, note))
-    return section
+    key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
+    return result_table(key, title, rows, note)
 
 
 def errors(
-    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
+    cell: Cell,
+    clips: Mapping[str, Clip],
+    columns: Sequence[str] = (),
+    annotations: Mapping[str, Sequence[Annotation]] | None = None,
 ) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
@@ -697,6 +581,7 @@ def errors(
         cell: The model, with its rows of the table of tests.
         clips: What is known of the clips, by id.
         columns: Their own columns that are shown.
+        annotations: What each person said of a clip, by its id.
     """
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
@@ -710,12 +595,23 @@ def errors(
         row: RunRow = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
+        people = (annotations or {}).get(clip_id, ())
+        row["people"] = "; ".join(_words_of(person, columns) for person in people)
         for name in ("comment", *columns):
             shown = f"{name} (manifest)" if name in ERROR_COLUMNS else name
             row[shown] = clip.extra.get(name, "")
         row["error"] = "missed" if cell.y[number] else "false alarm"
         found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
     return found
+
+
+def _words_of(said: Annotation, columns: Sequence[str]) -> str:
+    """Return what one person said of a clip, such as `ada: S, Look`."""
+    words = [said.level, *said.concepts, *(said.own.get(name, "") for name in columns)]
+    comment = said.own.get("comment", "")
+    if comment:
+        words.append(f"“{comment}”")
+    return f"{said.annotator}: {', '.join(filter(None, words)) or DASH}"
 
 
 def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
@@ -743,8 +639,12 @@ def section_of_made(run: Run) -> Section:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
     section.sentences = [
         f"{made_by}. run.json has every setting, and what was chosen in each fold.",
+        *filter(None, [_about_intervals(run)]),
         *protocol["report"]["notes"],
     ]
+    for limit in limits_of(run):
+        if limit.name not in ON_FIRST_SCREEN:
+            section.sentences.append(limit.text)
     sources = []
     manifest = run.about["manifest"]
     used = [("annotations", manifest["name"], manifest)]
@@ -762,6 +662,12 @@ def section_of_made(run: Run) -> Section:
     table = ResultTable("inputs", "Inputs", headers, inputs, folded=True)
     section.tables.append(table)
     return section
+
+
+def _about_intervals(run: Run) -> str:
+    """Return what the intervals of values are of; "" without one."""
+    intervals = intervals_are_of(run, run.cells)
+    return f"Intervals over {run.units} are of {intervals}." if intervals else ""
 
 
 def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:

@@ -1,16 +1,26 @@
 """A table of a page: its cells as text, and the same table as CSV and LaTeX."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from obygaze_features.core.console import count, digits_of, signed, table
+from obygaze_features import __version__
+from obygaze_features.core.console import digits_of, table
+from obygaze_features.core.figures import COLORS, DARK_COLORS
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.made_ids import ascii_id
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.rendering import environment
 from obygaze_models.evaluation.tables import RunRow
+from obygaze_models.runner.answer import short, short_p
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _LATEX = str.maketrans(
     {
@@ -34,26 +44,22 @@ _LATEX = str.maketrans(
     }
 )
 DASH = "–"
-PARTS_OF_NUMBER = ("", " low", " high", " SD", " clips")
+PARTS_OF_NUMBER = ("", " low", " high", " SD")
 
 Cells = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class NumberCell:
-    """A number in a cell, with its interval or its standard deviation; NaN where there is none.
-
-    `n_clips` is the number of its clips, where those of other numbers beside it are others.
-    """
+    """A number in a cell, with its interval or its standard deviation; NaN where there is none."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
     sd: float = math.nan
-    n_clips: int | None = None
 
     @classmethod
-    def of(cls, row: RunRow | None) -> "NumberCell":
+    def of(cls, row: RunRow | None) -> NumberCell:
         """Return the value of a row of results.csv, with its interval."""
         if row is None:
             return NO_NUMBER
@@ -64,12 +70,9 @@ class NumberCell:
         """The number without its interval, such as `0.79 (0.05)`; a dash if it is missing."""
         if not math.isfinite(self.value):
             return DASH
-        spread = ""
-        if math.isfinite(self.sd):
-            spread = f" ({self.sd:.2f})"
-        if self.n_clips is not None:
-            spread += f" on {count(self.n_clips, 'clip')}"
-        return f"{self.value:z.{self.digits}f}{spread}"
+        spread = f" ({short(self.sd)})" if math.isfinite(self.sd) else ""
+        value = round(self.value, self.digits) + 0.0  # -0.001 is .00
+        return f"{short(value, self.digits)}{spread}"
 
     @property
     def digits(self) -> int:
@@ -82,7 +85,7 @@ class NumberCell:
         if math.isnan(self.low + self.high):
             return ""
         digits = digits_of(self.low, self.high)
-        return f"[{signed(self.low, digits)}, {signed(self.high, digits)}]"
+        return f"[{short(self.low, digits)}, {short(self.high, digits)}]"
 
     def __str__(self) -> str:
         """Return the number and its interval in one line."""
@@ -91,6 +94,13 @@ class NumberCell:
 
 class DifferenceCell(NumberCell):
     """A difference in a cell, with the decimals that tell it from 0."""
+
+    @classmethod
+    def of(cls, row: RunRow | None) -> NumberCell:
+        """Return the mean over films of a row of results.csv, with its interval."""
+        if row is None:
+            return NO_NUMBER
+        return cls(row["over_films"], row["low"], row["high"])
 
     @property
     def digits(self) -> int:
@@ -104,11 +114,14 @@ class PValueCell:
 
     value: float
 
+    @classmethod
+    def of(cls, row: RunRow | None) -> PValueCell:
+        """Return the p of a difference."""
+        return cls(math.nan if row is None else row["p"])
+
     def __str__(self) -> str:
         """Return three decimals; a dash if it is missing."""
-        if math.isnan(self.value):
-            return DASH
-        return "<0.001" if self.value < 0.0005 else f"{self.value:.3f}"
+        return DASH if math.isnan(self.value) else short_p(self.value)
 
 
 NO_NUMBER = NumberCell(math.nan)
@@ -203,7 +216,7 @@ def result_table(
 
 def _parts_of(cell: Any) -> list[Any]:
     """Return the columns of a cell in a CSV table; what has no value is empty."""
-    parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 4]
+    parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 3]
     if isinstance(cell, NumberCell):
         parts = [*astuple(cell)]
     # Only NaN is another value than itself.
@@ -225,3 +238,17 @@ def latex_text(text: object) -> str:
 def slug(*texts: str) -> str:
     """Return a name for files and anchors made from any texts."""
     return re.sub(r"[^A-Za-z0-9]+", "-", ascii_id("-".join(texts))).strip("-") or "none"
+
+
+def render_template(template: str, **values: Any) -> str:
+    """Return a template of this package with values; text is escaped for the format."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    made = environment("obygaze_models.report")
+    made.filters |= {"latex": latex_text, "slug": slug}
+    made.globals |= {"version": __version__, "cell_parts": cell_parts}
+    made.globals |= {"light": COLORS, "dark": DARK_COLORS}
+    return made

@@ -18,56 +18,45 @@ from obygaze_features.core.console import (
     signed,
 )
 from obygaze_features.manifest.model import view_words
+from obygaze_models.evaluation import results
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
+    UNSEEN,
     interval_is_of,
     tested_on,
     weakest,
 )
 from obygaze_models.evaluation.cells import Cell, on_shared_clips
+from obygaze_models.evaluation.film_tests import FILMS_OF_A_TEST, smallest_shown
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
-    AP,
     RANKING_METRICS,
     goodness,
     metric_name,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.evaluation.results import BLIND, AskedQuestion, as_asked, asks_for
-from obygaze_models.evaluation.tables import CELL, RunRow
-from obygaze_models.runner.features import CHOSEN
+from obygaze_models.evaluation.results import (
+    BLIND,
+    AskedQuestion,
+    as_asked,
+    asks_for,
+    film_factor,
+    is_about_guessing,
+    names_of_difference,
+)
+from obygaze_models.evaluation.tables import CELL, CHOSEN, RunRow
 from obygaze_models.runner.files import Run
 
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 OF_TWO_CELLS = (*CELL, "against_train", "against_store", "against_model")
-MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
-MOST_ANSWERS = 3  # differences that answer the first question; a page has all
+MOST_ANSWERS = 6  # sentences on models; the table has all
+MOST_DIFFERENCES = 3  # sentences on two models; the table of differences has all
 # Whether the first of two is better, as far as a run can tell: a word for tables.
 BETTER = "yes"
-PERHAPS_BETTER = "not certain"
 NOT_SHOWN = "not shown"
-PERHAPS_WORSE = "no, perhaps worse"
 WORSE = "no, worse"
 UNKNOWN = "–"
-
-
-# The beginning of a sentence, and where the interval is.
-WORDS = {
-    BETTER: ("{first} is better than {second}", "is above 0"),
-    PERHAPS_BETTER: (
-        "{first} may be better than {second}, or better by chance",
-        "is above 0",
-    ),
-    NOT_SHOWN: (
-        "This run does not show that {first} is better than {second}",
-        "holds 0",
-    ),
-    PERHAPS_WORSE: ("{first} may be worse than {second}", "is below 0"),
-    WORSE: ("{first} is worse than {second}", "is below 0"),
-    LEAKED: ("", ""),
-    UNKNOWN: ("", ""),
-}
 
 
 # ---- names and numbers ----
@@ -137,9 +126,9 @@ def cell_label(cell: Cell, run: Run) -> str:
 def model_name(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store where the run has several."""
     if cell.store == CHOSEN:
-        return f"{cell.model} on the store that training {run.units} choose"
+        return f"{cell.model} (store chosen on training {run.units})"
     if cell.store and len(run.about["stores"]) > 1:
-        return f"{cell.model} on {cell.store}"
+        return f"{cell.model} ({cell.store})"
     return cell.model
 
 
@@ -151,6 +140,20 @@ def short(value: float, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
+def short_p(p: float) -> str:
+    """Return a p for a table: `.025`, `<.001`; a dash if it is missing."""
+    return "<.001" if p < 0.0005 else short(p, 3)
+
+
+def p_words(row: RunRow) -> str:
+    """Return the p of a difference in a sentence, with the number of comparisons of its family."""
+    p = short_p(row["p"])
+    text = f"p {p}" if p.startswith("<") else f"p = {p}"
+    if row["comparisons"] > 1:
+        text += f" among {int(row['comparisons'])} comparisons"
+    return text
+
+
 def value_text(cell: Cell, metric: str) -> str:
     """Return the value of a metric, with its interval if it has one."""
     return _with_ends(cell.value(metric), *cell.ends(metric))
@@ -158,7 +161,7 @@ def value_text(cell: Cell, metric: str) -> str:
 
 def difference_text(row: RunRow) -> str:
     """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
-    value = _with_ends(row["value"], row["low"], row["high"])
+    value = _with_ends(row["over_films"], row["low"], row["high"])
     return f"{metric_name(row['metric'])} {value}"
 
 
@@ -222,11 +225,6 @@ def questions_of_models(run: Run) -> list[AskedQuestion]:
     ]
 
 
-def is_about_guessing(question: AskedQuestion) -> bool:
-    """Return whether a question compares a model with a baseline that sees no video."""
-    return question["first"] in BLIND or question["second"] in BLIND
-
-
 def differences_for(run: Run, question: AskedQuestion) -> list[RunRow]:
     """Return the differences that a question asks for, with their sides in its order."""
     return [
@@ -248,27 +246,49 @@ def first_question(run: Run) -> AskedQuestion | None:
     return None
 
 
+def asked_cells(run: Run) -> list[Cell]:
+    """Return the models that a run asks about, each on each store, in the order typed."""
+    return results.cells_asked_about(run.cells, run.settings)
+
+
 def asked_cell(run: Run) -> Cell | None:
-    """Return the cell that the answer is about; None without a model.
+    """Return the first model that a run asks about; None without a model."""
+    return next(iter(asked_cells(run)), None)
 
-    It is a model of the first question that the run answers, else of the first question, else the
-    first model. It is that on the first store (or the store that training films chose), trained and
-    tested on one task if there is such a cell. It is never picked by its result.
+
+def chosen_cells(run: Run) -> list[Cell]:
+    """Return these models on the store that training films choose, where they do."""
+    asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
+    return [
+        cell
+        for cell in run.models
+        if cell.store == CHOSEN and (cell.pair, cell.model) in asked
+    ]
+
+
+def asked_differences(run: Run) -> list[RunRow]:
+    """Return the differences of two models that a run asks for, those of questions first.
+
+    Those to the store that training films choose are asked for where a question names it.
     """
-    models = run.models
-    question = first_question(run) or next(iter(questions_of(run)), None)
-    if question is not None:
-        firsts = [cell for cell in models if _is_asked(cell, question, "first")]
-        seconds = [cell for cell in models if _is_asked(cell, question, "second")]
-        models = firsts or seconds or models
-    models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
-    return models[0] if models else None
+    names = {cell.name for cell in asked_cells(run)}
+    found: dict[tuple[str, ...], RunRow] = {}
+    for question in questions_of(run):
+        if not is_about_guessing(question):
+            for row in differences_for(run, question):
+                found.setdefault(_name_of_difference(row), row)
+    for row in run.differences:
+        first, second = names_of_difference(row)
+        is_known = _name_of_difference(row) in found
+        if {first, second} <= names and first[0] == second[0] and not is_known:
+            found[_name_of_difference(row)] = row
+    return [*found.values()]
 
 
-def _is_asked(cell: Cell, question: AskedQuestion, side: str) -> bool:
-    keys = ("train", "test", f"{side}_store", side)
-    pairs = zip(keys, cell.name, strict=True)
-    return all(question[key] in ("", name) for key, name in pairs)
+def _name_of_difference(row: RunRow) -> tuple[str, ...]:
+    """Return a name that does not depend on the order of the sides."""
+    first, second = sorted(names_of_difference(row))
+    return (*first, *second)
 
 
 def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
@@ -312,38 +332,34 @@ def difference_row(run: Run, first: Cell, second: Cell) -> RunRow | None:
 
 
 def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
-    """Return the difference of a model and a guess; its `p_all` is among all of this family."""
+    """Return the difference of a model and the best guess.
+
+    Where other guesses stand beside it, it has the largest of their p.
+    """
     row = difference_row(run, model, guess)
-    return None if row is None else {**row, "p_all": row["p_guesses"]}
+    if row is None:
+        return None
+    p_values = [row["p"]]
+    for other in run.differences:
+        first, second = names_of_difference(other)
+        if first == model.name and second[3] in BLIND:
+            p_values.append(other["p"])
+    known = [p for p in p_values if math.isfinite(p)]
+    return {**row, "p": max(known, default=math.nan)}
 
 
 def verdict(row: RunRow | None) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
-    A difference whose interval is on one side of 0 can be chance among many: where its p among all
-    of its family is above .05 or missing, it is only perhaps better or worse. Where test clips
-    leaked, it is neither.
+    Without a p nothing is known, and where test clips leaked nothing follows.
     """
     if row is not None and row.get("basis") == LEAKED:
         return LEAKED
-    if row is None or math.isnan(row["low"]):
+    if row is None or math.isnan(row["p"]):
         return UNKNOWN
-    is_certain = row["p_all"] <= ALPHA
-    if row["low"] > 0:
-        return BETTER if is_certain else PERHAPS_BETTER
-    if row["high"] < 0:
-        return WORSE if is_certain else PERHAPS_WORSE
-    return NOT_SHOWN
-
-
-def _why_not_certain(row: RunRow) -> str:
-    """Return why a difference may be chance though its interval is on one side of 0, else ""."""
-    if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
-        return ""
-    if math.isnan(row["p_all"]):
-        return ", but it has no p"
-    p = short(row["p_all"], 3)
-    return f", but p is {p} after the correction for all differences of its kind"
+    if row["p"] > ALPHA:
+        return NOT_SHOWN
+    return BETTER if row["over_films"] > 0 else WORSE
 
 
 class FilmsAbove(NamedTuple):
@@ -365,13 +381,13 @@ class FilmsAbove(NamedTuple):
 
 
 def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
-    """Return in how many films the first has the higher value.
+    """Return in how many films the first is better, as p counts it (`film_differences`).
 
     Both cells are of the same clips (`on_shared_clips`).
     """
-    ours = first.value_of_films(metric)
-    theirs = second.value_of_films(metric)
-    differences = [ours[film] - theirs[film] for film in ours.keys() & theirs.keys()]
+    if not first.n_films or metric not in RANKING_METRICS:
+        return FilmsAbove(0, 0, 0)
+    differences = results.film_differences(first, second, metric).values()
     n_above = sum(difference > ROUNDING for difference in differences)
     n_equal = sum(abs(difference) <= ROUNDING for difference in differences)
     return FilmsAbove(n_above, n_equal, len(differences))
@@ -380,53 +396,37 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
 # ---- the answer ----
 
 
-def answer(run: Run) -> str:
-    """Return how well the model that was asked for ranks clips, beside guessing.
+def answers(run: Run) -> list[str]:
+    """Return the sentences that answer what was asked.
 
-    Where the first question is about two models, the answer begins with their differences. The
-    values for other tasks are in the table.
+    There is one for each model and store, in the order typed, and for the store that training films
+    choose; one for each two of them; the gain of joined features; and, where nothing is shown, how
+    large a difference would have to be.
     """
-    asked = asked_cell(run)
-    if asked is None:
-        return ""
-    first = first_question(run)
-    questions: list[AskedQuestion] = []
-    if first is not None:
-        for question in questions_of(run):
-            if question is first or _are_one(first, question):
-                questions.append(question)
-    sentences: list[str] = []
-    if first is not None and not is_about_guessing(first):
-        sentences += _sentences_on_models(run, asked, questions)
-    sentences.append(sentence_of(run, asked))
+    asked = asked_cells(run)
+    sentences = [sentence_of(run, cell) for cell in asked[:MOST_ANSWERS]]
+    if len(asked) > MOST_ANSWERS:
+        sentences.append(f"All {len(asked)} are in the table below.")
+    sentences += [sentence_of(run, cell) for cell in chosen_cells(run)[:MOST_ANSWERS]]
     gain = gain_of(run)
+    differences = []
+    for row in asked_differences(run):
+        # The gain of joined features has a sentence of its own.
+        is_gain = gain is not None and gain.stores == {
+            row["store"],
+            row["against_store"],
+        }
+        if not is_gain:
+            differences.append(row)
+    sentences += [_sentence_on_two(run, row) for row in differences[:MOST_DIFFERENCES]]
+    if len(differences) > MOST_DIFFERENCES:
+        sentences.append(
+            f"All {len(differences)} differences are in the table Differences of the report."
+        )
     if gain is not None:
         sentences.append(gain.sentence)
-    return " ".join(sentences)
-
-
-def further_answers(run: Run) -> Iterator[str]:
-    """Yield how well the model of the answer ranks the clips of each further task.
-
-    A run of own labels has a question about guessing for each of its tasks.
-    """
-    asked = asked_cell(run)
-    first = first_question(run)
-    if asked is None or first is None:
-        return
-    pairs = set()
-    for question in questions_of(run):
-        if is_about_guessing(question) and not _are_one(first, question):
-            pairs.add((question["train"], question["test"]))
-    for cell in run.cells:
-        is_of_model = (cell.model, cell.store) == (asked.model, asked.store)
-        if is_of_model and cell.pair in pairs and cell is not asked:
-            yield sentence_of(run, cell)
-
-
-def _are_one(first: AskedQuestion, other: AskedQuestion) -> bool:
-    """Return whether two questions are one; those without a text, as of tasks, are not."""
-    return first["text"] == other["text"] != ""
+    sentences += _power(run, asked)
+    return sentences
 
 
 def sentence_of(run: Run, cell: Cell) -> str:
@@ -435,30 +435,26 @@ def sentence_of(run: Run, cell: Cell) -> str:
     model = model_name(run, cell)
     if not cell.is_ranked(metric):
         return ranks_nothing(model, cell)
-    where = f"n {tested_on(cell.basis, run.units)}"
+    where = f"On {tested_on(cell.basis, run.units)}"
     if cell.basis == FILM_SEEN and not cell.leaked and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")
-        where = f"n {clips}, {cell.same_film} of them of {run.units} that trained"
+        where = f"On {clips}, {cell.same_film} of them of {run.units} that trained"
     value = f"{metric_name(metric)} {value_text(cell, metric)}"
-    text = f"{where}, {model} ranks clips ({cell.tasks}) with {value}"
-    row = None
     guess = best_guess(run, cell, metric)
-    if guess is not None:
-        guessed = f"{short(guess.value(metric))} ({guess.model})"
-        text += f"; guessing without video has {guessed}"
-        if LEAKED not in (cell.basis, guess.basis):
-            text += _films_above_guess(run, cell, guess)
-            row = difference_to_guess(run, cell, guess)
+    if guess is None:
+        return f"{where}, {model} ranks clips ({cell.tasks}) with {value}."
+    guessed = f"guessing without video has {short(guess.value(metric))} ({guess.model})"
+    row = difference_to_guess(run, cell, guess)
     found = verdict(row)
-    if row is None or found in (BETTER, UNKNOWN):
-        return f"O{text}."
-    beginning, where = WORDS[found]
-    beginning = beginning.format(first=model, second="guessing")
-    interval = f"[{short(row['low'])}, {short(row['high'])}], {where}"
-    return (
-        f"{beginning}: o{text}; the interval of the difference over {run.units}, {interval}"
-        f"{_why_not_certain(row)}."
-    )
+    ranks = {
+        BETTER: f"ranks clips ({cell.tasks}) better than guessing: {value}",
+        NOT_SHOWN: f"is not shown to rank clips ({cell.tasks}) better than guessing: {value}",
+    }
+    text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
+    text = f"{where}, {model} {text}; {guessed}"
+    if row is not None and LEAKED not in (cell.basis, guess.basis):
+        text += _films_and_p(run, cell, guess, row)
+    return f"{text}."
 
 
 def ranks_nothing(model: str, cell: Cell) -> str:
@@ -468,85 +464,68 @@ def ranks_nothing(model: str, cell: Cell) -> str:
     )
 
 
-def _films_above_guess(run: Run, cell: Cell, guess: Cell) -> str:
-    """Return in how many films a model is better than a guess, after its value."""
-    metric = compared_metric(run)
-    films = films_above(cell, guess, metric)
+def _films_and_p(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
+    """Return in how many films the first is better, and the p of it."""
+    films = films_above(first, second, row["metric"])
     if films.n_films < 2:
         return ""
     of_films = f"{films.n_films} {run.units}"
-    if films.n_films < cell.n_films:
-        classes = "positive clips" if metric == AP.name else "clips of both classes"
-        of_films += f" that have {classes}"
-    return f"; better in {films.text(of_films)}"
+    if films.n_films < first.n_films:
+        of_films += " that have clips of both classes"
+    text = f"; higher in {films.text(of_films)}"
+    if math.isfinite(row["p"]):
+        return f"{text}, {p_words(row)}"
+    if films.n_films < FILMS_OF_A_TEST:
+        text += f", which are too few to tell ({FILMS_OF_A_TEST} are needed)"
+    return text
 
 
-class Compared(NamedTuple):
-    """A difference that was asked for: its row, its cells, and what these are called."""
-
-    row: RunRow
-    first: Cell
-    second: Cell
-    model: str
-    other: str
-    where: str
-
-
-def _compared(run: Run, row: RunRow) -> Compared:
+def _sentence_on_two(run: Run, row: RunRow) -> str:
+    """Return whether one of two models is better, with their difference."""
     by_name = {cell.name: cell for cell in run.cells}
-    tasks = (row["train"], row["test"])
-    first = by_name[(*tasks, row["store"], row["model"])]
-    second = by_name[(*tasks, row["against_store"], row["against_model"])]
+    first, second = (by_name[name] for name in names_of_difference(row))
+    found = verdict(row)
+    if found == WORSE:
+        first, second = second, first
+        row = {**row, "over_films": -row["over_films"]}
+        row |= {"low": -row["high"], "high": -row["low"]}
+    names = (model_name(run, first), model_name(run, second))
+    where = first.tasks
     if first.store == second.store:
+        names = (first.model, second.model)
         where = cell_label(first, run)
-        names = (first.model, second.model, where)
-    else:
-        names = (model_name(run, first), model_name(run, second), first.tasks)
-    return Compared(row, first, second, *names)
-
-
-def _sentences_on_models(
-    run: Run, asked: Cell, questions: Sequence[AskedQuestion]
-) -> Iterator[str]:
-    """Yield the differences of the asked cell that questions ask for.
-
-    The gain of joined features has a sentence of its own.
-    """
-    compared = []
-    for question in questions:
-        compared += [_compared(run, row) for row in differences_for(run, question)]
-    gain = gain_of(run)
-    of_gain: list[Compared] = []
-    of_asked: list[Compared] = []
-    for each in compared:
-        if asked in (each.first, each.second):
-            stores = {each.first.store, each.second.store}
-            is_gain = gain is not None and stores == gain.stores
-            (of_gain if is_gain else of_asked).append(each)
-    for each in of_asked[:MOST_ANSWERS]:
-        yield _sentence_on_models(run, each)
-    if len(compared) > len(of_gain) + MOST_ANSWERS:
-        yield f"All {len(compared)} differences are in the table Differences of the report."
-
-
-def _sentence_on_models(run: Run, compared: Compared) -> str:
-    """Return whether the first of two models is better, with their difference."""
-    row, first, second, model, other, where = compared
-    text = f"{model} minus {other} ({where}) is {difference_text(row)}"
+    text = f"{names[0]} minus {names[1]} ({where}) is {difference_text(row)}"
+    if found == LEAKED:
+        return f"{text} on {tested_on(LEAKED, run.units)}."
+    if found in (BETTER, WORSE):
+        text = f"{names[0]} is better than {names[1]}: {text}"
+    elif found == NOT_SHOWN:
+        text = f"{names[0]} and {names[1]} are not shown to differ: {text}"
     shared = on_shared_clips([first, second])
     if not shared.problem:
         ours, theirs = shared.cells
-        films = films_above(ours, theirs, row["metric"])
-        if films.n_films:
-            of_films = films.text(count(films.n_films, run.unit))
-            text += f"; {model} is higher in {of_films}"
-    found = verdict(row)
-    beginning = WORDS[found][0].format(first=model, second=other)
-    if beginning:
-        text = f"{beginning}: {text}"
-    if found == LEAKED:
-        text += f" on {tested_on(LEAKED, run.units)}"
-    return f"{text}{_why_not_certain(row)}."
+        text += _films_and_p(run, ours, theirs, row)
+    return f"{text}."
+
+
+def _power(run: Run, asked: Sequence[Cell]) -> Iterator[str]:
+    """Yield how large a difference must be to be shown, where one is not shown."""
+    not_shown = []
+    for cell in asked:
+        guess = best_guess(run, cell, compared_metric(run))
+        row = None if guess is None else difference_to_guess(run, cell, guess)
+        if guess is not None and verdict(row) == NOT_SHOWN and cell.basis == UNSEEN:
+            films = films_above(cell, guess, compared_metric(run)).n_films
+            not_shown.append((films, film_factor(cell, guess, films)))
+    if not_shown:
+        n_films, factor = min(not_shown)
+        to_guess = short(smallest_shown(n_films, factor, greater=True), 1)
+        of_two = short(smallest_shown(n_films, factor, greater=False), 1)
+        yield (
+            f"With {n_films} {run.units}, only a difference {to_guess} times as large as its spread"
+            f" over {run.units} can be shown ({of_two} between two models): this run cannot tell"
+            " a smaller one from chance."
+        )
 
 
 @dataclass(frozen=True)
@@ -578,7 +557,8 @@ class Gain:
         name = self.joined.model
         names = listed([cell.store for cell in self.parts])
         meaning = f"{names} together say more than the best store alone"
-        if verdict(self.row) != BETTER:
+        # The store that training films choose is in no family, so that it has no p.
+        if not self.row["low"] > 0:
             meaning = f"this run does not show that {meaning}"
         return (
             f"The gain of {name} on {self.joined.store} over {name} on the store that training"
@@ -588,10 +568,11 @@ class Gain:
 
 def gain_of(run: Run) -> Gain | None:
     """Return the gain of the joined store that the answer is about; None without one."""
-    joined = asked_cell(run)
     joins = joined_stores(run)
-    if joined is None or joined.store not in joins:
+    asked = [cell for cell in asked_cells(run) if cell.store in joins]
+    if not asked:
         return None
+    joined = asked[0]
     names = set(run.about["stores"][joined.store]["parts"]).difference(joins)
     chosen = None
     parts = []
@@ -613,17 +594,18 @@ def gain_of(run: Run) -> Gain | None:
 
 
 def higher_than_asked(run: Run) -> Cell | None:
-    """Return the model with the highest value on the clips of the answer, if it is another one.
+    """Return the model with the highest value on the clips of an answer, if it is another one.
 
     It was trained for the same task, and none of its clips leaked.
     """
-    asked = asked_cell(run)
-    if asked is None:
+    asked = asked_cells(run)
+    if not asked:
         return None
     metric = compared_metric(run)
-    best = asked
-    for cell in _on_clips_of(asked, run):
+    best = asked[0]
+    for cell in _on_clips_of(asked[0], run):
         is_higher = cell.value(metric) > best.value(metric)
         if cell.is_model and cell.basis != LEAKED and is_higher:
             best = cell
-    return None if best is asked else best
+    names = {cell.name for cell in asked}
+    return None if best.name in names else best

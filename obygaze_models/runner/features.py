@@ -32,7 +32,6 @@ from obygaze_models.protocols.schema import Data, Protocol
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 SHOWN_MISSING = 3  # of the clips without features, in one line
-CHOSEN = "chosen"  # the name of the store that training films choose
 # Frames and tokens above it are read from the store in each pass.
 LARGE_BYTES = 2_000_000_000
 

@@ -46,7 +46,7 @@ from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
-from obygaze_models.evaluation.results import RunSettings
+from obygaze_models.evaluation.results import CellName, RunSettings
 from obygaze_models.evaluation.tables import (
     CELL,
     RUN_TABLES,
@@ -61,8 +61,6 @@ from obygaze_models.protocols.schedule import unit_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# Training task, test task, store and model.
-CellName = tuple[str, str, str, str]
 RUN_FORMAT = "obygaze-run/3"
 RUN_FILE = "run.json"
 # The keys of run.json.
@@ -93,6 +91,7 @@ def settings_of(about: Mapping[str, Any]) -> RunSettings:
         seed=protocol["fit"]["seed"],
         compares=report["compare"],
         questions=report["questions"],
+        models=protocol["grid"]["models"],
         contrast=report["contrast"],
         starting_at_random=starting_at_random,
         sizes=about["sizes"],

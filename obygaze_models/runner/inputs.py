@@ -28,6 +28,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import JoinedStore
 from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.tables import CHOSEN
 from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
     TEXTS,
@@ -53,7 +54,6 @@ from obygaze_models.protocols.schedule import (
 )
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import (
-    CHOSEN,
     Features,
     array_of,
     look_at,

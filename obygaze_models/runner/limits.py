@@ -11,7 +11,6 @@ from typing import Any
 from obygaze_features.core.console import count, few, listed
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
-    LEAKED,
     interval_is_not_of,
     interval_is_of,
     no_interval_because,
@@ -20,9 +19,7 @@ from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import (
     AP,
-    AUC,
     RANKING_METRICS,
-    goodness,
     metric_name,
 )
 from obygaze_models.evaluation.results import LEAST_CLIPS
@@ -32,10 +29,8 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.runner.answer import (
-    MARGIN,
-    asked_cell,
-    best_guess,
-    cell_label,
+    asked_cells,
+    chosen_cells,
     compared_metric,
     films_with_value,
     higher_than_asked,
@@ -43,7 +38,7 @@ from obygaze_models.runner.answer import (
     number_range,
     short,
 )
-from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
+from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
 MANY_FOLDS = 300  # of films: where a run warns
@@ -52,12 +47,18 @@ MOST_NAMES = 3  # of cells, reasons or folds in a text
 
 # Test clips are on the side of training too: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
-# Without these, a reader takes a value or its interval for more than it is, or of other clips.
-PROTECTS_NUMBERS = (
+# What a reader must know of a number, on the first screen and in a terminal; the rest stands under
+# "How it was made".
+ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
-    *("clips as films", "few films", "no interval", "folds of several films"),
-    *("several stores", "skipped folds", "missing features"),
-    *("left out", "without label", "annotators differ", "guesses"),
+    "clips as films",  # films may be on both sides
+    *("few films", "no interval", "folds of several films"),
+    # clips that were left out
+    *("missing features", "skipped folds"),
+    *("left out", "without label", "annotators differ"),
+    "guesses",
+    "picked",
+    "heard",  # concepts that this sense cannot carry
 )
 
 TEXTS = {
@@ -73,10 +74,6 @@ TEXTS = {
     "clips as films": "Each clip is a film of its own in this manifest: if some of them are parts"
     " of one film, the models have seen films that test them. Their films belong in movie_id; a"
     " table that states none is imported with --films none.",
-    "guessing": "Hardly or not better than guessing without video: {n_cells} of {n_models} cells."
-    " {guess} has {metric} {value_of_guess}, {model} {value} ({where}).",
-    "chance": "In {n_cells} of {n_models} cells the interval of AUC does not lie above one half:"
-    " by AUC, these may be no better than chance: {cells}.",
     "few films": "In {n_cells} of {n_models} cells {known}; these may be alike or differ by"
     " chance, and say little about other {units}.",
     "no interval": "{n_cells} of {n_models} cells have no interval: {reasons}.",
@@ -87,15 +84,12 @@ TEXTS = {
     f" they say nothing of other groups; {LEAVES_OUT_GROUPS}.",
     "many fits": "Each model is fitted {n_fits:,} times for a task, because one {unit} at a time"
     " is left out: --set splits.validation=next --set splits.folds={few} takes {few} fits.",
-    "several stores": "The best of several stores is too good if it is picked from this table, by"
-    " its own test {units}: --set fit.choose_store=true adds results in which training {units}"
-    " choose.",
+    "picked": "{best} has {metric} {value}, the highest of {n_values}: to take the best of several"
+    " by its own test {units} is too good{hint}.",
     "missing features": "{n_missing} of {n_clips} clips have no features in {store} and are left"
     " out ({reasons}): {clips}.",
     "chosen stores": "Training {units} chose the store of {model} in each of {n_tests} tests:"
     " {stores}.",
-    "another model": "{model} has {metric} {value}, more than {asked}, which the protocol names for"
-    " the answer whatever the results are: the highest of several values is partly luck.",
     "without words": "{n_silent} of {n_clips} clips have no words in {store}, so they all have"
     " the same vector; they are not counted as copies of each other.",
 }
@@ -187,44 +181,6 @@ def _clips_as_films(run: Run, models: Models) -> Iterator[Values]:
 # ---- values ----
 
 
-def _guessing(run: Run, models: Models) -> Iterator[Values]:
-    """Yield the model that is least better than a baseline without video, if by hardly anything.
-
-    Where test clips of either leaked, its value is too high, and nothing follows from it.
-    """
-    metric = str(run.protocol["report"]["primary"])
-    close = []
-    for cell in models:
-        guess = best_guess(run, cell, metric)
-        if guess is None or LEAKED in (cell.basis, guess.basis):
-            continue
-        of_cell = goodness(metric, cell.value(metric))
-        lead = of_cell - goodness(metric, guess.value(metric))
-        if lead < MARGIN:
-            close.append((lead, cell, guess))
-    if close:
-        _, cell, guess = min(close, key=lambda found: found[0])
-        yield {
-            "n_cells": len(close),
-            "guess": guess.model,
-            "metric": metric_name(metric),
-            "value_of_guess": short(guess.value(metric)),
-            "model": cell.model,
-            "value": short(cell.value(metric)),
-            "where": cell_label(cell, run),
-        }
-
-
-def _chance(run: Run, models: Models) -> Iterator[Values]:
-    """Yield the models whose interval of AUC does not lie above one half."""
-    names = []
-    for cell in models:
-        if cell.ends(AUC.name)[0] <= 0.5:
-            names.append(f"{cell.model} ({cell_label(cell, run)})")
-    if names:
-        yield {"n_cells": len(names), "cells": few(names, MOST_NAMES)}
-
-
 def _few_films(run: Run, models: Models) -> Iterator[Values]:
     """Yield the numbers of films behind values, where these are so few that films may be alike."""
     counts = [cell.film_counts(compared_metric(run)) for cell in models]
@@ -272,11 +228,31 @@ def why_no_interval(cell: Cell, run: Run) -> str:
     return f"the values do not differ from {run.unit} to {run.unit}"
 
 
-def _several_stores(run: Run, models: Models) -> Iterator[Values]:
-    """Yield once where the best of several stores may be picked by its own test films."""
-    stores = {cell.store for cell in models}
-    if len(stores) > 1 and not run.protocol["fit"]["choose_store"]:
-        yield {}
+def _picked(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the best of several stores or models, which its own test films would pick."""
+    metric = compared_metric(run)
+    asked = asked_cells(run)
+    values = [cell for cell in asked if cell.is_ranked(metric)]
+    others = higher_than_asked(run)
+    if others is not None:
+        values.append(others)
+    chooses = run.protocol["fit"]["choose_store"]
+    if len(values) < 2 or (others is None and chooses):
+        return
+    best = max(values, key=lambda cell: cell.value(metric))
+    hint = ""
+    if len({cell.store for cell in values}) > 1 and not chooses:
+        hint = (
+            f"; --set fit.choose_store=true adds results in which training {run.units} choose"
+            " the store"
+        )
+    yield {
+        "best": model_name(run, best),
+        "metric": metric_name(metric),
+        "value": short(best.value(metric)),
+        "n_values": len(run.models) if others is not None else len(values),
+        "hint": hint,
+    }
 
 
 # ---- folds and fits ----
@@ -383,28 +359,13 @@ def _without_words(run: Run, models: Models) -> Iterator[Values]:
 
 
 def _chosen_stores(run: Run, models: Models) -> Iterator[Values]:
-    """Yield how often each store was chosen for the model of the answer."""
-    asked = asked_cell(run)
-    if asked is not None and asked.store == CHOSEN:
-        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(asked))
+    """Yield how often each store was chosen for a model of the answer."""
+    for cell in chosen_cells(run):
+        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
         yield {
-            "model": asked.model,
+            "model": cell.model,
             "n_tests": n_of_store.total(),
             "stores": listed([f"{name} {n}" for name, n in n_of_store.most_common()]),
-        }
-
-
-def _another_model(run: Run, models: Models) -> Iterator[Values]:
-    """Yield the model with the highest value, if the answer is about another one."""
-    asked = asked_cell(run)
-    best = higher_than_asked(run)
-    if asked is not None and best is not None:
-        metric = compared_metric(run)
-        yield {
-            "model": model_name(run, best),
-            "metric": metric_name(metric),
-            "value": short(best.value(metric)),
-            "asked": model_name(run, asked),
         }
 
 
@@ -414,16 +375,13 @@ FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "copies": _copies,
     "films on both sides": _films_on_both_sides,
     "clips as films": _clips_as_films,
-    "guessing": _guessing,
-    "chance": _chance,
     "few films": _few_films,
     "no interval": _no_interval,
     "rare concepts": _rare_concepts,
     "skipped folds": _skipped_folds,
     "folds of several films": _folds_of_several_films,
-    "several stores": _several_stores,
+    "picked": _picked,
     "missing features": _missing_features,
     "without words": _without_words,
     "chosen stores": _chosen_stores,
-    "another model": _another_model,
 }

@@ -32,6 +32,7 @@ from obygaze_models.evaluation.predictions import (
 )
 from obygaze_models.evaluation.results import Jobs, chosen, chosen_stores, results
 from obygaze_models.evaluation.tables import (
+    CHOSEN,
     CONCEPT_COLUMNS,
     SUCCESS,
     TREES,
@@ -57,7 +58,6 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.concepts import concept_tables
-from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import (
     Run,
     check_run_folder,
@@ -359,6 +359,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
     from obygaze_models.evaluation.error_analysis import (
         LEVEL_FACTORS,
         analyse_success,
+        level_contrasts,
         paper_factors,
     )
 
@@ -385,6 +386,10 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
             table.groups[clips],
             intercept=not is_levelled,
         )
+        if is_levelled and results[0].factors:
+            contrasts = level_contrasts(is_correct, factors, table.groups[clips])
+            of_all_films = (*results[0].factors, *contrasts)
+            results[0] = replace(results[0], factors=of_all_films)
         for result in results:
             if not result.film:
                 continue

@@ -10,7 +10,7 @@ from obygaze_models.evaluation.cells import Cell, grouped_by, have_same_clips
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
-    answer,
+    answers,
     array_text,
     best_guess,
     clips_text,
@@ -21,7 +21,7 @@ from obygaze_models.runner.answer import (
     value_text,
 )
 from obygaze_models.runner.files import Run, read_folder
-from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
+from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
 MOST_OTHERS = 3  # lines beside what protects a number; a report has all
 
@@ -61,11 +61,11 @@ def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     shown = run.models or run.cells
-    above = [_title(run), _clips(run), _tasks(run), answer(run)]
+    above = [_title(run), _clips(run), _tasks(run), *answers(run)]
     below = [_about_values(run, shown), _about_clips(shown)]
     others: list[str] = []
     for limit in limits_of(run):
-        lines = below if limit.name in PROTECTS_NUMBERS else others
+        lines = below if limit.name in ON_FIRST_SCREEN else others
         lines.append(f"! {limit.text}")
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS
@@ -73,7 +73,7 @@ def result_text(run: Run) -> str:
         below.append(f"{n_more} more in the report")
     lines = [
         *_safe(above),
-        _task_table(run, shown),
+        *(_task_table(run, shown, metric) for metric in _metrics(run)),
         *_safe(below),
         f"{run.folder}  ({run.about['seconds']:.1f} s)",
     ]
@@ -117,13 +117,18 @@ def _tasks(run: Run) -> str:
 # ---- the table ----
 
 
-def _task_table(run: Run, cells: Sequence[Cell]) -> str:
-    """Return the primary metric of each model, a row for each pair of tasks.
+def _metrics(run: Run) -> list[str]:
+    """Return the metrics of the tables: the primary one, and what else was asked for."""
+    report = run.protocol["report"]
+    return [*dict.fromkeys((report["primary"], *report["metrics"]))]
+
+
+def _task_table(run: Run, cells: Sequence[Cell], metric: str) -> str:
+    """Return a metric of each model, a row for each pair of tasks.
 
     Beside the models stands the best baseline that sees no video. A run without models shows its
     baselines.
     """
-    metric = run.settings.primary
     columns = dict.fromkeys(_column(cell, run) for cell in cells)
     rows = []
     for tasks, of_tasks in grouped_by(cells, lambda cell: cell.tasks).items():

@@ -112,7 +112,7 @@ def difference(row: Row) -> Row:
         cells[key] = row[key]
         cells[f"against {key}"] = row[f"against_{key}"]
     cells["metric"] = row["metric"]
-    for part in ("value", *SPREAD, "p", "p_all", "p_guesses"):
+    for part in ("value", *SPREAD, "over_films", "p", "comparisons"):
         cells[part] = number(row[part])
     counts = {"clips": row["clips"], "films": row["films"]}
     return {**cells, **counts, "basis": row["basis"]}

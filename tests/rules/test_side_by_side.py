@@ -41,7 +41,7 @@ from obygaze_models.report.sections import BEST_GUESS, errors, sections_of
 from obygaze_models.runner.answer import (
     NOT_SHOWN,
     UNKNOWN,
-    answer,
+    answers,
     asked_cell,
     best_guess,
     difference_to_guess,
@@ -53,11 +53,12 @@ from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 SENTENCE = re.compile(
-    r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
+    r"ranks? clips \(([^)]*)\) (?:with|better than guessing:) AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
-    r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?(?: \(equal in (\d+)\))?)?"
-    r"(?:; the interval of the difference over films, \[[^]]*\],"
-    r" (?:holds 0|is above 0|is below 0)(?:, but it[^;]*)?)?\.$"
+    r"(?:; higher in (\d+) of (\d+) films(?: that have clips of both classes)?"
+    r"(?: \(equal in (\d+)\))?"
+    r"(?:, which are too few to tell \(5 are needed\)"
+    r"|, p (?:= )?<?[.\d]+(?: among \d+ comparisons)?)?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
@@ -109,12 +110,6 @@ def ap_of(folds: Folds, clips: set[str]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
-def partition(folds: Folds, clips: set[str]) -> set[frozenset[str]]:
-    """The sets of some clips that are tested together."""
-    kept = {frozenset(clips.intersection(of_fold)) for of_fold in folds.values()}
-    return kept - {frozenset()}
-
-
 def ap_at_random(folds: Folds) -> float:
     """The value if all clips of a fold have one score: the mean over all orders."""
     return ap_of(with_one_score(folds), set(clips_of(folds)))
@@ -135,6 +130,39 @@ def ap_by_film(folds: Folds, clips: set[str]) -> dict[str, float]:
     return found
 
 
+def differences_of_films(
+    ours: Folds, theirs: Folds, clips: set[str]
+) -> dict[str, float]:
+    """The difference in each film with clips of both classes, of folds of whole films.
+
+    Beside a guess that gives all clips of a film one score, half of the order minus the reversed.
+    """
+    scores: dict[str, set[tuple[str, float]]] = defaultdict(set)
+    classes: dict[str, set[bool]] = defaultdict(set)
+    for fold, of_fold in theirs.items():
+        for c, (film, y, score) in of_fold.items():
+            scores[film].add((fold, score))
+            if c in clips:
+                classes[film].add(y)
+    is_constant = all(len(of_film) == 1 for of_film in scores.values())
+    first = ap_by_film(ours, clips)
+    second = ap_by_film(theirs, clips)
+    if is_constant:
+        second = ap_by_film(backwards(ours), clips)
+    found = {}
+    for film in first.keys() & second.keys():
+        if len(classes[film]) == 2:
+            found[film] = (first[film] - second[film]) / (1 + is_constant)
+    return found
+
+
+def backwards(folds: Folds) -> Folds:
+    reversed_folds: Folds = {}
+    for fold, clips in folds.items():
+        reversed_folds[fold] = {c: (film, y, -s) for c, (film, y, s) in clips.items()}
+    return reversed_folds
+
+
 def plain_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Name]]:
     """The highest value of a baseline on all clips of a model, and who has it."""
     clips = set(clips_of(cells[name]))
@@ -149,13 +177,11 @@ def plain_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Na
     return best, [other for other, value in values.items() if value > best - 1e-9]
 
 
-def n_above(
-    ours: Mapping[str, float], theirs: Mapping[str, float]
-) -> tuple[int, int, int]:
-    """In how many films a value is higher, how many have both, and in how many it is equal."""
-    common = ours.keys() & theirs.keys()
-    n_equal = sum(abs(ours[f] - theirs[f]) <= 1e-9 for f in common)
-    return sum(ours[f] > theirs[f] + 1e-9 for f in common), len(common), n_equal
+def n_above(differences: Mapping[str, float]) -> tuple[int, int, int]:
+    """In how many films a difference is above 0, how many have one, and in how many it is 0."""
+    values = [*differences.values()]
+    n_equal = sum(abs(value) <= 1e-9 for value in values)
+    return sum(value > 1e-9 for value in values), len(values), n_equal
 
 
 # ---- what is compared with it ----
@@ -164,14 +190,16 @@ def n_above(
 def check_run(run: Run, *, has_whole_films: bool = True) -> None:
     """Everything that is printed of a run is what its predictions say."""
     cells = folds_of(run)
-    check_differences(run, cells)
+    check_differences(run, cells, has_whole_films=has_whole_films)
     check_sentence(run, cells, has_whole_films=has_whole_films)
     check_summary(run, cells, has_whole_films=has_whole_films)
     check_stores(run, cells)
     check_texts(run)
 
 
-def check_differences(run: Run, cells: Mapping[Name, Folds]) -> None:
+def check_differences(
+    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
+) -> None:
     rows = {}
     for row in rows_of(run.results):
         if row["against_model"] and row["against_train"] == row["train"]:
@@ -184,8 +212,12 @@ def check_differences(run: Run, cells: Mapping[Name, Folds]) -> None:
         expected = ap_of(cells[first], shared) - ap_of(cells[second], shared)
         assert row["clips"] == len(shared) > 0
         assert row["value"] == pytest.approx(expected, abs=1e-9)
+        if has_whole_films:
+            apart = differences_of_films(cells[first], cells[second], shared)
+            over_films = float(np.mean([*apart.values()])) if apart else math.nan
+            assert same(row["over_films"], over_films)
         if not math.isnan(row["low"]):
-            assert row["low"] - 1e-9 <= expected <= row["high"] + 1e-9
+            assert row["low"] - 1e-9 <= row["over_films"] <= row["high"] + 1e-9
     for cell in run.cells:
         for other in run.cells:
             is_guess = cell.is_model and not other.is_model
@@ -197,7 +229,7 @@ def check_differences(run: Run, cells: Mapping[Name, Folds]) -> None:
 def check_sentence(
     run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
 ) -> None:
-    text = answer(run)
+    text = answers(run)[0]
     assert not NAN.search(text)
     asked = asked_cell(run)
     assert asked is not None
@@ -223,8 +255,9 @@ def check_sentence(
     assert (found[3] is None) == math.isnan(guess)
     assert found[3] is None or is_printed(found[3], guess)
     if not math.isnan(guess) and has_whole_films:
-        ours = ap_by_film(folds, clips)
-        counts = {n_above(ours, ap_by_film(cells[name], clips)) for name in who}
+        counts = set()
+        for name in who:
+            counts.add(n_above(differences_of_films(folds, cells[name], clips)))
         if found[4] is None:
             assert all(n_films < 2 for _, n_films, _ in counts)
         else:
@@ -239,7 +272,7 @@ def check_summary(
         table
         for section in sections_of(run, labels_since(run))
         for table in section.tables
-        if table.key == "summary"
+        if table.key == "results"
     ]
     (table,) = tables
     at = list(table.headers).index(BEST_GUESS)
@@ -265,23 +298,26 @@ def check_summary(
         assert same(row[at + 1].value, guess)
         if math.isnan(guess):
             continue
-        assert same(row[at + 2].value, ap_of(cells[cell.name], clips) - guess)
         if has_whole_films:
-            ours = ap_by_film(cells[cell.name], clips)
-            counts = [n_above(ours, ap_by_film(cells[name], clips)) for name in who]
             expected_words = []
-            for n, n_films, n_equal in counts:
+            means = []
+            for name in who:
+                apart = differences_of_films(cells[cell.name], cells[name], clips)
+                n, n_films, n_equal = n_above(apart)
                 equal = f" (equal in {n_equal})" if n_equal else ""
-                expected_words.append(f"{n} of {n_films}{equal}")
-            assert row[at + 4] in expected_words
+                words = f"{n} of {n_films}{equal}" if n_films else "–"
+                expected_words.append(words)
+                means.append(float(np.mean([*apart.values()])) if apart else math.nan)
+            assert any(same(row[at + 2].value, mean) for mean in means)
+            assert row[at + 5] in expected_words
 
 
 def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
-    """The table of each model on two stores, on the clips that both tested."""
+    """The differences of models that are asked about, on the clips that both tested."""
     expected = {}
     for first, second in combinations(models(run), 2):
-        of_first = (first.train, first.test, first.model)
-        if of_first != (second.train, second.test, second.model):
+        is_one_store = first.store == second.store
+        if first.pair != second.pair or (first.model != second.model) != is_one_store:
             continue
         ours = cells[first.name]
         theirs = cells[second.name]
@@ -289,18 +325,15 @@ def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
         if shared:
             task = pair_name(first.train, first.test)
             names = (task, label(run, first), label(run, second))
-            value = ap_of(ours, shared) - ap_of(theirs, shared)
-            expected[names] = (value, len(shared))
+            expected[names] = len(shared)
     found = {}
     for section in sections_of(run, labels_since(run)):
         for table in section.tables:
-            if table.key == "stores":
+            if table.key == "differences":
                 at = list(table.headers).index("clips")
                 for row in table.cells:
-                    found[row[:3]] = (row[4].value, row[at])
-    assert found.keys() == expected.keys()
-    for names, of_row in found.items():
-        assert of_row == pytest.approx(expected[names], abs=1e-9)
+                    found[row[:3]] = row[at]
+    assert found == expected
 
 
 def is_printed(text: str, value: float) -> bool:
@@ -522,18 +555,17 @@ def check_random_comparisons(data: st.DataObject) -> None:
         assert not NAN.search(text), text
         plain = [folds_of(run)[NAME] for run in runs]
         shared = shared_of(plain)
-        partitions = [partition(folds, shared) for folds in plain]
         rows = compared.to_json()["cells"]
         of_model = [row for row in rows if row["model"] == "ridge"]
         assert len(of_model) == len(runs)
         for number, row in enumerate(of_model):
             expected = ap_of(plain[number], shared) if shared else math.nan
             assert same_or_none(row["value"], expected)
-            apart = expected - (ap_of(plain[0], shared) if shared else math.nan)
-            if number:
+            of_films = differences_of_films(plain[number], plain[0], shared)
+            values = [*of_films.values()]
+            apart = float(np.mean(values)) if values else math.nan
+            if number and shared:
                 assert same_or_none(row["difference"], apart)
-            if partitions[number] != partitions[0]:
-                assert row["difference_low"] is None and row["difference_p"] is None
             if row["difference_low"] is not None:
                 low, high = row["difference_low"], row["difference_high"]
                 assert low - 1e-9 <= apart <= high + 1e-9

@@ -55,7 +55,7 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     assert {cell.basis for cell in trained} == {"film-unknown"}
     for row in rows_of(run.results):
         assert row["film"] == "" and not row["films"]
-        assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_all"))
+        assert all(math.isnan(row[name]) for name in ("low", "high", "p"))
     n_positive = sum(clip.level == "S" for clip in manifest)
     assert {cell.n_positive for cell in trained} == {n_positive}
     text = result_text(run).replace(str(run.folder), "")

@@ -195,7 +195,7 @@ class MadeCell:
 
 
 def difference_row(
-    first: MadeCell, second: MadeCell, low: float, high: float, p_all: float
+    first: MadeCell, second: MadeCell, low: float, high: float, p: float
 ) -> dict[str, Any]:
     """The row of results.csv with the difference of two cells."""
     return {
@@ -205,8 +205,9 @@ def difference_row(
         "fits": len(first.films),
         "low": low,
         "high": high,
-        "p_all": p_all,
-        "p_guesses": p_all,
+        "over_films": first.ap - second.ap,
+        "p": p,
+        "comparisons": 1,
         "clips": len(first.clips.ids),
         "films": len(first.films),
         "leaked": 0,

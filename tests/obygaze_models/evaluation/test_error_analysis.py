@@ -10,6 +10,7 @@ from obygaze_models.evaluation.error_analysis import (
     analyse,
     analyse_success,
     independent_factors,
+    level_contrasts,
     paper_factors,
 )
 from obygaze_models.evaluation.logistic import fit_logistic
@@ -127,3 +128,31 @@ class TestPaperFactors:
     def test_a_factor_of_another_length(self) -> None:
         with pytest.raises(FixInput, match="'a'"):
             analyse([1, 0, 1], {"a": [1, 0]})
+
+
+def test_two_levels_are_compared_as_their_shares_of_correct_decisions_are() -> None:
+    """Without concepts, the difference in log odds is that of two shares."""
+    n_right = {"EN": (30, 40), "HN": (10, 20), "S": (24, 30)}
+    success: list[bool] = []
+    levels: list[str] = []
+    for level, (right, n_clips) in n_right.items():
+        success += [True] * right + [False] * (n_clips - right)
+        levels += [level] * n_clips
+    films = [f"f{number % 6}" for number in range(len(levels))]
+    factors = paper_factors({}, levels)
+    found = {one.name: one for one in level_contrasts(success, factors, films)}
+    assert [*found] == [
+        "level HN against EN",
+        "level S against EN",
+        "level S against HN",
+    ]
+
+    def log_odds(level: str) -> float:
+        right, n_clips = n_right[level]
+        return float(np.log(right / (n_clips - right)))
+
+    for name, factor in found.items():
+        _, first, _, second = name.split()
+        expected = log_odds(first) - log_odds(second)
+        assert factor.log_odds == pytest.approx(expected, abs=1e-6)
+        assert factor.low < expected < factor.high

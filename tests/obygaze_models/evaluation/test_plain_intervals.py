@@ -6,8 +6,7 @@ The plain one draws films by the rule of docs/design/0018 and computes metrics i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,8 +15,14 @@ from scipy import stats
 from support.tables import RunRow, a_table
 from support.ties import ap_of_drawn_clips
 
-from obygaze_models.evaluation.cells import cells_of
-from obygaze_models.evaluation.results import RunSettings, difference, draws_of, results
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.results import (
+    RunSettings,
+    difference,
+    film_differences,
+    results,
+    values_of,
+)
 
 N_REPLICATES = 30
 # Seeds of cells, and how many of their films have positive clips at most; None: any.
@@ -220,14 +225,47 @@ def settings_of(drawn: Made, primary: str = "ap") -> RunSettings:
     return RunSettings(primary=primary, replicates=N_REPLICATES)
 
 
+def both_cells(first: Made, second: Made, seen: str) -> tuple[list[Cell], RunSettings]:
+    settings = settings_of(first, "auc")
+    rows = [{**row, "seen": seen} for row in [*first.rows, *second.rows]]
+    return cells_of(a_table(rows)), settings
+
+
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
-def test_a_difference_is_that_of_plain_code(seed: int, n_valued: int | None) -> None:
-    """Its interval over films; and p by all signs of the differences of films."""
+def test_a_difference_on_unseen_films_is_that_of_plain_code(
+    seed: int, n_valued: int | None
+) -> None:
+    """The mean over films, with Student's interval."""
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
-    settings = settings_of(first, "auc")
-    cells = cells_of(a_table([*first.rows, *second.rows]))
-    row = difference(*cells, draws_of(cells, settings)).row
+    cells, settings = both_cells(first, second, "unseen")
+    row = difference(*cells, values_of(cells, settings)).row
+    by_film = plain_differences_of_films(first, second)
+    k = len(by_film)
+    assert row["over_films"] == pytest.approx(np.mean(by_film))
+    everything = np.ones(first.n_films)
+    whole = plain_value("auc", first, everything)
+    whole -= plain_value("auc", second, everything)
+    assert row["value"] == pytest.approx(whole)
+    expected = (np.nan, np.nan)
+    if k >= 3:
+        # Runs that share their test films trained on none of them.
+        factor = 1 if first.is_averaged else 2 * (k - 1) / (k - 2)
+        error = np.std(by_film, ddof=1) * (factor / k) ** 0.5
+        low, high = stats.t.interval(0.95, k - 1, loc=np.mean(by_film), scale=error)
+        expected = (max(low, -1), min(high, 1))
+    assert (row["low"], row["high"]) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(("seed", "n_valued"), CELLS)
+def test_a_difference_on_films_that_trained_is_that_of_plain_code(
+    seed: int, n_valued: int | None
+) -> None:
+    """Its interval by draws of films, which reaches to 0 where Student's p is above .05."""
+    first = made(seed, n_valued)
+    second = made(seed, n_valued, scores_seed=1)
+    cells, settings = both_cells(first, second, "film")
+    row = difference(*cells, values_of(cells, settings)).row
     differences = []
     for weights in plain_draws(first, (0, 2)):
         ours = plain_value("auc", first, weights)
@@ -235,7 +273,10 @@ def test_a_difference_is_that_of_plain_code(seed: int, n_valued: int | None) -> 
     draws = np.array(differences)
     draws = draws[np.isfinite(draws)]
     middle = np.median(draws)
-    wide = middle + inflation_of(first) ** 0.5 * (draws - middle)
+    inflation = inflation_of(first)
+    if not first.is_averaged:
+        inflation = 2 * inflation - 1
+    wide = middle + inflation**0.5 * (draws - middle)
     k, _ = plain_films("auc", first)
     if k < 3:
         expected = (np.nan, np.nan)
@@ -245,14 +286,11 @@ def test_a_difference_is_that_of_plain_code(seed: int, n_valued: int | None) -> 
     else:
         expected = ends(wide, k)
     by_film = plain_differences_of_films(first, second)
-    if first.is_averaged and len(by_film) >= 6:
-        p = plain_sign_flip(by_film)
-        assert row["p"] == pytest.approx(p)
-        if p > 0.05:
+    if len(by_film) >= 5:
+        t = stats.ttest_1samp(by_film, 0).statistic / inflation**0.5
+        if 2 * stats.t.sf(abs(t), len(by_film) - 1) > 0.05:
             expected = (min(expected[0], 0), max(expected[1], 0))
-    else:
-        # Films that train each other's models; or too few, of which no p is below .05.
-        assert np.isnan(row["p"])
+    assert row["over_films"] == row["value"]
     assert (row["low"], row["high"]) == pytest.approx(expected, abs=1e-9, nan_ok=True)
 
 
@@ -267,12 +305,25 @@ def plain_differences_of_films(first: Made, second: Made) -> list[float]:
     return [value for value in by_film if np.isfinite(value)]
 
 
-def plain_sign_flip(known: list[float]) -> float:
-    """The share of all patterns of signs whose mean is as far from 0."""
-    observed = abs(sum(known))
-    n_extreme = 0
-    patterns = list(product((-1, 1), repeat=len(known)))
-    for signs in patterns:
-        flipped = abs(sum(s * d for s, d in zip(signs, known, strict=True)))
-        n_extreme += flipped >= observed - 1e-9
-    return n_extreme / len(patterns)
+@pytest.mark.parametrize("seed", [0, 1, 11])
+def test_beside_a_guess_films_have_half_of_the_order_minus_the_reversed_one(
+    seed: int,
+) -> None:
+    """AP minus that of a random order is not 0 on average where an order means nothing."""
+    drawn = made(seed)
+    guess = [{**row, "score": 0.0, "store": ""} for row in drawn.rows]
+    guess = [{**row, "model": "random", "is_model": False} for row in guess]
+    cells = cells_of(a_table([*drawn.rows, *guess]))
+    found = film_differences(*cells, "ap")
+    expected = {}
+    for film in range(drawn.n_films):
+        alone = np.zeros(drawn.n_films)
+        alone[film] = 1.0
+        classes = drawn.y[drawn.film_of_clip == f"f{film:02d}"]
+        if classes.all() or not classes.any():
+            continue
+        backwards = [Fold(fold.films, fold.y, -fold.scores) for fold in drawn.folds]
+        order = plain_value("ap", drawn, alone)
+        reversed_order = plain_value("ap", replace(drawn, folds=backwards), alone)
+        expected[f"f{film:02d}"] = (order - reversed_order) / 2
+    assert found == pytest.approx(expected)

@@ -6,13 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.experiments import films, planted, quick, store_of
+from support.tables import a_table
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
-    Difference,
-    add_p_of_all,
+    RunSettings,
+    add_p,
+    cells_asked_about,
+    comparable,
+    difference,
+    film_differences,
+    values_of,
 )
+from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
 
@@ -23,31 +32,104 @@ def question(**names: str) -> dict[str, str]:
     return {**dict.fromkeys(keys, ""), **names}
 
 
-def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> None:
-    """Two differences by hand: beside another guess, one has a larger p than asked for alone."""
-    first = np.array([4.0, 3.0, 5.0, 2.0, 3.0, 4.0])
-    other = np.array([4.0, 3.0, 5.0, 2.0, 3.0, -2.0])
-    differences_by_hand = []
-    for guess, by_film_of_guess in (("random", first), ("neighbour", other)):
-        row = {"train": "EN_S", "test": "EN_S", "store": "x", "metric": "ap"}
-        row |= {"model": "ridge", "against_model": guess, "against_store": ""}
-        differences_by_hand.append(Difference(row, by_film_of_guess, 4.0, 6))
-    of_ridge = question(first="ridge", second="random")
-    asked, unasked = add_p_of_all(differences_by_hand, [of_ridge])
-    signs = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
-    t = []
-    for values in (first, other):
-        flipped = signs * values
-        t.append(np.abs(flipped.mean(axis=1)) / (flipped.std(axis=1, ddof=1) / 6**0.5))
-    of_first, of_other = t
-    # The factor of the variance divides what was observed, and no pattern of signs.
-    alone = np.mean(of_first >= of_first[0] / 2 - 1e-9)
-    among_both = np.mean(np.maximum(of_first, of_other) >= of_first[0] / 2 - 1e-9)
-    assert alone < among_both
-    assert asked["p_all"] == pytest.approx(alone)
-    assert asked["p_guesses"] == pytest.approx(among_both)
-    of_second = max(np.mean(of_other >= of_other[0] / 2 - 1e-9), among_both)
-    assert unasked["p_all"] == unasked["p_guesses"] == pytest.approx(of_second)
+FILMS = [f"f{number}" for number in range(7)]
+MODELS = {"ridge": 0.9, "mlp": 0.7, "trees": 0.5}
+
+
+def cells_of_three_models() -> list[Cell]:
+    """Three models on two stores, the store that training films choose, and two guesses."""
+    rng = np.random.default_rng(4)
+    y = rng.random((len(FILMS), 12)) < 0.4
+    rows = []
+    names = [(store, model) for store in ("a", "b", "chosen") for model in MODELS]
+    for store, model in [*names, ("", "random"), ("", "neighbour")]:
+        for film, of_film in zip(FILMS, y, strict=True):
+            scores = rng.normal(size=12) + MODELS.get(model, 0.0) * of_film
+            for number, is_positive in enumerate(of_film):
+                row = {"store": store, "model": model, "fold": film, "movie_id": film}
+                row |= {"clip_id": f"{film}-{number:02d}", "y": int(is_positive)}
+                row |= {"is_model": model in MODELS, "is_trained": model != "random"}
+                score = float(scores[number]) if model in MODELS else 0.5
+                rows.append({**row, "score": score, "is_probability": False})
+    return cells_of(a_table(rows))
+
+
+def rows_with_p(settings: RunSettings) -> dict[tuple[str, ...], RunRow]:
+    """The rows of differences that have a p, by both models and stores."""
+    cells = cells_of_three_models()
+    values = values_of(cells, settings)
+    items = [difference(*both, values) for both in comparable(cells)]
+    found = {}
+    for row in add_p(items, cells, settings):
+        if np.isfinite(row["p"]):
+            names = (row["model"], row["store"])
+            found[(*names, row["against_model"], row["against_store"])] = row
+    return found
+
+
+def test_what_a_run_asks_for_has_one_p_and_all_else_none() -> None:
+    asked = [question(first="ridge", second="random")]
+    asked.append(question(first="ridge", second="mlp", first_store="a"))
+    found = rows_with_p(RunSettings(questions=asked))
+    guesses = {("ridge", s, g, "") for s in "ab" for g in ("random", "neighbour")}
+    models = {("ridge", "a", "ridge", "b"), ("ridge", "a", "mlp", "a")}
+    assert found.keys() == guesses | models
+    # Both guesses give all clips of a film one score: they are one comparison for each store.
+    assert {found[names]["comparisons"] for names in found} == {2}
+    for store in "ab":
+        first = found["ridge", store, "random", ""]
+        assert first["p"] == found["ridge", store, "neighbour", ""]["p"]
+
+
+def test_a_p_is_that_of_its_family_one_sided_beside_guesses() -> None:
+    asked = [question(first="ridge", second="random", first_store="a")]
+    found = rows_with_p(RunSettings(questions=asked))
+    assert found.keys() == {
+        ("ridge", "a", "random", ""),
+        ("ridge", "a", "neighbour", ""),
+    }
+    cells = {cell.name[2:]: cell for cell in cells_of_three_models()}
+    ours, guess = cells["a", "ridge"], cells["", "random"]
+    by_film = [*film_differences(ours, guess, "ap").values()]
+    t = np.mean(by_film) / np.std(by_film, ddof=1) * np.sqrt(7 / 2.4)
+    p = found["ridge", "a", "random", ""]["p"]
+    assert p == pytest.approx(stats.t.sf(t, 6))
+    # Another store makes the family larger.
+    of_two = rows_with_p(
+        RunSettings(questions=[question(first="ridge", second="random")])
+    )
+    assert of_two["ridge", "a", "random", ""]["p"] > p
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (RunSettings(), [*MODELS]),
+        (RunSettings(questions=[question(first="mlp", second="random")]), ["mlp"]),
+        (
+            RunSettings(questions=[question(first="mlp", second="trees")]),
+            ["mlp", "trees"],
+        ),
+        # Models that a person lists are asked about in this order, whatever a question names.
+        (
+            RunSettings(
+                questions=[question(first="ridge", second="random")],
+                models=["trees", "mlp", "ridge"],
+            ),
+            ["trees", "mlp", "ridge"],
+        ),
+        # A question of a task that the run does not have.
+        (RunSettings(questions=[question(first="ridge", test="HN_S")]), [*MODELS]),
+    ],
+)
+def test_models_are_asked_about_in_the_order_typed(
+    settings: RunSettings, expected: list[str]
+) -> None:
+    asked = cells_asked_about(cells_of_three_models(), settings)
+    assert [*dict.fromkeys(cell.model for cell in asked)] == expected
+    for model in expected:
+        stores = [cell.store for cell in asked if cell.model == model]
+        assert stores == ["a", "b"]
 
 
 @pytest.mark.parametrize(

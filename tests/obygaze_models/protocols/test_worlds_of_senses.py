@@ -26,14 +26,14 @@ from obygaze_models.evaluation.results import (
     chosen,
     chosen_stores,
     difference,
-    draws_of,
+    values_of,
 )
-from obygaze_models.evaluation.tables import table_of_tests
+from obygaze_models.evaluation.tables import CHOSEN, table_of_tests
 from obygaze_models.models.joined import FeaturePart
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import run as running
-from obygaze_models.runner.features import CHOSEN, Features
+from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.processes import fitting
 from obygaze_models.runner.store_run import store_runs
@@ -131,8 +131,8 @@ def world(kind: str, seed: int) -> Gain:
     manifest = clips_of(is_sure, film_of)
     cells = cells_on_stores(manifest, values)
     both = (cells["joined"], cells[CHOSEN])
-    row = difference(*both, draws_of(both, RunSettings(replicates=400))).row
-    return Gain(row["value"], row["low"], row["high"])
+    row = difference(*both, values_of(both, RunSettings())).row
+    return Gain(row["over_films"], row["low"], row["high"])
 
 
 @cache

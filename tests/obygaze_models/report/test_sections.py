@@ -24,9 +24,10 @@ from support.run_tables import (
     made_run,
     scores_for,
 )
+from support.tables import cell_of
 
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
     figure_of_success,
@@ -34,6 +35,8 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.sections import (
     Section,
+    errors,
+    section_of_films,
     section_of_results,
     sections_of,
     sentence_of_concepts,
@@ -67,24 +70,26 @@ def test_a_difference_has_its_sides_in_the_order_of_the_question(
 ) -> None:
     """It had those of results.csv, under `first` and `second`."""
     changes = [
-        'report.questions=[{text="Is guessing better?", first="neighbour", second="ridge"}]'
+        'report.questions=[{text="Is mlp better?", first="mlp", second="ridge"}]'
     ]
-    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
-    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
-    (table,) = sections_by_key(run)["questions"].tables
+    other = replace(GUESS, model="mlp", is_model=True, store="x")
+    row = difference_row(RIDGE, other, 0.1, 0.4, 0.012)
+    run = made_run(tmp_path / "run", [RIDGE, other], [row], changes=changes)
+    (table,) = sections_by_key(run)["differences"].tables
     worse = sum(GUESS.ap_of(film) > RIDGE.ap_of(film) for film in FILMS)
-    value = f"{GUESS.ap - RIDGE.ap:.2f} [-0.40, -0.10]"
+    value = f"-{RIDGE.ap - GUESS.ap:.2f} [-.40, -.10]".replace("0.", ".")
     assert rows_of(table)[1] == [
         *(
             "EN_S",
-            "neighbour",
+            "mlp",
             "ridge",
             "AP",
             value,
-            "0.012",
+            ".012",
             f"{len(CLIPS.ids)}",
             f"{worse} of 8",
             "no, worse",
+            "0",
         )
     ]
 
@@ -126,7 +131,7 @@ def test_values_stand_beside_those_that_the_paper_prints(tmp_path: Path) -> None
     assert table.title == "F1 weighted of this run and of the paper"
     assert rows_of(table) == [
         ["mlp (x)"],
-        ["EN_S", "EN_S", "0.50 (0.25)", "0.53 (0.18)", "0"],
+        ["EN_S", "EN_S", ".50 (.25)", ".53 (.18)", "0"],
     ]
 
 
@@ -184,10 +189,33 @@ def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) 
         "level": "S" if CLIPS.y[first] else "EN",
         "comment": f"say {first}",
         "error": "missed" if CLIPS.y[first] else "false alarm",
-        "score": f"{RIDGE.scores[first]:.2f}",
+        "score": f"{RIDGE.scores[first]:.2f}".replace("0.", "."),
     }
     assert f"10 of {wrong.sum()} wrong decisions" in table.note
     assert table.note.endswith("obygaze view made-up --run run")
+
+
+def test_errors_have_what_each_person_said() -> None:
+    """A clip on which people differ looked like an error of the model."""
+    cell = cell_of(
+        {"clip_id": name, "movie_id": "f", "y": int(name == "b"), "score": score}
+        for name, score in (("a", 0.9), ("b", 0.8), ("c", 0.7))
+    )
+    said = [
+        Annotation("a", "ada", "S", ("Look",), {"light": "dim", "comment": "hm"}),
+        Annotation("a", "ben", "EN", (), {}),
+    ]
+    rows = errors(cell, {}, ["light"], {"a": said})
+    assert [row["clip_id"] for row in rows] == ["a", "c"]
+    assert rows[0]["people"] == "ada: S, Look, dim, “hm”; ben: EN"
+    assert rows[1]["people"] == ""
+
+
+def test_errors_are_of_each_store(tmp_path: Path) -> None:
+    cells = [replace(RIDGE, store=store) for store in ("b", "a")]
+    run = made_run(tmp_path / "run", cells, stores={"b": STORE, "a": STORE})
+    titles = [table.title for table in sections_by_key(run)["errors"].tables]
+    assert titles == [f"Surest errors of ridge ({store}), EN_S" for store in "ba"]
 
 
 @pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
@@ -271,10 +299,28 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
     run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
     (table,) = sections_by_key(run)["success"].tables
     assert rows_of(table) == [
-        ["Look", "30", "-0.50 [-1.00, 0.10]", "0.060", ""],
+        ["Look", "30", "-.50 [-1.00, .10]", ".060", ""],
         ["Body", "30", "–", "–", "left out: it never varies"],
     ]
     assert "60 of 96 decisions are correct" in table.note
+
+
+def test_levels_are_compared_with_each_other_and_not_alone(tmp_path: Path) -> None:
+    """The log odds of a level were read as if its clips were beside all others."""
+    rows = [
+        factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
+        factor("all films", "level EN", 0.97, low=0.2, high=1.74, p=0.019),
+        factor("all films", "level S against EN", 0.4, low=-0.2, high=1.0, p=0.18),
+    ]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
+    section = sections_by_key(run)["success"]
+    (table,) = section.tables
+    assert [row[0] for row in rows_of(table)] == ["Look", "level S against EN"]
+    (figure,) = section.figures
+    assert "level EN" not in figure.markup(1)
+    assert (
+        "clips of the first of two levels than on clips of the second" in figure.caption
+    )
 
 
 def test_concepts_have_their_quality(tmp_path: Path) -> None:
@@ -289,11 +335,11 @@ def test_concepts_have_their_quality(tmp_path: Path) -> None:
     assert rows_of(table)[1] == [
         "Look",
         "20",
-        "0.20",
-        "0.60 [0.40, 0.80]",
-        "0.70",
-        "0.010",
-        "0.50",
+        ".20",
+        ".60 [.40, .80]",
+        ".70",
+        ".010",
+        ".50",
     ]
 
 
@@ -324,9 +370,9 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
         " → ENHN_S"
     )
     assert rows_of(table) == [
-        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
-        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
-        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
+        ["As Good as It Gets", films[0], f"{first:.2f} (.25)"[1:], ".55 (.09)"],
+        ["Pulp Fiction", films[1], f"{second:.2f} (.25)"[1:], ".29 (.09)"],
+        ["mean of these films", "", f"{(first + second) / 2:.2f}"[1:], ".42"],
     ]
     assert table.note == "Leaked clips: 5 of 24."
 
@@ -354,10 +400,9 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     # Both models, and the guess, which is that of the first.
     assert row.count(f" on {n_clips}") == 3
     assert "Models of a row were tested on other clips" in result_text(run)
-    page = section_of_results(run, {})
-    beside = next(table for table in page.tables if table.key == "summary")
+    (beside,) = section_of_results(run, {}).tables
     assert sum(isinstance(row, str) for row in beside.rows) == 2
-    of_films = next(table for table in page.tables if table.key == "films")
+    (of_films,) = section_of_films(run, {}).tables
     common = (
         f"All values are of the {n_clips - 1} clips that each of them was tested on"
     )

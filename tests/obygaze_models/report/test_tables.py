@@ -6,12 +6,12 @@ import csv
 import io
 import math
 
-from obygaze_models.report.page import render_template
 from obygaze_models.report.tables import (
     NumberCell,
     PValueCell,
     ResultTable,
     latex_text,
+    render_template,
     slug,
 )
 
@@ -29,23 +29,23 @@ TABLE = ResultTable(
 
 
 def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
-    assert str(NumberCell(0.123456, 0.1, 0.2)) == "0.12 [0.10, 0.20]"
-    assert str(NumberCell(0.5, sd=0.25)) == "0.50 (0.25)"
+    assert str(NumberCell(0.123456, 0.1, 0.2)) == ".12 [.10, .20]"
+    assert str(NumberCell(0.5, sd=0.25)) == ".50 (.25)"
     assert str(NumberCell(math.nan)) == "–"
-    assert str(NumberCell(-0.001)) == "0.00"
+    assert str(NumberCell(-0.001)) == ".00"
     # Two ends that would look equal have more decimals.
-    assert str(NumberCell(0.5, 0.4996, 0.5004)) == "0.50 [0.4996, 0.5004]"
+    assert str(NumberCell(0.5, 0.4996, 0.5004)) == ".50 [.4996, .5004]"
     assert [str(PValueCell(p)) for p in (0.0004, 0.04, 1.0)] == [
-        "<0.001",
-        "0.040",
+        "<.001",
+        ".040",
         "1.000",
     ]
 
 
 def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
     """An interval that has 0 in it seemed to begin at 0, beside the words "not shown"."""
-    assert str(NumberCell(0.31, -0.001, 0.6)) == "0.31 [-0.00, 0.60]"
-    assert str(NumberCell(0.31, -0.0, 0.6)) == "0.31 [0.00, 0.60]"
+    assert str(NumberCell(0.31, -0.001, 0.6)) == ".31 [-.00, .60]"
+    assert str(NumberCell(0.31, -0.0, 0.6)) == ".31 [.00, .60]"
 
 
 def test_columns_of_one_name_are_all_in_the_csv() -> None:
@@ -72,8 +72,8 @@ def test_latex_is_a_booktabs_table() -> None:
     assert rf"\label{{tab:my-run-{TABLE.key}}}" in text
     assert r"\begin{tabular}{lrrr}" in text
     assert r"\multicolumn{4}{l}{\emph{A $\rightarrow$ B}} \\" in text
-    assert r"ridge & 0.12 {[}0.10, 0.20] & 12 & \textless{}0.001 \\" in text
-    assert r"{[}x] & 0.50 (0.25) & 3 & -- \\" in text
+    assert r"ridge & .12 {[}.10, .20] & 12 & \textless{}.001 \\" in text
+    assert r"{[}x] & .50 (.25) & 3 & -- \\" in text
     assert r"A note\_with marks." in text
 
 

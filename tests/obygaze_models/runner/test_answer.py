@@ -15,12 +15,12 @@ from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
 from obygaze_models.runner.answer import (
-    answer,
+    answers,
     verdict,
 )
 from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from obygaze_models.runner.limits import (
-    PROTECTS_NUMBERS,
+    ON_FIRST_SCREEN,
     limits_of,
     many_fits,
 )
@@ -31,6 +31,10 @@ MODELS = ("ridge", "mlp")
 PERFECT = "1100"  # 1
 SOME = "1001"  # (1/1 + 2/4) / 2 = .75
 REVERSED = "0011"  # (1/3 + 2/4) / 2 = .42
+BETTER_THAN_GUESSING = (
+    "On films it has not seen, ridge ranks clips (EN_S) better than guessing"
+)
+VALUES = "AP .90 [.63, .98]; guessing without video has .75 (neighbour); higher in 10 of 12 films"
 # 10 films that are perfect, and two reversed: .90.
 GOOD = (*[PERFECT] * 10, REVERSED, REVERSED)
 GUESS = (SOME,) * 12
@@ -70,12 +74,11 @@ def ends(
     ]
 
 
-def difference(low: float, high: float, p_all: float, **names: Any) -> RunRow:
+def difference(low: float, high: float, p: float, **names: Any) -> RunRow:
     """The difference of ridge and the baseline neighbour."""
     row = {**TASKS, "store": "s", "model": "ridge", "metric": "ap", "value": 0.1}
-    row |= {"low": low, "high": high, "basis": "unseen"}
-    # Its p among what the protocol asks for is another one.
-    row |= {"p_guesses": p_all, "p_all": 0.03, "against_train": "EN_S"}
+    row |= {"low": low, "high": high, "basis": "unseen", "over_films": 0.1}
+    row |= {"p": p, "comparisons": 1, "against_train": "EN_S"}
     return {**row, "against_model": "neighbour", **names}
 
 
@@ -116,6 +119,11 @@ def run_of(
     return write_run(
         folder / "run", whole, {name: table_of(name, tables[name]) for name in tables}
     )
+
+
+def answer(run: Run) -> str:
+    """The first sentence."""
+    return answers(run)[0]
 
 
 def limits(run: Run) -> dict[str, str]:
@@ -163,84 +171,150 @@ def test_a_guess_that_leaked_is_no_measure_of_a_model(tmp_path: Path) -> None:
         row["basis"] = "unseen" if is_measure else "leaked"
         tests = [*cell("ridge", (REVERSED,) * 12), *guess]
         run = run_of(tmp_path / seen, tests, [row])
-        assert ("guessing" in limits(run)) == is_measure
-        assert ("better in" in answer(run)) == is_measure
+        assert ("higher in" in answer(run)) == is_measure
         assert "guessing without video has .75 (neighbour)" in answer(run)
 
 
 def question(first: str, second: str, **names: str) -> str:
+    """A change of the protocol that asks this."""
     sides = {"first": first, "second": second, **names}
     fields = ", ".join(f'{key}="{name}"' for key, name in sides.items())
     return f"report.questions=[{{{fields}}}]"
 
 
 @pytest.mark.parametrize("sides", [("mlp", "ridge"), ("neighbour", "mlp")])
-def test_the_answer_is_about_the_model_of_either_side_of_a_question(
+def test_the_answer_is_about_the_models_of_a_question(
     tmp_path: Path, sides: tuple[str, str]
 ) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     run = run_of(tmp_path, tests, [], question(*sides))
-    assert "mlp ranks clips (EN_S) with AP .75" in answer(run)
+    assert any("mlp ranks clips (EN_S) with AP .75" in text for text in answers(run))
+    has_ridge = any("ridge ranks clips" in text for text in answers(run))
+    assert has_ridge == ("ridge" in sides)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "p_all", "expected"),
+    ("value", "p", "expected"),
     [
-        (0.1, 0.3, 0.01, "yes"),
-        (0.1, 0.3, 0.2, "not certain"),
-        (0.1, 0.3, math.nan, "not certain"),
-        (0.0, 0.3, 0.01, "not shown"),
-        (-0.3, -0.1, 0.01, "no, worse"),
-        (-0.3, -0.1, 0.2, "no, perhaps worse"),
-        (math.nan, math.nan, 0.01, "–"),
+        (0.1, 0.01, "yes"),
+        (0.1, 0.05, "yes"),
+        (0.1, 0.2, "not shown"),
+        (0.1, math.nan, "–"),
+        (-0.1, 0.01, "no, worse"),
+        (-0.1, 0.2, "not shown"),
     ],
 )
-def test_a_verdict_needs_an_interval_and_a_p_among_all(
-    low: float, high: float, p_all: float, expected: str
-) -> None:
-    assert verdict({"low": low, "high": high, "p_all": p_all}) == expected
+def test_a_verdict_is_that_of_p(value: float, p: float, expected: str) -> None:
+    assert verdict({"over_films": value, "p": p}) == expected
 
 
 @pytest.mark.parametrize(
-    ("row", "beginning", "end"),
+    ("row", "expected"),
     [
         (
-            difference(-0.1, 0.3, 0.4),
-            "This run does not show that ridge is better than guessing: on films it has not seen",
-            "over films, [-.10, .30], holds 0.",
+            difference(0.1, 0.3, 0.025),
+            f"{BETTER_THAN_GUESSING}: {VALUES}, p = .025.",
         ),
         (
-            difference(0.1, 0.3, 0.4),
-            "ridge may be better than guessing, or better by",
-            # Without this reason, the sentence contradicts itself.
-            "[.10, .30], is above 0, but p is .400 after the correction for all differences of its"
-            " kind.",
+            difference(-0.1, 0.3, 0.4, comparisons=4),
+            "On films it has not seen, ridge is not shown to rank clips (EN_S) better than"
+            f" guessing: {VALUES}, p = .400 among 4 comparisons.",
         ),
         (
-            difference(-0.3, -0.1, 0.01),
-            "ridge is worse than guessing: on films",
-            "over films, [-.30, -.10], is below 0.",
+            difference(0.1, 0.3, 0.0001),
+            f"{BETTER_THAN_GUESSING}: {VALUES}, p <.001.",
         ),
     ],
 )
-def test_the_answer_says_first_what_is_not_shown(
-    tmp_path: Path, row: RunRow, beginning: str, end: str
+def test_the_sentence_of_a_model_says_first_what_is_shown(
+    tmp_path: Path, row: RunRow, expected: str
 ) -> None:
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
-    said = answer(run_of(tmp_path, tests, [*ends(), row]))
-    assert said.startswith(beginning)
-    assert said.count(". ") == 0
-    assert said.endswith(end)
+    assert answer(run_of(tmp_path, tests, [*ends(), row])) == expected
 
 
-def test_a_question_about_two_models_is_answered_first(tmp_path: Path) -> None:
+def test_where_nothing_is_shown_it_is_said_how_large_a_difference_must_be(
+    tmp_path: Path,
+) -> None:
+    """Of 12 films that trained each other's models: t * sqrt(22 / 10 / 12)."""
+    tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
+    run = run_of(tmp_path, tests, [difference(-0.1, 0.3, 0.4)])
+    assert answers(run)[1] == (
+        "With 12 films, only a difference .8 times as large as its spread over films can be shown"
+        " (.9 between two models): this run cannot tell a smaller one from chance."
+    )
+    shown = run_of(tmp_path / "shown", tests, [difference(0.1, 0.3, 0.01)])
+    assert len(answers(shown)) == 1
+
+
+def test_fewer_than_five_films_cannot_tell(tmp_path: Path) -> None:
+    tests = [*cell("ridge", GOOD[:4]), *cell("neighbour", GUESS[:4])]
+    run = run_of(tmp_path, tests, [difference(math.nan, math.nan, math.nan)])
+    assert answers(run) == [
+        "On films it has not seen, ridge ranks clips (EN_S) with AP 1.00; guessing without video"
+        " has .75 (neighbour); higher in 4 of 4 films, which are too few to tell (5 are needed)."
+    ]
+
+
+def on_stores(*stores: str) -> list[RunRow]:
+    """The tests of ridge on some stores; on the second one, it is not better than guessing."""
+    tests = cell("neighbour", GUESS)
+    for store in stores:
+        films = REVERSED_FILMS if store == "b" else GOOD
+        tests += cell("ridge", films, store=store)
+    return tests
+
+
+REVERSED_FILMS = (REVERSED,) * 12
+
+
+@pytest.mark.parametrize("stores", [("a", "b"), ("b", "a")])
+def test_each_store_has_a_sentence_in_the_order_typed(
+    tmp_path: Path, stores: tuple[str, str]
+) -> None:
+    """The answer was that of the store that was typed first."""
+    rows = [
+        difference(0.1, 0.3, 0.01, store="a"),
+        difference(-0.1, 0.3, 0.9, store="b"),
+        difference(
+            0.2, 0.6, 0.002, store="a", against_model="ridge", against_store="b"
+        ),
+    ]
+    about = dict.fromkeys(stores, STORE)
+    run = run_of(tmp_path, on_stores(*stores), rows, stores=about)
+    first, second, of_two, *_ = answers(run)
+    sentences = {
+        "a": "On films it has not seen, ridge (a) ranks clips (EN_S) better than guessing: AP .90;",
+        "b": "On films it has not seen, ridge (b) is not shown to rank clips (EN_S) better than",
+    }
+    assert first.startswith(sentences[stores[0]])
+    assert second.startswith(sentences[stores[1]])
+    assert of_two.startswith(
+        "ridge (a) is better than ridge (b): ridge (a) minus ridge (b) (EN_S) is AP .10 [.20, .60]"
+    )
+    assert of_two.endswith("higher in 10 of 12 films (equal in 2), p = .002.")
+
+
+def test_at_most_six_models_have_a_sentence(tmp_path: Path) -> None:
+    stores = "abcdefgh"
+    run = run_of(tmp_path, on_stores(*stores), stores=dict.fromkeys(stores, STORE))
+    found = answers(run)
+    assert sum("ranks clips" in text for text in found) == 6
+    assert "All 8 are in the table below." in found
+
+
+def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
-    row = difference(0.1, 0.2, math.nan, against_model="mlp", against_store="s")
-    row["p_all"] = 0.01
+    row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
     run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
-    assert answer(run).startswith(
-        "ridge is better than mlp: ridge minus mlp (EN_S) is AP .10 [.10, .20]; ridge is"
-        " higher in 10 of 12 films. On"
+    assert answers(run)[-1] == (
+        "ridge is better than mlp: ridge minus mlp (EN_S) is AP .10 [.10, .20]; higher in 10 of 12"
+        " films, p = .010."
+    )
+    # In the order of the question, and the better one first.
+    run = run_of(tmp_path / "x", tests, [*ends(), row], question("mlp", "ridge"))
+    assert answers(run)[-1].startswith(
+        "ridge is better than mlp: ridge minus mlp (EN_S)"
     )
 
 
@@ -343,7 +417,10 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
     nested = {"kind": "nested", "folds": 0, "column": ""}
     of_directors = many_fits({**nested, "column": "director"}, 301)
-    assert of_directors is not None and "one director at a time" in of_directors.text
+    assert (
+        of_directors is not None
+        and "one group of `director` at a time" in of_directors.text
+    )
     of_films = many_fits(nested, 1301)
     assert of_films is not None and "fitted 1,301 times" in of_films.text
     assert many_fits(nested, 300) is None
@@ -351,7 +428,35 @@ def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
     assert many_fits({**nested, "kind": "fixed"}, 400) is None
 
 
+def test_the_best_of_several_stores_is_said_to_be_picked(tmp_path: Path) -> None:
+    about = dict.fromkeys("ab", STORE)
+    run = run_of(tmp_path, on_stores("b", "a"), stores=about)
+    assert limits(run)["picked"] == (
+        "ridge (a) has AP .90, the highest of 2: to take the best of several by its own test films"
+        " is too good; --set fit.choose_store=true adds results in which training films choose the"
+        " store."
+    )
+    one = run_of(tmp_path / "one", cell("ridge", GOOD))
+    assert "picked" not in limits(one)
+    # A model that nobody asked about, and that is better than the one of the question.
+    tests = [*cell("ridge", GUESS), *cell("mlp", GOOD)]
+    run = run_of(tmp_path / "mlp", tests, [], question("ridge", "neighbour"))
+    assert limits(run)["picked"].startswith("mlp has AP .90, the highest of 2")
+
+
 # ---- the text for a terminal ----
+
+
+def test_a_metric_that_was_asked_for_has_a_table(tmp_path: Path) -> None:
+    """It was on the page, and not in the terminal."""
+    tests = cell("ridge", GOOD)
+    lines = text.result_text(run_of(tmp_path, tests)).splitlines()
+    assert not any(line.startswith("AUC") for line in lines)
+    asked = run_of(tmp_path / "asked", tests, [], 'report.metrics=["auc"]')
+    lines = text.result_text(asked).splitlines()
+    (place,) = [n for n, line in enumerate(lines) if line.startswith("AUC")]
+    # Ten perfect films and two reversed ones, of one size: (10 * 1 + 2 * 0) / 12.
+    assert lines[place + 1].split() == ["EN_S", "48", "24", ".83", "–"]
 
 
 def test_all_that_protects_a_number_is_shown_and_three_other_lines(
@@ -361,7 +466,7 @@ def test_all_that_protects_a_number_is_shown_and_three_other_lines(
     tests = cell("ridge", GOOD[:4], seen="film")
     run = run_of(tmp_path, tests, remarks=remarks)
     lines = text.result_text(run).splitlines()
-    protecting = [limit for limit in limits_of(run) if limit.name in PROTECTS_NUMBERS]
+    protecting = [limit for limit in limits_of(run) if limit.name in ON_FIRST_SCREEN]
     assert [limit.name for limit in protecting] == [
         "films on both sides",
         "few films",

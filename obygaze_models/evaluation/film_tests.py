@@ -1,0 +1,159 @@
+"""Tests of differences over films, by Student's t: one difference alone, and many of one run.
+
+Where films are left out, each film trained the models of the others. If models learn nothing that
+holds for other films, the results of two of k films have the correlation 1 / (k - 1): a mean then
+has twice the variance of k independent films, and films show only 1 - 1 / (k - 1) of their own
+variance. `training_factor` is the ratio.
+
+The differences of a run depend on each other, because they are computed on the same films. A random
+rotation of the films, the same one for all differences, keeps this: the largest t of each rotation
+says how far chance alone would take the most striking difference (Westfall and Young's max-t,
+stepping down from the largest t). A single difference has Student's p.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import special
+
+from obygaze_models.evaluation.bootstrap import CONFIDENCE, LEAST_GROUPS, Interval
+from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
+
+FILMS_OF_A_TEST = 5
+N_ROTATIONS = 20_000
+BLOCK_NUMBERS = 2_000_000
+
+
+def training_factor(n_films: int) -> float:
+    """Return how much larger the variance of a mean of films is than films show.
+
+    Each of these films trained the models of the others. It is infinite for fewer than three films.
+    """
+    if n_films < LEAST_GROUPS:
+        return math.inf
+    return 2 * (n_films - 1) / (n_films - 2)
+
+
+def smallest_shown(n_films: int, factor: float, *, greater: bool) -> float:
+    """Return the smallest difference with p .05, as a multiple of its spread over films.
+
+    Args:
+        n_films: The number of films.
+        factor: A factor of the variance of the mean that films do not show.
+        greater: Whether p is one-sided.
+    """
+    tail = 1 - CONFIDENCE if greater else (1 - CONFIDENCE) / 2
+    t = -float(special.stdtrit(n_films - 1, tail))
+    return t * math.sqrt(factor / n_films)
+
+
+def mean_over_films(
+    by_film: FloatArray, factor: float, most: float
+) -> tuple[float, Interval]:
+    """Return the mean of a difference over films, and Student's interval of it.
+
+    There is no interval for fewer than three films, for an infinite factor, and if all films are
+    equal: that shows too few clips, and not a sure value.
+
+    Args:
+        by_film: The difference of each film; NaN for no value.
+        factor: A factor of the variance of the mean that films do not show.
+        most: The largest difference that is possible.
+    """
+    known = by_film[np.isfinite(by_film)]
+    if not known.size:
+        return math.nan, Interval(math.nan, math.nan)
+    mean = float(known.mean())
+    has_interval = known.size >= LEAST_GROUPS and math.isfinite(factor)
+    if not has_interval or np.ptp(known) < ROUNDING:
+        return mean, Interval(math.nan, math.nan)
+    error = float(known.std(ddof=1)) * math.sqrt(factor / known.size)
+    half = float(special.stdtrit(known.size - 1, (1 + CONFIDENCE) / 2)) * error
+    return mean, Interval(max(mean - half, -most), min(mean + half, most))
+
+
+def p_alone(
+    differences: FloatArray, factors: FloatArray, *, greater: bool = False
+) -> FloatArray:
+    """Return Student's p of the mean of each difference over films.
+
+    NaN where a difference has fewer than five films, is 0 in all of them, or has an infinite
+    factor. A difference that is the same in all films has the p of the signs of its films, because
+    these films do not show how far films differ.
+
+    Args:
+        differences: A row for each film, a column for each difference; NaN for no value.
+        factors: Of each difference, a factor of the variance of its mean that films do not show.
+        greater: Return the one-sided p, of a mean above 0.
+    """
+    t = _t_of(differences, factors)
+    n_films = np.isfinite(differences).sum(axis=0)
+    sides = 1 if greater else 2
+    p = sides * special.stdtr(n_films - 1, -t if greater else -np.abs(t))
+    is_same = np.isinf(t) & ((t > 0) | (not greater))
+    p = np.where(is_same, sides * 0.5**n_films, p)
+    is_tested = (n_films >= FILMS_OF_A_TEST) & np.isfinite(factors)
+    return np.where(is_tested, p, np.nan)
+
+
+def p_among_all(
+    differences: FloatArray, factors: FloatArray, *, greater: bool = False
+) -> FloatArray:
+    """Return the p of each difference, corrected for all that have a p (see `p_alone`)."""
+    alone = p_alone(differences, factors, greater=greater)
+    tested = np.flatnonzero(np.isfinite(alone))
+    if not tested.size:
+        return alone
+    D = differences[:, tested]
+    t = _t_of(D, factors[tested])
+    size = t if greater else np.abs(t)
+    order = np.argsort(size, kind="stable")
+    n_larger = np.zeros(tested.size)
+    for by_chance in _t_of_rotations(D[:, order]):
+        if not greater:
+            by_chance = np.abs(by_chance)
+        # From the smallest t to the largest: each is compared with the largest up to itself.
+        largest = np.maximum.accumulate(by_chance, axis=1)
+        n_larger += (largest >= size[order]).sum(axis=0)
+    ascending = (n_larger + 1) / (N_ROTATIONS + 1)
+    among = np.empty(tested.size)
+    # A difference is not more certain than a larger one.
+    among[order[::-1]] = np.maximum.accumulate(ascending[::-1])
+    p = alone.copy()
+    if tested.size > 1:
+        p[tested] = np.maximum(alone[tested], among)
+    return p
+
+
+def _t_of(differences: FloatArray, factors: FloatArray) -> FloatArray:
+    """Return Student's t of each column, smaller by the root of its factor."""
+    is_known = np.isfinite(differences)
+    n_films = is_known.sum(axis=0)
+    mean = np.where(is_known, differences, 0.0).sum(axis=0) / np.maximum(n_films, 1)
+    apart = np.where(is_known, differences - mean, 0.0)
+    # Films that differ by the rounding of sums are equal.
+    apart[np.abs(apart) < ROUNDING] = 0.0
+    variance = (apart**2).sum(axis=0) / np.maximum(n_films - 1, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t: FloatArray = mean / np.sqrt(variance * factors / n_films)
+    return t
+
+
+def _t_of_rotations(differences: FloatArray) -> Iterator[FloatArray]:
+    """Yield blocks of Student's t of each column (a row for each random rotation of the films).
+
+    A rotation takes the mean of the films to a random direction.
+    """
+    is_known = np.isfinite(differences)
+    n_films = is_known.sum(axis=0)
+    D = np.where(is_known, differences, 0.0)
+    squares = (D**2).sum(axis=0)
+    rng = np.random.default_rng(0)
+    step = max(1, BLOCK_NUMBERS // max(D.shape))
+    for start in range(0, N_ROTATIONS, step):
+        n_rows = min(step, N_ROTATIONS - start)
+        directions = rng.normal(size=(n_rows, len(D)))
+        along = (directions @ D) / np.sqrt(directions**2 @ is_known)
+        rest = np.maximum(squares - along**2, np.finfo(float).tiny)
+        yield along * np.sqrt((n_films - 1) / rest)

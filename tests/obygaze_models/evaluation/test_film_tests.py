@@ -1,0 +1,191 @@
+"""Differences over films: against SciPy, plain loops over rotations, and simulated noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from obygaze_models.evaluation import film_tests
+from obygaze_models.evaluation.film_tests import (
+    mean_over_films,
+    p_alone,
+    p_among_all,
+    smallest_shown,
+    training_factor,
+)
+
+Floats = NDArray[np.float64]
+WITHOUT_FACTOR = np.array([1.0])
+
+
+@pytest.mark.parametrize("n_films", [5, 9, 40])
+@pytest.mark.parametrize(
+    ("greater", "alternative"), [(True, "greater"), (False, "two-sided")]
+)
+def test_one_difference_has_the_p_of_student(
+    n_films: int, greater: bool, alternative: str
+) -> None:
+    rng = np.random.default_rng(n_films)
+    for shift in (-0.4, 0.0, 0.5):
+        by_film = rng.normal(size=n_films) + shift
+        expected = stats.ttest_1samp(by_film, 0, alternative=alternative).pvalue
+        alone = p_alone(by_film[:, None], WITHOUT_FACTOR, greater=greater)
+        among = p_among_all(by_film[:, None], WITHOUT_FACTOR, greater=greater)
+        assert alone[0] == among[0] == pytest.approx(expected)
+
+
+def test_the_factor_is_that_of_films_that_trained_each_other() -> None:
+    """Films whose results have the correlation 1 / (k - 1), drawn many times."""
+    rng = np.random.default_rng(0)
+    k = 7
+    covariance = np.full((k, k), 1 / (k - 1))
+    np.fill_diagonal(covariance, 1.0)
+    drawn = rng.multivariate_normal(np.zeros(k), covariance, size=200_000)
+    shown = drawn.var(axis=1, ddof=1).mean() / k
+    assert drawn.mean(axis=1).var() / shown == pytest.approx(
+        training_factor(k), rel=0.02
+    )
+    assert training_factor(2) == math.inf
+
+
+def test_a_factor_makes_t_smaller_by_its_root() -> None:
+    by_film = np.array([0.3, 0.1, 0.2, 0.4, 0.2, 0.1, 0.3])
+    t = stats.ttest_1samp(by_film, 0).statistic / math.sqrt(2.4)
+    p = p_alone(by_film[:, None], np.array([2.4]), greater=True)
+    assert p[0] == pytest.approx(stats.t.sf(t, 6))
+
+
+def test_the_interval_is_student_s_and_ends_where_the_difference_ends() -> None:
+    by_film = np.array([0.3, 0.1, np.nan, 0.2, 0.4])
+    known = by_film[np.isfinite(by_film)]
+    mean, interval = mean_over_films(by_film, 3.0, 1.0)
+    error = known.std(ddof=1) * math.sqrt(3.0 / 4)
+    expected = stats.t.interval(0.95, 3, loc=known.mean(), scale=error)
+    assert mean == pytest.approx(0.25)
+    assert (interval.low, interval.high) == pytest.approx(expected)
+    _, narrow = mean_over_films(by_film, 3.0, 0.4)
+    assert narrow.high == 0.4
+    # Two films, an infinite factor, and films that are all equal say nothing.
+    for films, factor in (([0.1, 0.2], 1.0), ([0.1, 0.2, 0.4], math.inf)):
+        assert math.isnan(mean_over_films(np.array(films), factor, 1.0)[1].low)
+    assert math.isnan(mean_over_films(np.full(6, 0.5), 1.0, 0.5)[1].low)
+
+
+def plain_among_all(D: Floats, factors: Floats, *, greater: bool) -> list[float]:
+    """The definition: one rotation and one difference at a time, of other random rotations."""
+    rng = np.random.default_rng(17)
+    n_films, n = D.shape
+
+    def t_of(values: Floats) -> float:
+        values = values[np.isfinite(values)]
+        t = values.mean() / (values.std(ddof=1) / len(values) ** 0.5)
+        return t if greater else abs(t)
+
+    def rotated(values: Floats, direction: Floats) -> float:
+        """Student's t where the mean lies along a random direction."""
+        known = np.isfinite(values)
+        along = direction[known] / np.linalg.norm(direction[known])
+        part = values[known] @ along
+        rest = values[known] - part * along
+        t = part / math.sqrt(rest @ rest / (known.sum() - 1))
+        return t if greater else abs(t)
+
+    observed = [t_of(D[:, j]) / factors[j] ** 0.5 for j in range(n)]
+    order = sorted(range(n), key=lambda j: -observed[j])
+    n_drawn = 4000
+    n_larger = np.zeros(n)
+    for _ in range(n_drawn):
+        direction = rng.normal(size=n_films)
+        by_chance = [rotated(D[:, j], direction) for j in range(n)]
+        for rank, j in enumerate(order):
+            n_larger[rank] += (
+                max(by_chance[other] for other in order[rank:]) >= observed[j]
+            )
+    p_values = [0.0] * n
+    previous = 0.0
+    for rank, j in enumerate(order):
+        previous = max(previous, n_larger[rank] / n_drawn)
+        p_values[j] = previous
+    return p_values
+
+
+@pytest.mark.parametrize("greater", [True, False])
+def test_many_differences_are_those_of_the_plain_definition(greater: bool) -> None:
+    rng = np.random.default_rng(3)
+    D = 0.5 * rng.normal(size=(8, 1)) + rng.normal(size=(8, 4)) + [0, 0.4, 0.8, 1.2]
+    D[0, 1] = math.nan
+    factors = np.array([1.0, 2.0, 1.0, 2.2])
+    found = p_among_all(D, factors, greater=greater)
+    plain = plain_among_all(D, factors, greater=greater)
+    # Three standard errors of a share of 4,000 draws.
+    assert found == pytest.approx(np.array(plain), abs=0.024)
+
+
+def test_a_comparison_that_stands_twice_counts_once() -> None:
+    rng = np.random.default_rng(5)
+    by_film = rng.normal(size=9) + 0.7
+    alone = p_alone(by_film[:, None], WITHOUT_FACTOR)[0]
+    twice = p_among_all(np.column_stack([by_film, by_film]), np.array([1.0, 1.0]))
+    error = (alone * (1 - alone) / 20_000) ** 0.5
+    assert twice == pytest.approx([alone, alone], abs=4 * error)
+    other = np.column_stack([by_film, rng.normal(size=9)])
+    assert p_among_all(other, np.array([1.0, 1.0]))[0] > alone + 4 * error
+
+
+def test_differences_without_a_p_are_no_members() -> None:
+    rng = np.random.default_rng(6)
+    D = rng.normal(size=(8, 4)) + 0.5
+    D[:, 1] = 0.0
+    D[4:, 3] = math.nan
+    p = p_among_all(D, np.array([1.0, 1.0, np.inf, 1.0]))
+    # Alike in all films, of an infinite factor, and of four films.
+    assert np.isnan(p[1:]).all()
+    assert p[0] == pytest.approx(stats.ttest_1samp(D[:, 0], 0).pvalue)
+
+
+def test_films_that_are_all_equal_have_the_p_of_their_signs() -> None:
+    """Five films of two clips each, in order by chance once in 32 times, had p = 0."""
+    by_film = np.full((5, 1), 0.5)
+    assert p_alone(by_film, WITHOUT_FACTOR, greater=True)[0] == 1 / 32
+    assert p_alone(by_film, WITHOUT_FACTOR)[0] == 2 / 32
+    assert p_alone(-by_film, WITHOUT_FACTOR, greater=True)[0] == 1
+
+
+def test_how_large_a_difference_must_be_is_where_p_is_05() -> None:
+    for greater in (True, False):
+        needed = smallest_shown(7, 2.4, greater=greater)
+        films = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5])
+        films = films / films.std(ddof=1) + needed
+        p = p_alone(films[:, None], np.array([2.4]), greater=greater)
+        assert p[0] == pytest.approx(0.05)
+    assert smallest_shown(7, training_factor(7), greater=True) == pytest.approx(
+        1.14, abs=0.01
+    )
+
+
+@pytest.mark.parametrize("n_films", [5, 12])
+@pytest.mark.parametrize("greater", [True, False])
+def test_some_difference_is_below_05_in_at_most_5_percent_of_null_worlds(
+    n_films: int, greater: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 worlds of fifteen differences of six models, whose films differ in look, with gaps."""
+    monkeypatch.setattr(film_tests, "N_ROTATIONS", 2_000)
+    n_worlds = 300
+    rng = np.random.default_rng(n_films)
+    n_found = 0
+    for _ in range(n_worlds):
+        look = rng.normal(size=(n_films, 1))
+        models = look + rng.normal(size=(n_films, 6))
+        pairs = itertools.combinations(range(6), 2)
+        D = np.column_stack([models[:, i] - models[:, j] for i, j in pairs])
+        if n_films > 5:
+            D[rng.random(D.shape) < 0.05] = math.nan
+        p = p_among_all(D, np.ones(D.shape[1]), greater=greater)
+        n_found += bool(np.nanmin(p) <= 0.05)
+    # Three standard errors of a share of .05 above it.
+    assert n_found / n_worlds <= 0.05 + 3 * (0.05 * 0.95 / n_worlds) ** 0.5
