@@ -296,6 +296,7 @@ def _check_table(store: Store, report: VerifyReport) -> None:
                 for number in range(column.n_files(len(store))):
                     store.arrays.check_index(column, number)
             if column.name == "clip_id":
-                store.table.find([])
+                # As many as there are, so that each is looked up among all.
+                store.table.find(store.clip_ids.tolist())
             if column.name == "status":
                 store.status()
