@@ -9,10 +9,11 @@ clips of the films may make the interval narrower; they never replace labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,8 @@ from obygaze_models.zoo.seen import COPY, IN_SAMPLE
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
+# The scores of the clips of each film.
+Scores = Mapping[str, Mapping[str, float]]
 
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
@@ -83,29 +86,31 @@ class FilmLabels:
 
 
 @dataclass(frozen=True)
-class FilmScores:
-    """The scores of the clips of a film by id, and of how many clips there is none."""
+class LabelCounts:
+    """How many clips films have, and what became of the drawn ones.
 
-    of_clip: Mapping[str, float]
-    n_missing: int
+    Attributes:
+        n_clips: All clips of the films.
+        n_drawn: The clips that were drawn.
+        n_judged: The drawn clips with a label.
+        n_disputed: The drawn clips on which annotators differ.
+        n_not_judged: The drawn clips without a label.
+    """
 
-    @property
-    def mean(self) -> float:
-        """The mean score of all clips."""
-        return float(np.mean([*self.of_clip.values()])) if self.of_clip else 0.0
+    n_clips: int
+    n_drawn: int
+    n_judged: int
+    n_disputed: int
+    n_not_judged: int
 
 
 @dataclass(frozen=True)
-class GroupShare:
+class GroupShare(LabelCounts):
     """The share of the clips of a group of films with labels.
 
     Attributes:
         group: The group.
         n_films: Its films.
-        n_clips: All clips of these films.
-        n_drawn: The clips that were drawn.
-        n_judged: The drawn clips with a label.
-        n_disputed: The drawn clips on which annotators differ.
         share: The share of all clips.
         low: The lower end of its interval of 95 % over films; None for one film.
         high: The upper end.
@@ -114,19 +119,10 @@ class GroupShare:
 
     group: str
     n_films: int
-    n_clips: int
-    n_drawn: int
-    n_judged: int
-    n_disputed: int
     share: float
     low: float | None
     high: float | None
     width_of_labels: float | None = None
-
-    @property
-    def n_not_judged(self) -> int:
-        """The drawn clips without a label."""
-        return self.n_drawn - self.n_judged - self.n_disputed
 
     @property
     def width(self) -> float | None:
@@ -150,16 +146,13 @@ class ShareDifference:
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(LabelCounts):
     """The shares of all films and of groups of films, their differences, and what is missing.
 
     Attributes:
-        shares: The share of all films, then of each group.
+        shares: The share of all films with labels, then of each group.
         differences: The differences of each two groups.
         explained: The part of the variance within films that predictions explain.
-        n_drawn: The drawn clips of all films.
-        n_judged: Those with a label.
-        n_disputed: Those on which annotators differ.
         films_without_labels: Films of which no clip was judged.
         films_without_group: Films with labels that are in no group.
         n_without_score: The clips without a score.
@@ -168,17 +161,9 @@ class Shares:
     shares: Sequence[GroupShare]
     differences: Sequence[ShareDifference]
     explained: float | None
-    n_drawn: int
-    n_judged: int
-    n_disputed: int
     films_without_labels: Sequence[str]
     films_without_group: Sequence[str]
     n_without_score: int
-
-    @property
-    def n_not_judged(self) -> int:
-        """The drawn clips without a label."""
-        return self.n_drawn - self.n_judged - self.n_disputed
 
 
 def audit_share(
@@ -326,30 +311,26 @@ def _expression(of: str, drawn: Manifest) -> Expression:
 
 def read_scores(
     path: Path, drawn: Manifest, labels: Mapping[str, FilmLabels]
-) -> dict[str, FilmScores]:
+) -> Scores:
     """Return the scores of a table of predictions, which must be of all clips of the films."""
-    rows = _rows_of_scores(path, drawn)
-    scores_of: dict[str, dict[str, float]] = {film: {} for film in labels}
-    for film, clip_id, score in rows:
-        if score is not None and film in scores_of:
-            scores_of[film][clip_id] = score
-    if not any(clip.clip_id in scores_of[clip.movie_id] for clip in drawn):
+    scores: dict[str, dict[str, float]] = {film: {} for film in labels}
+    for film, clip_id, score in _rows_of_scores(path, drawn):
+        if score is not None and film in scores:
+            scores[film][clip_id] = score
+    if not any(clip.clip_id in scores[clip.movie_id] for clip in drawn):
         raise FixInput(
             f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",
             where=str(path),
             hint=OTHER_CLIPS,
         )
-    scores = {}
-    for film, of_clip in scores_of.items():
-        n_missing = labels[film].n_clips - len(of_clip)
-        if n_missing < 0:
+    for film, of_clip in scores.items():
+        if len(of_clip) > labels[film].n_clips:
             raise FixInput(
                 f"scores of {len(of_clip)} clips of the film {film}, of which the sample was drawn"
                 f" from {labels[film].n_clips}",
                 where=str(path),
                 hint=OTHER_CLIPS,
             )
-        scores[film] = FilmScores(of_clip, n_missing)
     return scores
 
 
@@ -399,7 +380,7 @@ def _rows_of_scores(path: Path, drawn: Manifest) -> list[tuple[str, str, float |
 def estimate_shares(
     labels: Mapping[str, FilmLabels],
     groups_of: Mapping[str, Sequence[str]] | None = None,
-    scores: Mapping[str, FilmScores] | None = None,
+    scores: Scores | None = None,
 ) -> Shares:
     """Return the share of the clips of all films and of groups of films, and their differences.
 
@@ -410,7 +391,7 @@ def estimate_shares(
     Args:
         labels: The labels of each film.
         groups_of: The groups of each film.
-        scores: The scores of each film.
+        scores: The scores of the clips of each film. A clip without one counts as their mean.
     """
     known = {film: of_film for film, of_film in labels.items() if of_film.holds}
     films = _marked_films(known, scores)
@@ -421,32 +402,54 @@ def estimate_shares(
         of_group = [
             of_film for place, of_film in enumerate(known.values()) if place in places
         ]
-        share = _group_share(group, of_group, films.some(places), slopes[places])
+        share = share_of(films.some(places), slopes[places])
+        without = None
         if scores is not None:
-            width = share_of(films.some(places)).width
-            share = replace(share, width_of_labels=_known(width))
-        shares.append(share)
-    n_missing = sum(of_film.n_missing for of_film in (scores or {}).values())
-    without_group = [
-        film for film in known if groups_of is not None and not groups_of[film]
-    ]
+            without = _known(share_of(films.some(places)).width)
+        found = GroupShare(
+            **_counts(of_group),
+            group=group,
+            n_films=len(of_group),
+            share=float(share.value),
+            low=_known(share.low),
+            high=_known(share.high),
+            width_of_labels=without,
+        )
+        shares.append(found)
+    n_without_score = 0
+    if scores is not None:
+        n_without_score = sum(
+            labels[film].n_clips - len(scores[film]) for film in labels
+        )
     return Shares(
+        **_counts(labels.values()),
         shares=shares,
         differences=_differences(groups, films, slopes),
         explained=None if scores is None else float(explained_by_scores(films)),
-        n_drawn=sum(of_film.n_drawn for of_film in labels.values()),
-        n_judged=sum(len(of_film.holds) for of_film in labels.values()),
-        n_disputed=sum(of_film.n_disputed for of_film in labels.values()),
         films_without_labels=[film for film in labels if film not in known],
-        films_without_group=without_group,
-        n_without_score=n_missing,
+        films_without_group=[
+            film for film in known if groups_of and not groups_of[film]
+        ],
+        n_without_score=n_without_score,
     )
 
 
+def _counts(films: Iterable[FilmLabels]) -> dict[str, int]:
+    """Return the counts of `LabelCounts` of some films."""
+    counts = dict.fromkeys(("n_clips", "n_drawn", "n_judged", "n_disputed"), 0)
+    for film in films:
+        counts["n_clips"] += film.n_clips
+        counts["n_drawn"] += film.n_drawn
+        counts["n_judged"] += len(film.holds)
+        counts["n_disputed"] += film.n_disputed
+    n_with = counts["n_judged"] + counts["n_disputed"]
+    return {**counts, "n_not_judged": counts["n_drawn"] - n_with}
+
+
 def _marked_films(
-    labels: Mapping[str, FilmLabels], scores: Mapping[str, FilmScores] | None
+    labels: Mapping[str, FilmLabels], scores: Scores | None
 ) -> MarkedFilms:
-    """Return the labels and the scores of films as arrays; a clip without a score has the mean."""
+    """Return the labels and the scores of films as arrays."""
     shape = (len(labels), max(len(of_film.holds) for of_film in labels.values()))
     marks = np.full(shape, np.nan)
     scores_of_clips = np.zeros(shape)
@@ -454,10 +457,10 @@ def _marked_films(
     for row, (film, of_film) in enumerate(labels.items()):
         n_judged = len(of_film.holds)
         marks[row, :n_judged] = [*of_film.holds.values()]
-        if scores is not None:
-            mean = scores[film].mean
+        if scores is not None and scores[film]:
+            of_clip = scores[film]
+            mean = fmean(of_clip.values())
             score_of_all[row] = mean
-            of_clip = scores[film].of_clip
             of_judged = [of_clip.get(clip_id, mean) for clip_id in of_film.holds]
             scores_of_clips[row, :n_judged] = of_judged
     sizes = np.array([of_film.n_clips for of_film in labels.values()], np.float64)
@@ -473,24 +476,6 @@ def _groups(
         for group in groups_of.get(film, ()):
             groups.setdefault(group, []).append(place)
     return {group: np.array(groups[group]) for group in sorted(groups)}
-
-
-def _group_share(
-    group: str, labels: Sequence[FilmLabels], films: MarkedFilms, slopes: Floats
-) -> GroupShare:
-    """Return the share of the clips of a group of films."""
-    share = share_of(films, slopes)
-    return GroupShare(
-        group=group,
-        n_films=len(labels),
-        n_clips=sum(of_film.n_clips for of_film in labels),
-        n_drawn=sum(of_film.n_drawn for of_film in labels),
-        n_judged=sum(len(of_film.holds) for of_film in labels),
-        n_disputed=sum(of_film.n_disputed for of_film in labels),
-        share=float(share.value),
-        low=_known(share.low),
-        high=_known(share.high),
-    )
 
 
 def _differences(
@@ -563,14 +548,13 @@ def present(found: Shares, of: str, source: str) -> Audit:
         rows.append(row)
         note = f"{share.n_judged} clips, {count(share.n_films, 'film')}"
         points.append(Point(share.group, share.share, (share.low, share.high), note))
-    values = {**asdict(found), "n_not_judged": found.n_not_judged}
     return Audit(
         title=f"How much: {of} in {source}",
         headers=headers,
         rows=rows,
         answers=[answer, drawn, *_sentences(found.differences)],
         limits=[*_limits_of_interval(found), *_limits_of_labels(found)],
-        values={"source": source, "of": of, "answer": answer, **values},
+        values={"source": source, "of": of, "answer": answer, **asdict(found)},
         figure=Plot(
             f"{of} in {source}", points, "share of the clips, with 95 % over films"
         ),

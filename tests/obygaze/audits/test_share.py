@@ -12,7 +12,7 @@ import pytest
 
 from obygaze.audits import agree, audit_share
 from obygaze.audits.result import Audit
-from obygaze.audits.share import FilmLabels, FilmScores, estimate_shares
+from obygaze.audits.share import FilmLabels, estimate_shares
 from obygaze.films.labels import project_marks
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
@@ -159,21 +159,19 @@ def test_the_share_with_scores_by_hand() -> None:
         }
         holds = {f"{film}{n}": bool(of_clip[f"{film}{n}"] > 5) for n in range(4)}
         labels[film] = FilmLabels(n_clips=10, n_drawn=5, n_disputed=0, holds=holds)
-        scores[film] = FilmScores(of_clip, n_missing=0)
+        scores[film] = of_clip
     expected = []
     for film in "abc":
         # The line through the judged clips of the two other films, with a level for each.
         x, y = [], []
         for other in {*"abc"} - {film}:
-            of_other = [scores[other].of_clip[clip] for clip in labels[other].holds]
+            of_other = [scores[other][clip] for clip in labels[other].holds]
             x += [score - np.mean(of_other) for score in of_other]
             y += [*labels[other].holds.values()]
         slope = np.linalg.lstsq(np.array(x)[:, None], np.array(y, float), rcond=None)[
             0
         ][0]
-        predicted = {
-            clip: slope * score for clip, score in scores[film].of_clip.items()
-        }
+        predicted = {clip: slope * score for clip, score in scores[film].items()}
         errors = [holds - predicted[clip] for clip, holds in labels[film].holds.items()]
         expected.append(np.mean([*predicted.values()]) + np.mean(errors))
     found = estimate_shares(labels, {"a": ["x"], "b": ["x"], "c": []}, scores)
