@@ -307,11 +307,14 @@ def _has_levels(cells: Sequence[str]) -> bool:
 
 def _names_of_people(columns: Sequence[str]) -> tuple[list[str], str]:
     """Return the names of people in those of their columns, and the words that all have."""
-    words = [re.split(r"[\s_:=-]+", column) for column in columns]
-    shared = [word for word in words[0] if all(word in name for name in words)]
-    own = [" ".join(word for word in name if word not in shared) for name in words]
+    words_of_names = [re.split(r"[\s_:=-]+", column) for column in columns]
+    in_all = set(words_of_names[0]).intersection(*words_of_names)
+    shared = [word for word in words_of_names[0] if word in in_all]
+    own = []
+    for words in words_of_names:
+        own.append(" ".join(word for word in words if word not in in_all))
     if not all(own) or len(set(own)) < len(own):
-        own = [" ".join(name) for name in words]
+        own = [" ".join(words) for words in words_of_names]
     return own, " ".join(shared)
 
 
@@ -362,30 +365,36 @@ def _person_column(
     if _are_unique(read, key):
         return []
     free = [name for name in _free_columns(read, mapping) if name not in key]
-    clips = {tuple(row.cells.get(name, name) for name in key) for row in read.rows}
-    few = []
+    likely = _named(ANNOTATOR, free)
+    n_clips = len(set(_keys(read, key)))
     for name in free:
-        cells = read.cells(name)
-        are_names = not any(map(NUMBER.fullmatch, cells))
+        words = set(read.cells(name))
+        are_names = not any(map(NUMBER.fullmatch, words))
         # Where a few clips stand twice, this is rather an error.
-        is_systematic = 2 * len(read.rows) >= 3 * len(clips)
-        if are_names and is_systematic and len(set(cells)) <= MOST_WORDS:
-            few.append(name)
-    for column in (*_named(ANNOTATOR, free), *few):
+        is_systematic = 2 * len(read.rows) >= 3 * n_clips
+        if are_names and is_systematic and len(words) <= MOST_WORDS:
+            likely.append(name)
+    for column in likely:
         if _are_unique(read, [*key, column]):
             return [column]
     return []
 
 
 def _are_unique(read: ReadTables, columns: Sequence[str]) -> bool:
-    """Return whether no two rows have the same cells; an empty cell has the value above it."""
+    """Return whether no two rows have the same cells."""
+    return len(set(_keys(read, columns))) == len(read.rows)
+
+
+def _keys(read: ReadTables, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the cells of each row in some columns; an empty cell has the value above it."""
     above: dict[str, str] = {}
-    rows = set()
+    keys = []
     for row in read.rows:
         for name in columns:
+            # What is no column is a constant.
             above[name] = row.cells.get(name, name) or above.get(name, "")
-        rows.add(tuple(above.values()))
-    return len(rows) == len(read.rows)
+        keys.append(tuple(above.values()))
+    return keys
 
 
 def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
@@ -409,8 +418,7 @@ def _of_annotators(read: ReadTables, mapping: TableMapping) -> Questions:
     line_of: dict[tuple[str, ...], int] = {}
     repeated = []
     sentence = ""
-    for row in read.rows:
-        cells = tuple(row.cells.get(name, name) for name in key)
+    for row, cells in zip(read.rows, _keys(read, key), strict=True):
         first = line_of.setdefault(cells, row.line)
         if first != row.line:
             sentence = sentence or twice("-".join(dict.fromkeys(cells)), first)
@@ -522,15 +530,17 @@ def _of_separator(read: ReadTables, mapping: TableMapping) -> Questions:
     for cell, rows in _rows_of_words(read, columns, lambda cell: [cell]).items():
         if mapping.concept(cell) is None:
             unknown[cell] = rows
-    if mapping.separator:
-        return
-    n_cells = Counter(sign for cell in unknown for sign in SEPARATORS if sign in cell)
-    if not n_cells or any("|" in cell for cell in unknown):
+    n_cells: Counter[str] = Counter()
+    for cell in unknown:
+        n_cells.update(sign for sign in SEPARATORS if sign in cell)
+    if mapping.separator or not n_cells or any("|" in cell for cell in unknown):
         return
     ((sign, _),) = n_cells.most_common(1)
-    shown = next(cell for cell in unknown if sign in cell)
-    sentence = f"unknown concept {shown!r}; several concepts need a separator"
-    rows = [row for cell, of_cell in unknown.items() if sign in cell for row in of_cell]
+    with_sign = [cell for cell in unknown if sign in cell]
+    rows = []
+    for cell in with_sign:
+        rows += unknown[cell]
+    sentence = f"unknown concept {with_sign[0]!r}; several concepts need a separator"
     yield TableQuestion(sentence, TableMapping(separator=sign), "concepts", rows)
 
 
