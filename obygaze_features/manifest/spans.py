@@ -43,6 +43,9 @@ def frames_of(cells: Mapping[str, str]) -> FrameSpan | None:
     >>> frames_of({"start_frame": "25", "end_frame": "49.0", "framerate": "25"})
     FrameSpan(first=25, last=49, rate=Fraction(25, 1))
     """
+    if not cells.get(FRAMES[0]):
+        # Most clips are counted in seconds.
+        return None
     # pandas writes 91.0 where a column has empty cells.
     first, last = (number_of_cell(cells.get(column)) for column in FRAMES)
     if first is None or last is None or not 0 <= first <= last:
