@@ -38,7 +38,7 @@ def plan(target: Path, n_clips: int) -> None:
         arrays=[ARRAY],
         recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
         manifest=ManifestMark("made-up", "0" * 64),
-        kind=Kind("benchmark", "cpu", "float32"),
+        kind=Kind("cpu", "float32"),
     )
 
 

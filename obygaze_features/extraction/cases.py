@@ -4,7 +4,7 @@ Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,81 +44,28 @@ _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
 SAME = Case(KEEP, "{clips} already there")
 NEW = Case(COMPUTE, "{clips} not in the store yet")
-MISSING = Case(COMPUTE, "{clips} planned and not extracted yet")
-PICTURES_FOUND = Case(
-    COMPUTE,
-    "{clips} had no video before; now there is one, or frames that were kept",
-)
-FAILED_BEFORE = Case(KEEP, "{clips} failed before; --retry-failed tries again")
-FAILED_SO_FAR = Case(
-    KEEP,
-    "{clips} failed; when the store is complete, --retry-failed tries again",
-)
-FOR_THE_NEXT_RUN = Case(
-    KEEP,
-    "{clips} left for the next run: when the store is complete, the same command tries again",
-)
-WITHOUT_VIDEO = Case(KEEP, "{clips} without a video")
-RETRIED = Case(COMPUTE, "{clips} failed before, tried again")
-TIMES_CORRECTED = Case(
-    COMPUTE,
-    "{clips} had no features, and other times or another film; tried again",
-)
+AGAIN = Case(COMPUTE, "{clips} without features, tried again")
+WITHOUT = Case(KEEP, "{clips} without features; --retry-failed tries again what failed")
 NOT_IN_MANIFEST = Case(
-    KEEP,
-    "{clips} not in the manifest any more; the rows stay as they are",
+    KEEP, "{clips} not in the manifest any more; the rows stay as they are"
 )
-OTHER_CLIPS = Case(
+CHANGED = Case(
     REFUSE,
-    "no clip of this store is in the manifest ({clips})",
-    _ANOTHER_STORE,
+    "{clips} changed since the extraction",
+    f"correct the manifest, put the videos back, or {_ANOTHER_STORE}",
 )
-TIMES_CHANGED = Case(
-    REFUSE,
-    "{clips} changed since the extraction: other times, or another film",
-    f"correct the manifest, or {_ANOTHER_STORE}",
-)
-VIDEO_REPLACED = Case(
-    REFUSE,
-    "{clips} changed since the extraction: other bytes of the video",
-    f"put the videos back, or {_ANOTHER_STORE}",
-)
-MANIFEST_CHANGED = Case(
-    REFUSE,
-    "{clips} of the manifest changed since this store was planned",
-    "finish it with the manifest as it was, and add clips then; or give it up: rm -r {filling}",
-)
-ANOTHER_RECIPE = Case(REFUSE, "this store has another recipe", _ANOTHER_STORE)
 ANOTHER_PLAN = Case(
     REFUSE,
-    "this store is being filled with another recipe, or without these arrays",
-    "finish it with its own options, or give it up: rm -r {filling}",
+    "this store is being filled in another way, or with other clips",
+    f"finish it as it was begun, and add clips then; {_ANOTHER_STORE}; or give it up:"
+    " rm -r {filling}",
 )
-OTHER_ARRAYS = Case(
-    REFUSE, "this store does not have all arrays that are asked for", _ANOTHER_STORE
+ANOTHER_STORE = Case(
+    REFUSE, "this store was made in another way, or of other clips", _ANOTHER_STORE
 )
-ANOTHER_MAKER = Case(
-    REFUSE,
-    "this store is made by another version, device or precision than the one that computes now",
-    _ANOTHER_STORE,
-)
-# A store of the same version and precision, by the device of its rows.
-ANOTHER_DEVICE = {
-    "cpu": Case(
-        REFUSE,
-        "this store is made on the CPU, and a GPU would compute now",
-        f"add --device cpu, or {_ANOTHER_STORE}",
-    ),
-    "cuda": Case(
-        REFUSE,
-        "this store is made on a GPU, and the CPU would compute now",
-        f"add --device cuda, or {_ANOTHER_STORE}",
-    ),
-}
-LATER_VERSION = Case(
-    KEEP,
-    "another version of the program made this store; each row has its maker",
-)
+
+
+_DEVICES = {"cpu": "the CPU", "cuda": "a GPU"}
 
 
 @dataclass(frozen=True)
@@ -171,78 +118,115 @@ class Work:
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
         """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
         for case, lines in self.found.items():
-            if case.outcome == REFUSE:
-                n_more = len(lines) - _SHOWN
-                more = [f"and {n_more} more"] if n_more > 0 else []
-                raise Mismatch(
-                    _sentence(case, lines),
-                    where=where,
-                    hint=case.hint.format(
-                        filling=shell_word(f"{where}{NEXT}"),
-                        backbone=shell_word(backbone),
-                    ),
-                    details=[*lines[:_SHOWN], *more],
-                )
-
-
-def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
-    """Return what is to compute so that a store has what is wanted of it."""
-    found: dict[Case, list[str]] = defaultdict(list)
-    rows: list[Row] = []
-    computed: list[bool] = []
-    if stored is None:
-        rows = [new_row(clip) for clip in wanted.clips]
-        computed = [True] * len(rows)
-        found[NEW] = [clip.clip_id for clip in wanted.clips]
-        return Work(rows, computed, found)
-    # The bytes of the weights count, whatever was known of where they came from.
-    recipe = wanted.recipe.as_claimed_by(stored.recipe)
-    for _, line in recipe.diff(stored.recipe, ("here", "in the store")):
-        found[ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE].append(line)
-    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
-    for number, row in enumerate(stored.rows):
-        clip = clip_of_id.get(row.clip_id)
-        is_planned = stored.computed is not None and stored.computed[number]
-        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
-        found[case].append(line)
-        is_computed = case.outcome == COMPUTE
-        if is_planned:
-            is_computed = row.status == NOT_EXTRACTED
-        elif is_computed and clip is not None:
-            row = new_row(clip)
-        rows.append(row)
-        computed.append(is_computed)
-    known = {row.clip_id for row in stored.rows}
-    if NOT_IN_MANIFEST in found and known.isdisjoint(clip_of_id):
-        found[OTHER_CLIPS] = found.pop(NOT_IN_MANIFEST)
-    for clip in wanted.clips:
-        name = clip.clip_id
-        if name in known:
-            continue
-        if stored.is_filling:
-            found[MANIFEST_CHANGED].append(f"{name}: not in the plan")
-        else:
-            found[NEW].append(name)
-            rows.append(new_row(clip))
-            computed.append(True)
-    for name in wanted.arrays:
-        if name not in stored.array_names:
-            case = ANOTHER_PLAN if stored.is_filling else OTHER_ARRAYS
-            found[case].append(f"without the array {name}")
-    if any(computed):
-        for case, line in _cases_of_makers(wanted, stored):
-            found[case].append(line)
-    return Work(rows, computed, found)
+            if case.outcome != REFUSE:
+                continue
+            first, *others = lines
+            n_more = len(others) - _SHOWN
+            more = [f"and {n_more} more"] if n_more > 0 else []
+            filling = shell_word(f"{where}{NEXT}")
+            raise Mismatch(
+                f"{_sentence(case, lines)}: {first}",
+                where=where,
+                hint=case.hint.format(filling=filling, backbone=shell_word(backbone)),
+                details=[*others[:_SHOWN], *more],
+            )
 
 
 def _sentence(case: Case, lines: Sequence[str]) -> str:
     return case.sentence.format(clips=count(len(lines), "clip"))
 
 
+def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
+    """Return what is to compute so that a store has what is wanted of it."""
+    found: dict[Case, list[str]] = defaultdict(list)
+    if stored is None:
+        found[NEW] = [clip.clip_id for clip in wanted.clips]
+        rows = list(map(new_row, wanted.clips))
+        return Work(rows, [True] * len(rows), found)
+    another = ANOTHER_PLAN if stored.is_filling else ANOTHER_STORE
+    found[another] += _other_ways(wanted, stored)
+    rows, computed = _known_rows(wanted, stored, found)
+    known = {row.clip_id for row in rows}
+    new = [clip for clip in wanted.clips if clip.clip_id not in known]
+    if len(new) == len(wanted.clips):
+        for name in found.pop(NOT_IN_MANIFEST, ()):
+            line = f"{name}: not in the manifest, and neither is any clip of this store"
+            found[another].append(line)
+    if stored.is_filling:
+        found[another] += [f"{clip.clip_id}: not in the plan" for clip in new]
+    else:
+        found[NEW] += [clip.clip_id for clip in new]
+        rows += map(new_row, new)
+        computed += [True] * len(new)
+    if any(computed):
+        found[another] += _other_makers(wanted.kind, stored)
+    return Work(rows, computed, {case: lines for case, lines in found.items() if lines})
+
+
+def _known_rows(
+    wanted: Wanted, stored: StoreState, found: dict[Case, list[str]]
+) -> tuple[list[Row], list[bool]]:
+    """Return the rows of a store, and whether each is computed; add the case of each to `found`."""
+    rows: list[Row] = []
+    computed: list[bool] = []
+    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
+    for number, row in enumerate(stored.rows):
+        clip = clip_of_id.get(row.clip_id)
+        is_planned = stored.computed is not None and stored.computed[number]
+        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
+        found[case].append(line)
+        is_computed = case is AGAIN
+        if is_computed and not is_planned and clip is not None:
+            row = new_row(clip)
+        rows.append(row)
+        computed.append(is_computed)
+    return rows, computed
+
+
 def new_row(clip: PlannedClip) -> Row:
     """Return the row of a clip before anything is known of its video."""
     row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
     return row.with_frames(clip.frames)
+
+
+# --- Stores made in another way ---
+
+
+def _other_ways(wanted: Wanted, stored: StoreState) -> list[str]:
+    """Return how recipe and arrays differ; another array is another store."""
+    # The bytes of the weights count, whatever was known of where they came from.
+    recipe = wanted.recipe.as_claimed_by(stored.recipe)
+    differences = recipe.diff(stored.recipe, ("here", "in the store"))
+    lines = [f"another recipe: {line}" for _, line in differences]
+    for name in wanted.arrays:
+        if name not in stored.array_names:
+            lines.append(f"it does not have the array {name}")
+    return lines
+
+
+def _other_makers(here: Kind | None, stored: StoreState) -> list[str]:
+    """Return what made the store, where it may give other numbers than what computes now.
+
+    A finished store may get rows of a later version; its recipe is the same.
+    """
+    lines = []
+    for there in dict.fromkeys(stored.kinds):
+        if here is None or there == here:
+            continue
+        if there.device != here.device:
+            lines.append(
+                f"it is made on {_DEVICES.get(there.device, there.device)}, and"
+                f" {_DEVICES.get(here.device, here.device)} would compute now"
+                f" (--device {there.device})"
+            )
+        elif there.precision != here.precision:
+            lines.append(f"it is made in {there.precision}, not in {here.precision}")
+        elif stored.is_filling:
+            lines.append("it is made by another version of obygaze")
+    return lines
+
+
+# --- Rows that are there ---
 
 
 def case_of_row(
@@ -263,65 +247,34 @@ def case_of_row(
         is_planned: Whether the store is being filled, and computes this row.
     """
     name = row.clip_id
-    if clip is None and is_planned:
-        return MANIFEST_CHANGED, f"{name}: not in the manifest"
     if clip is None:
-        return NOT_IN_MANIFEST, name
+        case = ANOTHER_PLAN if is_planned else NOT_IN_MANIFEST
+        return case, f"{name}: not in the manifest" if is_planned else name
     # What is decoded now has the times of the plan.
     times = other_times(row, clip, count_frames=not stored.is_filling)
-    video = ""
-    if row.movie_id == clip.movie_id and row.is_ok:
-        video = other_video(row, clip, wanted.facts)
-    if video and (stored.is_filling or not times):
+    video = other_video(row, clip, wanted.facts) if row.is_ok else ""
+    if is_planned and times:
+        return ANOTHER_PLAN, f"{name}: {times}"
+    if row.is_ok and (times or video):
         # The other clips of the film would be read from another video.
-        return VIDEO_REPLACED, f"{name}: {video}"
-    if times and (is_planned or (row.is_ok and stored.is_filling)):
-        return MANIFEST_CHANGED, f"{name}: {times}"
+        return CHANGED, f"{name}: {times or video}"
     if row.is_ok:
-        return (TIMES_CHANGED, f"{name}: {times}") if times else (SAME, name)
-    return _case_without_features(row, clip, wanted, stored, is_planned=is_planned)
-
-
-def _case_without_features(
-    row: Row,
-    clip: PlannedClip,
-    wanted: Wanted,
-    stored: StoreState,
-    *,
-    is_planned: bool,
-) -> tuple[Case, str]:
-    """Return the case of a row without features whose clip is in the manifest, and its line."""
-    name = row.clip_id
-    tried = row.status.tried
-    has_pictures = bool(wanted.facts.get(clip.video)) or name in wanted.kept
-    is_corrected = bool(other_times(row, clip)) and not stored.is_filling
-    if tried == ALWAYS and (is_planned or not stored.is_filling):
-        return MISSING, name
-    if tried == ALWAYS or (tried == WITH_VIDEO and has_pictures):
-        return (FOR_THE_NEXT_RUN if stored.is_filling else PICTURES_FOUND), name
-    if is_corrected:
-        return TIMES_CORRECTED, name
-    if tried == WITH_VIDEO:
-        return WITHOUT_VIDEO, name
+        return SAME, name
     if stored.is_filling:
-        return FAILED_SO_FAR, name
-    return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
+        # Each row is computed once; what failed waits until the store is complete.
+        is_tried = is_planned and row.status == NOT_EXTRACTED
+    else:
+        is_tried = _is_tried(row, clip, wanted)
+    return (AGAIN if is_tried else WITHOUT), name
 
 
-def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
-    """Yield what computed the rows, where it is not what computes now."""
-    here = wanted.kind
-    for kind in dict.fromkeys(stored.kinds):
-        if here is None or kind == here:
-            continue
-        line = f"{kind} there, {here} here"
-        is_same_program = kind.program == here.program or not stored.is_filling
-        if kind.precision != here.precision or not is_same_program:
-            yield ANOTHER_MAKER, line
-        elif kind.device != here.device:
-            yield ANOTHER_DEVICE.get(kind.device, ANOTHER_MAKER), line
-        else:
-            yield LATER_VERSION, line
+def _is_tried(row: Row, clip: PlannedClip, wanted: Wanted) -> bool:
+    """Return whether a row without features of a finished store is computed again."""
+    if row.status.tried == ALWAYS or other_times(row, clip):
+        return True
+    if row.status.tried == WITH_VIDEO:
+        return bool(wanted.facts.get(clip.video)) or clip.clip_id in wanted.kept
+    return wanted.retry_failed
 
 
 def other_times(row: Row, clip: PlannedClip, *, count_frames: bool = True) -> str:

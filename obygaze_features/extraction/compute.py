@@ -28,7 +28,7 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.core import system
-from obygaze_features.core.machine import is_out_of_memory, usable_cores
+from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.clips import DecodedView, HeardClip, ViewedClip
 from obygaze_features.store.layout import Array
 from obygaze_features.video.decoded_clip import pictures_of_view
@@ -250,42 +250,6 @@ def _copy_to_host(tensor: Tensor) -> Tensor:
     return copy.copy_(tensor, non_blocking=True)
 
 
-def free_gpu_memory(device: str) -> int:
-    """Return the bytes of a GPU that are free, with those that torch keeps for later."""
-    import torch
-
-    kept_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
-        device
-    )
-    return int(torch.cuda.mem_get_info(device)[0]) + int(kept_bytes)
-
-
-def measured_clip_bytes(computer: BatchComputer) -> int:
-    """Return the memory of a GPU that one clip takes, measured with black pictures or silence.
-
-    What does not fit now fits into no batch either, and has its rough estimate.
-    """
-    cuda = computer.cuda
-    device = computer.device
-    backbone = computer.backbone
-    clip = blank_clip(backbone)
-    try:
-        # Tables and the workspaces of libraries are made once.
-        computer.compute_all([clip])
-        before = cuda.memory_allocated(device)
-        cuda.reset_peak_memory_stats(device)
-        computer.compute_all([clip])
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return backbone.activation_bytes
-    measured = int(cuda.max_memory_allocated(device) - before)
-    if backbone.card.code:
-        # The user's own code may have memory that torch does not know.
-        return max(measured, backbone.activation_bytes)
-    return measured or backbone.activation_bytes
-
-
 def blank_clip(backbone: Backbone) -> DecodedView:
     """Return a clip of a backbone's size whose pictures are black, or which is silent."""
     if isinstance(backbone, SoundBackbone):
@@ -358,7 +322,7 @@ def _set_torch_threads(n_threads: int) -> int:
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit).
+    `workers` decode, `batch` clips are computed at once (None: 16 on a GPU, one a core on a CPU).
     """
 
     device: str = "cpu"
@@ -370,44 +334,18 @@ class Resources:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return usable_cores()
 
-    def batches_of(self, computers: Sequence[Computer]) -> list[int]:
-        """Return how many clips each backbone computes at once; those of a GPU share its memory."""
+    def batch_of(self, computer: Computer) -> int:
+        """Return how many clips a backbone computes at once; it is halved when memory is full."""
         if self.batch:
-            return [self.batch] * len(computers)
-        batches = []
-        on_gpu = {}
-        # On a CPU one clip a thread, in a quarter of the memory.
+            return self.batch
+        if isinstance(computer, BatchComputer):
+            return MAX_BATCH
+        # On a CPU one clip a thread, in a quarter of the memory: nothing says when it is full.
         cpu_bytes = system.memory_bytes() // 4
-        for number, computer in enumerate(computers):
-            clips_in_memory = cpu_bytes // max(computer.backbone.activation_bytes, 1)
-            batches.append(max(1, min(clips_in_memory, self.compute_threads)))
-            if isinstance(computer, BatchComputer):
-                on_gpu[number] = measured_clip_bytes(computer)
-        if on_gpu:
-            gpu_bytes = free_gpu_memory(self.device)
-            of_gpu = gpu_batches(list(on_gpu.values()), gpu_bytes)
-            for number, batch in zip(on_gpu, of_gpu, strict=True):
-                batches[number] = batch
-        return batches
+        clips_in_memory = cpu_bytes // max(computer.backbone.activation_bytes, 1)
+        return max(1, min(clips_in_memory, self.compute_threads))
 
     @property
     def bytes_of_clips_ahead(self) -> int:
         """The bytes of decoded clips that may wait until they are computed."""
         return int(system.memory_bytes()) // _SHARE_OF_MEMORY
-
-
-def gpu_batches(clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:
-    """Return the batch of each backbone on a GPU of which so much memory is free.
-
-    Together they fit into half of it, since torch keeps the memory of each for its next batch.
-    Batches are powers of two: the last bits depend on them, so a GPU with a little less memory
-    should give the same.
-    """
-    batches = [MAX_BATCH] * len(clip_bytes)
-    while True:
-        needed = [n * n_bytes for n, n_bytes in zip(batches, clip_bytes, strict=True)]
-        if sum(needed) <= gpu_bytes // 2 or max(batches) == 1:
-            return batches
-        halvable = [index for index, batch in enumerate(batches) if batch > 1]
-        largest = max(halvable, key=lambda index: needed[index])
-        batches[largest] //= 2

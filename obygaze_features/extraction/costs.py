@@ -374,7 +374,7 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
         clips = [clip]
         if isinstance(computer, BatchComputer):
             resources = Resources(store.backbone.placement.device)
-            (batch,) = resources.batches_of([computer])
+            batch = resources.batch_of(computer)
             clips = [clip] * batch
         # What is loaded or compiled once does not count.
         computer.compute_all(clips)

@@ -120,7 +120,7 @@ def extract(
         licence: The licence of the features.
         device: What computes: auto (an idle GPU, else the CPU), cpu, cuda or cuda:1.
         workers: Processes that decode or read.
-        batch: Clips computed at once. [default: as many as fit]
+        batch: Clips computed at once. [default: 16 on a GPU, less if they do not fit]
         seal_now: Seal what is there; the other clips are 'not-extracted'.
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
@@ -348,7 +348,7 @@ def _fill(
         for store, filling in together:
             computer = computer_for(store.backbone, filling.arrays, threads, uploads)
             computers.append(computer)
-        batches = resources.batches_of(computers)
+        batches = list(map(resources.batch_of, computers))
         stores = []
         for (store, filling), computer, batch in zip(
             together, computers, batches, strict=True

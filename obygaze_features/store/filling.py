@@ -28,9 +28,14 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
 )
-from obygaze_features.core.files import is_listed, sha256_file, sync_dir
+from obygaze_features.core.files import is_listed, sync_dir
 from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
 from obygaze_features.core.shell import shell_word
+from obygaze_features.store.decoding import (
+    checked_content,
+    chunk_with_crc_bytes,
+    index_of,
+)
 from obygaze_features.store.encoding import (
     ShardWriter,
     Values,
@@ -259,7 +264,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
         hint=_GIVE_UP.format(shell_word(folder)),
     )
     raise Mismatch(
-        "this store is being filled with another plan: other clips, arrays, programs or devices",
+        "this store is being filled with another plan: other clips, arrays, versions or devices",
         where=str(folder),
         hint=_GIVE_UP.format(shell_word(folder)),
     )
@@ -412,21 +417,24 @@ class Filling:
     def _kept_rows(self, block: int) -> dict[str, Values]:
         """Return all rows of a block as they are before it is computed, of each array.
 
-        A block is whole files, so that it has the rows that the store before has there, too.
+        A block is whole files: rows that are not computed are those of the store before.
         """
         first, after = self.range_of(block)
         before = None
-        if self.plan.replaces and not self.computed[first:after].all():
+        if self.computed[first:after].all():
+            # Then there is none, and no memory is taken for it.
+            after = first
+        elif self.plan.replaces:
             before = store_before(self.target, self.plan.replaces)
         return {
             array.name: rows_before(before, array, first, after)
             for array in self.arrays
         }
 
-    def read_block(self, block: int, *, hashes: bool = False) -> BlockRecord | None:
+    def read_block(self, block: int, *, chunks: bool = False) -> BlockRecord | None:
         """Return rows.json of a finished block; None if the block is damaged.
 
-        A damaged block is renamed away, and counts as not done. With `hashes`, every byte is read.
+        A damaged block is renamed away, and counts as not done. With `chunks`, every byte is read.
         """
         path = self.folder_of(block) / ROWS_JSON
         try:
@@ -434,8 +442,8 @@ class Filling:
         except (FileNotFoundError, Corrupt):
             record = None
         is_whole = record is not None and self._is_whole(block, record)
-        if record is not None and is_whole and hashes:
-            is_whole = self._has_its_hashes(block, record)
+        if record is not None and is_whole and chunks:
+            is_whole = self._has_its_chunks(block, record)
         if is_whole:
             return record
         self.set_aside(block)
@@ -458,13 +466,23 @@ class Filling:
                 return False
         return True
 
-    def _has_its_hashes(self, block: int, record: BlockRecord) -> bool:
+    def _has_its_chunks(self, block: int, record: BlockRecord) -> bool:
         """Return whether the files of a block have the bytes that were written."""
-        folder = self.folder_of(block)
-        return all(
-            sha256_file(folder / name) == file.sha256
-            for name, file in record.files.items()
-        )
+        first, after = self.range_of(block)
+        for array in self.arrays:
+            data = np.memmap(self.folder_of(block) / array.name, np.uint8, "r")
+            n_chunks = array.n_chunks(after - first)
+            index_start = n_chunks * chunk_with_crc_bytes(array)
+            if data[index_start:].tobytes() != index_of(array, n_chunks):
+                return False
+            checks = bytes.fromhex(record.files[array.name].checks)
+            chunks = np.split(data[:index_start], n_chunks)
+            for chunk, check in zip(chunks, np.frombuffer(checks, "<u4"), strict=True):
+                try:
+                    checked_content(array, chunk, int(check))
+                except ValueError:
+                    return False
+        return True
 
     def set_aside(self, block: int) -> None:
         """Rename a damaged block away, so that it counts as not done."""

@@ -61,16 +61,21 @@ class ManifestMark(Record, frozen=True):
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 
+# The version of what decides numbers, beside recipes: raise it with any change that could give
+# others. A release alone changes none.
+NUMBERS = 1
+
+
 class Kind(Record, frozen=True):
     """What must be the same for all rows of a store while it is filled."""
 
-    program: str
     device: str = ""
     precision: str = ""
+    numbers: int = 1
 
     def __str__(self) -> str:
-        program = " on ".join(filter(None, (self.program, self.device)))
-        return f"{program}, {self.precision}" if self.precision else program
+        words = ", ".join(filter(None, (self.device, self.precision)))
+        return f"{words}, version {self.numbers} of numbers"
 
 
 class Maker(Record, frozen=True):
@@ -85,7 +90,7 @@ class Maker(Record, frozen=True):
     @property
     def kind(self) -> Kind:
         """What must be the same for all rows of a store while it is filled."""
-        return Kind(self.program, self.device, self.precision)
+        return Kind(self.device, self.precision, NUMBERS)
 
 
 def all_makers(makers: Iterable[Maker]) -> tuple[Maker, ...]:

@@ -116,7 +116,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
     n_damaged = 0
     for block in filling.needed:
         if block in done:
-            record = filling.read_block(block, hashes=True)
+            record = filling.read_block(block, chunks=True)
             if record is None:
                 n_damaged += 1
             else:

@@ -83,7 +83,7 @@ def test_another_array_is_another_store(ws: Workspace) -> None:
     ws(f"{RUN} --arrays clip")
     before = ws.bytes_of("stores/films.descriptors")
     refused = ws(f"{RUN} --arrays frames", code=5)
-    assert "without the array frames" in refused.text
+    assert "it does not have the array frames" in refused.text
     assert "--store descriptors=NAME" in refused.text
     assert ws.bytes_of("stores/films.descriptors") == before
     assert [path.name for path in ws.path("stores").iterdir()] == ["films.descriptors"]

@@ -10,13 +10,18 @@ VERSION = "9.9.9"
 
 _CUSTOMIZE = f"""\
 import obygaze_features
+from obygaze_features.store import records
 
 obygaze_features.__version__ = "{VERSION}"
+records.NUMBERS += 1
 """
 
 
 def another_version(ws: Workspace) -> dict[str, str | None]:
-    """Return the variables of a process in which the program has the version 9.9.9."""
+    """Return the variables of a process in which the program has the version 9.9.9.
+
+    It computes other numbers.
+    """
     folder = ws.write("newer/sitecustomize.py", _CUSTOMIZE).parent
     paths = [str(folder), os.environ.get("PYTHONPATH", "")]
     return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -12,7 +12,7 @@ from obygaze_features.store.records import Kind, Maker
 from obygaze_features.store.rows import FAILED, Row
 from support.written_stores import MANIFEST, a_recipe, some_rows, some_values
 
-KIND = Kind("obygaze 1", "cpu", "float32")
+KIND = Kind("cpu", "float32")
 MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
 # A block of 16 is a file, in chunks that are shorter or as long.
 POOLED = Array("pooled", "float32", (16,), ("d16",), 8, 64)

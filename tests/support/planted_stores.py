@@ -22,7 +22,7 @@ from support.written_stores import (
 )
 
 N_ROWS = 94
-KIND = Kind("p 1", "cpu", "float32")
+KIND = Kind("cpu", "float32")
 MAKER = Maker("p 1", "cpu", "a cpu", "float32")
 PLANTED = 1234.5
 FILM = "film-3"

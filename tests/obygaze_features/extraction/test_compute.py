@@ -41,9 +41,6 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
-    free_gpu_memory,
-    gpu_batches,
-    measured_clip_bytes,
 )
 from obygaze_features.store import Array
 
@@ -254,44 +251,21 @@ def test_code_of_the_user_computes_one_clip_at_a_time(
 GB = 10**9
 
 
-def test_backbones_share_the_memory_of_a_gpu() -> None:
-    """Batches are powers of two; the largest use is halved until all fit into half of it."""
-    # One backbone alone, as ever.
-    assert gpu_batches([GB], 70 * GB) == [16]
-    assert gpu_batches([GB], 20 * GB) == [8]
-    assert gpu_batches([GB], GB // 2) == [1]
-    # As if alone, each of two would have 16 clips: 32 GB of the 25 GB that are half of the device.
-    assert gpu_batches([GB, GB], 50 * GB) == [8, 16]
-    assert gpu_batches([4 * GB, GB // 10], 50 * GB) == [4, 16]
-    assert gpu_batches([GB] * 13, 50 * GB) == [1] + [2] * 12
-
-
-def test_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
-    """As if alone, the fifth backbone did not fit, and all batches were halved until they did."""
+def test_batches_of_several_backbones_are_halved_until_they_fit(tmp_path: Path) -> None:
     inner = load_backbone("descriptors")
-    with SimulatedGpu(memory_bytes=80 * GB) as gpu, ExitStack() as stack:
-        backbones: list[Any] = []
-        for number in range(5):
-            bytes_of_clip = GB * (1 + number % 3) // 2
-            backbones.append(TimedBackbone(inner, gpu, 0.001, bytes_of_clip))
-        arrays = arrays_of_features(inner)
-        computers = [BatchComputer(backbone, arrays) for backbone in backbones]
-        assert [measured_clip_bytes(computer) for computer in computers] == [
-            backbone.bytes_of_clip for backbone in backbones
-        ]
-        # What torch keeps after measuring is free for the batches.
-        assert free_gpu_memory("cuda") == 80 * GB
-        batches = Resources(device="cuda").batches_of(computers)
-        assert Resources(device="cuda", batch=3).batches_of(computers) == [3] * 5
-        uploads = Uploads("cuda")
+    with SimulatedGpu(memory_bytes=20 * GB) as gpu, ExitStack() as stack:
         fillers = []
-        for number, backbone in enumerate(backbones):
+        uploads = Uploads("cuda")
+        for number in range(3):
+            bytes_of_clip = GB * (1 + number) // 2
+            backbone: Any = TimedBackbone(inner, gpu, 0.001, bytes_of_clip)
+            computer = BatchComputer(backbone, arrays_of_features(inner))
+            batch = Resources(device="cuda").batch_of(computer)
+            assert batch == 16
+            assert Resources(device="cuda", batch=3).batch_of(computer) == 3
             filling = new_filling(tmp_path / str(number), inner, 16)
-            backbone.started.clear()
-            filler = new_filler(backbone, filling, inner, batches[number], uploads)
+            filler = new_filler(backbone, filling, inner, batch, uploads)
             fillers.append(stack.enter_context(filler))
         fill_stores(fillers, a_clip)
-        assert [filler.batch for filler in fillers] == batches
-        assert sum(gpu.reserved.values()) <= 40 * GB
-        starts = [len(backbone.started) for backbone in backbones]
-        assert starts == [16 // batch for batch in batches]
+        assert [filler.batch for filler in fillers] == [4] * 3
+        assert all(filler.filling.missing() == [] for filler in fillers)

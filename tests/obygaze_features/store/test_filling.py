@@ -158,7 +158,7 @@ def test_another_kind_is_refused_and_another_machine_of_it_is_not(
     filling = plan(tmp_path / "s")
     cuda = Maker("obygaze 1", "cuda", "H100", "float32")
     with pytest.raises(
-        Mismatch, match="obygaze 1 on cpu, float32, and this is obygaze 1 on cuda"
+        Mismatch, match="for cpu, float32, version 1 of numbers, and this is cuda"
     ):
         filling.begin(0, cuda)
     other_cpu = replace(MAKER, device_name="another cpu")

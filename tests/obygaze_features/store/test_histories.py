@@ -26,7 +26,7 @@ from obygaze_features.store.records import Kind, Maker
 from obygaze_features.store.rows import FAILED, OK, Row
 from obygaze_features.store.sealing import seal
 
-KIND = Kind("p 1", "cpu", "float32")
+KIND = Kind("cpu", "float32")
 VERSIONS = ("2.8", "2.9", "2.10")
 # Files of a block of 16, with one chunk and several.
 ARRAYS = (
