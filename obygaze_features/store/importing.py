@@ -100,8 +100,10 @@ MOST_COMPRESSED = 1100
 MOST_REPEATED = 100_000_000
 # Long ids that are equal take no place in a compressed file, and much in memory.
 MOST_ID_BYTES = 4000
+MOST_LETTERS = 2**28
 # Of an id as text of Python, about.
 ID_BYTES = 100
+IDS_AT_ONCE = 2**12
 # Ids of these letters that begin with a letter or a digit are ids of manifests, too.
 ID_LETTERS = f"{string.ascii_letters}{string.digits}._+-".encode()
 ID_LENGTH = 200
@@ -1248,20 +1250,29 @@ def texts_of(values: Any, key: str, where: str) -> list[str]:
         )
     if values.dtype.kind in "US":
         refuse_long_ids(values.dtype.itemsize, key, where)
-    ids: list[Any] = np.asarray(values[:]).tolist()
-    kinds = set(map(type, ids))
-    if kinds <= {str}:
-        return ids
-    if not kinds <= {str, bytes, int}:
-        raise FixInput(f"{key!r} holds {values.dtype}, not ids", where=where)
+    ids: list[Any] = []
+    n_letters = 0
+    # Texts of nothing, and equal ones, take no place in a compressed file.
+    for first in range(0, values.shape[0], IDS_AT_ONCE):
+        some = np.asarray(values[first : first + IDS_AT_ONCE]).tolist()
+        kinds = set(map(type, some))
+        if not kinds <= {str, bytes, int}:
+            raise FixInput(f"{key!r} holds {values.dtype}, not ids", where=where)
+        if int not in kinds:
+            n_letters += sum(map(len, some))
+        refuse_long_ids(0, key, where, n_letters)
+        ids += some
     try:
         return [name.decode() if type(name) is bytes else str(name) for name in ids]
     except UnicodeDecodeError as error:
         raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
 
 
-def refuse_long_ids(n_bytes: int, key: str, where: str) -> None:
-    """Raise an error if the longest id takes too many bytes."""
+def refuse_long_ids(n_bytes: int, key: str, where: str, n_letters: int = 0) -> None:
+    """Raise an error if the longest id takes too many bytes, or all have too many letters."""
+    if n_letters > MOST_LETTERS:
+        problem = f"{key!r} has more than {MOST_LETTERS} letters"
+        raise Corrupt(problem, where=where)
     if n_bytes > MOST_ID_BYTES:
         raise Corrupt(
             f"{key!r} has ids of {n_bytes} bytes, expected at most {MOST_ID_BYTES}",
@@ -1425,16 +1436,23 @@ class Member:
         """Return rows that come after those that were read before."""
         shape, is_fortran, dtype = self._header
         first, after, _ = rows.indices(shape[0])
-        if is_fortran or dtype.kind not in "fiub":
+        if is_fortran or not math.prod(shape):
             return self.whole[rows]
         n_bytes = math.prod(shape[1:]) * dtype.itemsize
         with self._damage():
-            while self.n_read < first:
-                self.n_read += 1
-                self._stream.read(n_bytes)
+            n_skipped = (first - self.n_read) * n_bytes
+            while n_skipped > 0:
+                skipped = self._stream.read(min(n_skipped, BATCH_BYTES))
+                if not skipped:
+                    raise EOFError("it is shorter than its shape")
+                n_skipped -= len(skipped)
             self.n_read = after
             data = self._stream.read((after - first) * n_bytes)
-            return np.ndarray((after - first, *shape[1:]), dtype, data)
+            values: Values = np.ndarray((after - first, *shape[1:]), dtype, data)
+            _require_unicode(values)
+        if after == shape[0]:
+            self.finish()
+        return values
 
     def finish(self) -> None:
         """Read what is left."""
@@ -1600,7 +1618,8 @@ class _Table:
             if _arrow("types").is_dictionary(column.type):
                 lengths = _arrow("compute").binary_length(column.dictionary)
                 longest = _arrow("compute").max(lengths).as_py() or 0
-                refuse_long_ids(longest, name, str(self.path))
+                n_letters = longest * self.n_rows
+                refuse_long_ids(longest, name, str(self.path), n_letters)
             cells += column.to_pylist()
         if name in SPAN_KEYS:
             return np.array([np.nan if cell is None else cell for cell in cells])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import random
+import tracemalloc
 import zipfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from support.stores import made_store, some_values
@@ -34,6 +36,42 @@ def test_long_ids_are_refused(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "f.parquet")
     with pytest.raises(Corrupt, match="'clip_id' has ids of 100000 bytes"):
         import_features(tmp_path / "f.parquet", tmp_path / "store")
+
+
+def test_ids_of_nothing_take_no_memory(tmp_path: Path) -> None:
+    """A small file may have a million texts of a thousand characters that are not there."""
+    path = tmp_path / "f.npz"
+    ids = np.zeros(20_000, "U1000")
+    np.savez_compressed(path, clip_id=ids, x=np.ones((len(ids), 1), np.float32))
+    n_bytes = ids.nbytes
+    assert path.stat().st_size < n_bytes / 500
+    del ids
+    tracemalloc.start()
+    try:
+        with pytest.raises(FixInput, match="empty id"):
+            import_features(path, tmp_path / "store")
+        assert tracemalloc.get_traced_memory()[1] < n_bytes / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_id_that_is_repeated_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(importing, "MOST_LETTERS", 10_000)
+    ids = ["x" * 300] * 50
+    x = np.ones((50, 2), np.float32)
+    np.savez_compressed(tmp_path / "f.npz", clip_id=ids, x=x)
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
+        file["x"] = x
+    table = pyarrow.table({"clip_id": ids, "x": x.tolist()})
+    parquet.write_table(table, tmp_path / "f.parquet")
+    for ending in ("npz", "h5", "parquet"):
+        with pytest.raises(Corrupt, match="'clip_id' has more than 10000 letters"):
+            import_features(tmp_path / f"f.{ending}", tmp_path / "store")
 
 
 def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
@@ -83,7 +121,7 @@ def test_no_changed_bit_of_what_a_table_says_of_itself_is_silent(
     def said() -> tuple[object, ...]:
         reader = open_features(path)
         # A column whose name was changed is named among those that were left out.
-        times = [seconds.tolist() for seconds in reader.times.values()]
+        times = [seconds.tolist() for seconds in reader.spans.values()]
         facts = [*reader.names], [*reader.films], times
         return facts, [*reader.notes]
 
