@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from support.elan_rules import problems_of
+from support.seeds import amount
 
 from obygaze.films.elan import ElanFile, write_elan
 from obygaze.films.formats import export_manifest, import_manifest
@@ -274,6 +276,17 @@ NEW_TIER = re.compile(
 NEW_TYPE = re.compile(rb'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="obygaze"[^>]*/>')
 
 
+def without_new_tiers(after: bytes, before: bytes, n_tiers: int) -> bytes:
+    """Return a file without the tiers of one mark each, and their times, that were added to it."""
+    assert len(NEW_TIER.findall(after)) == n_tiers
+    rest = NEW_TYPE.sub(b"", NEW_TIER.sub(b"", after))
+    new_slots = [one for one in SLOT.finditer(after) if b'"%b"' % one[1] not in before]
+    assert len(new_slots) == 2 * n_tiers
+    for slot in new_slots:
+        rest = rest.replace(slot[0], b"", 1)
+    return rest
+
+
 @pytest.mark.parametrize("name", ["foreign", *NAMES])
 def test_all_else_in_a_file_stays_to_the_byte(name: str, foreign: Path) -> None:
     before = foreign.read_bytes()
@@ -288,13 +301,7 @@ def test_all_else_in_a_file_stays_to_the_byte(name: str, foreign: Path) -> None:
     if name != "foreign":
         marks.pop()
     after = ElanFile(path).with_tiers(marks)
-    assert len(NEW_TIER.findall(after)) == len(marks)
-    rest = NEW_TYPE.sub(b"", NEW_TIER.sub(b"", after))
-    new_slots = [one for one in SLOT.finditer(after) if b'"%b"' % one[1] not in before]
-    assert len(new_slots) == 2 * len(marks)
-    for slot in new_slots:
-        rest = rest.replace(slot[0], b"", 1)
-    assert rest == before
+    assert without_new_tiers(after, before, len(marks)) == before
     assert set(problems_of(after)) <= set(problems_of(before))
     # The new times stand in their order.
     root = ElementTree.fromstring(after)
@@ -310,6 +317,39 @@ def test_all_else_in_a_file_stays_to_the_byte(name: str, foreign: Path) -> None:
     assert again.count(b'TIER_ID="new #2"') == 1
     ids = re.findall(rb'(?:ANNOTATION_ID|TIME_SLOT_ID)="([^"]*)"', again)
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("seed", range(amount(6, 60)))
+def test_drawn_files_keep_their_bytes(seed: int, foreign: Path) -> None:
+    """As other programs write them: with other lines, quotes, comments, and texts of any kind."""
+    draw = Random(seed)
+    text = FOREIGN
+    if draw.random() < 0.5:
+        text = text.replace("\n", draw.choice(("\r\n", "\n\n", "\n\t")))
+    if draw.random() < 0.5:
+        text = text.replace(
+            ' PARTICIPANT="Maria (die Braut)"', " PARTICIPANT='M \"x\"'"
+        )
+    for place in ("<TIER ", "<ANNOTATION>", "<TIME_SLOT ", "<LINGUISTIC_TYPE "):
+        if draw.random() < 0.5:
+            added = draw.choice(("<!-- <TIER> -->", "<?og note?>", "<!--é-->"))
+            text = text.replace(place, f"{added}{place}", draw.randint(1, 3))
+    texts = ("<![CDATA[a < b]]>", "&#x5C71;&amp;", "zwei\nZeilen", "")
+    text = text.replace("vgl. Szene 3", draw.choice(texts))
+    if draw.random() < 0.3:
+        text = text.replace('<TIER TIER_ID="Musik" LINGUISTIC_TYPE_REF="t"/>', "")
+    encoding = draw.choice(("utf-8", "utf-8-sig", "iso-8859-1"))
+    if encoding == "iso-8859-1":
+        text = text.replace('"UTF-8"', '"ISO-8859-1"')
+    before = text.encode(encoding)
+    foreign.write_bytes(before)
+    start_s = draw.uniform(0, 4)
+    mark = Mark("x", start_s, start_s + draw.uniform(0.01, 9), "new", "é 山", "ada")
+    after = ElanFile(foreign).with_tiers([mark])
+    assert without_new_tiers(after, before, 1) == before
+    foreign.write_bytes(after)
+    (new,) = [tier for tier in ElanFile(foreign).tiers() if tier.name == "new"]
+    assert new.annotations[0].text == "é 山"
 
 
 def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
