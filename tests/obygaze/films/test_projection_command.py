@@ -98,7 +98,8 @@ def test_how_much_marks_cover_is_no_word_of_a_person(tmp_path: Path) -> None:
         words = ("manifest", "project", table, "--clips", cut, "-o", person)
         call_obygaze(*words, cwd=tmp_path).ok()
     # They agree, and no rule is asked for.
-    call_obygaze("manifest", "merge", "A", "B", "-o", "both", cwd=tmp_path).ok()
+    tables = ("manifests/A.csv", "manifests/B.csv")
+    call_obygaze("manifest", "import", *tables, "-o", "both", cwd=tmp_path).ok()
     both = read_manifest("both", workspace=tmp_path)
     assert "covered" not in both.columns
     assert [one.own for one in both.annotations] == [{}, {}]
