@@ -27,6 +27,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
     ObygazeError,
+    Stopped,
 )
 from obygaze_features.core.files import is_listed, sync_dir
 from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
@@ -192,7 +193,7 @@ def _check_change(
         before = store_before(target, seal)
         try:
             _check_rows_of_change(before, rows, computed, recipe)
-        except Corrupt:
+        except (Corrupt, Stopped):
             # Another store may have taken its place while it was read: it is read where it is now.
             if store_before(target, seal).location == before.location:
                 raise
@@ -411,6 +412,9 @@ class Filling:
         except (OSError, ObygazeError) as error:
             # The store is finished. Nobody makes the parent folder, which would bring it back.
             if isinstance(error, FileNotFoundError) or not self.is_current():
+                return None
+            if is_sealed(self):
+                # It took the place of the store that was read here.
                 return None
             raise
 
@@ -696,7 +700,7 @@ def store_before(target: Path, seal: str) -> Store:
     while place is not None:
         try:
             store = open_store(place)
-        except (NotFound, Corrupt):
+        except (NotFound, Corrupt, Stopped):
             if place_before(target, seal) == place:
                 raise
         else:
