@@ -55,7 +55,8 @@ ON_FIRST_SCREEN = (
     *("few films", "no interval", "folds of several films"),
     # clips that were left out
     *("missing features", "skipped folds"),
-    *("left out", "without label", "annotators differ"),
+    *("left out", "without label", "annotators differ", "disputed", "trained"),
+    *("levels lost", "levels changed"),
     "guesses",
     "picked",
     "heard",  # concepts that this sense cannot carry
