@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -231,12 +231,15 @@ class RowTable:
         return self._decoded(name, [self._texts[name, f][p] for f, p in pairs])
 
     def _all_texts(self, name: str) -> Iterator[bytes]:
-        """Yield the texts of all rows, as they are stored."""
+        """Return the texts of all rows, as they are stored."""
+        return chain.from_iterable(self._text_files(name))
+
+    def _text_files(self, name: str) -> list[list[bytes]]:
+        """Return the texts of all rows, as they are stored, by their files."""
         numbers = range(self._columns[name].n_files(self.n_rows))
         self._check_memory()
         self._read_texts(name, numbers)
-        for number in numbers:
-            yield from self._texts[name, number]
+        return [self._texts[name, number] for number in numbers]
 
     def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
         """Read some files of a column of texts, and keep them."""
@@ -302,8 +305,12 @@ class RowTable:
 
     def _rows_of_few(self, wanted: frozenset[bytes]) -> dict[bytes, int]:
         """Return the rows of clips that are there; this is faster than a table of all clips."""
-        rows = enumerate(self._all_texts("clip_id"))
-        found = [(clip, row) for row, clip in rows if clip in wanted]
+        found: list[tuple[bytes, int]] = []
+        first = 0
+        for texts in self._text_files("clip_id"):
+            rows = enumerate(texts, first)
+            found += [(clip, row) for row, clip in rows if clip in wanted]
+            first += len(texts)
         row_of_clip = dict(found)
         if len(row_of_clip) < len(found):
             raise self._damaged("clip_id", "a clip is there twice")
