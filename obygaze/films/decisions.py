@@ -76,8 +76,11 @@ def asked_columns(run: Run) -> list[str]:
 
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
+    asked = dict.fromkeys(cell.test for cell in run.models)
+    words = [Task(**run.protocol["tasks"][name]).in_words(name) for name in asked]
+    questions = "".join(f", {one}" for one in words if one)
     return {
-        "name": f"run {run.folder.name}",
+        "name": f"run {run.folder.name}{questions}",
         "models": "models that were not trained on the clip",
         "named": named_cell(run),
     }

@@ -150,7 +150,7 @@ def import_manifest(
     _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
     if chosen.read is import_marks:
         files = chosen.files_in(paths)
-        called = name or chosen.default_name(paths)
+        called = chosen.default_name(paths) if name is None else name
         path = Workspace.of(workspace).new_manifest(called)
         return import_marks(files, path.stem, force=force, workspace=workspace, **given)
     return import_clips(

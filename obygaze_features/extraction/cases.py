@@ -217,7 +217,7 @@ def _other_makers(here: Kind | None, stored: StoreState) -> list[str]:
             lines.append(
                 f"it is made on {_DEVICES.get(there.device, there.device)}, and"
                 f" {_DEVICES.get(here.device, here.device)} would compute now"
-                f" (--device {there.device})"
+                f" (--device {shell_word(there.device)})"
             )
         elif there.precision != here.precision:
             lines.append(f"it is made in {there.precision}, not in {here.precision}")

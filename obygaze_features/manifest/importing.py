@@ -105,7 +105,8 @@ def import_clips(
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
-    path = Workspace.of(workspace).new_manifest(name or source.default_name(paths))
+    called = source.default_name(paths) if name is None else name
+    path = Workspace.of(workspace).new_manifest(called)
     given = dict(options)
     if source.read is csv_table.read:
         typed_name = [] if name is None else ["-o", name]

@@ -98,7 +98,7 @@ def prediction_of_no_features() -> object:
 def plane_of_no_numbers() -> object:
     gram = Gram(np.array([[1.0], [2.0], [3.0], [4.0]]))
     gram.prepare()
-    gram._origin = np.array([np.inf])
+    gram.X = np.full((4, 1), np.inf)
     return gram.svm(np.arange(4), np.array([True, False, True, False]), 1.0)
 
 

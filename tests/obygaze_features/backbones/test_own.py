@@ -60,7 +60,10 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> No
         ("def net():\n    return 3\n", "must return a card, .* got 3"),
         (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
         (NET.replace('"clip": [5]', '"clip": []'), "a shape for each array"),
-        (NET.replace('"pooled"', '"start_s"'), "an array cannot be called 'start_s'"),
+        (
+            NET.replace('"pooled"', '"start_s"'),
+            "'start_s' cannot be the name of an array",
+        ),
         (NET.replace('"pooled"', '"A B"'), "'A B' cannot be the name of an array"),
         (
             NET.replace(
