@@ -21,7 +21,7 @@ def test_a_design_counts_what_its_runs_print() -> None:
     # A world has one store and its difference to a guess.
     assert found == {
         "0 outside the interval": 1,
-        "the least p of all": 1,
+        "the least p of a family": 1,
         "truth outside the interval of ap": 1,
         "truth outside the interval of auc": 1,
     }
@@ -42,7 +42,7 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "features_of", features)
     rates = simulate("ridge", n_worlds=2)
     found = {rate.quantity: rate.rejected for rate in rates}
-    assert found["the least p of all"] == found["0 outside the interval"] == 2
+    assert found["the least p of a family"] == found["0 outside the interval"] == 2
     # Two stores that differ have no common truth.
     assert found["truth outside the interval of ap"] >= 2
 

@@ -813,7 +813,7 @@ def check_standard_deviations(ws: TypingWorkspace, row: Row) -> None:
         (tested,) = test_sets
         counted[test] = len(tested)
         assert len(runs) == n_runs
-        shown = re.search(rf"{train} {test} (\d\.\d\d) \((\d\.\d\d)\)", of_model)
+        shown = re.search(rf"{train} {test} (\d?\.\d\d) \((\d?\.\d\d)\)", of_model)
         assert shown is not None, of_model
         assert_written(shown.groups(), [np.mean(values), np.std(values, ddof=1)])
     assert n_tested == [counted["ENHN_S"], counted["EN_S"]]
