@@ -514,7 +514,9 @@ def _answers_in_words(found: Agreement) -> Iterator[str]:
 
 def _with_ends(row: Row, name: str, of_ends: str) -> str:
     """Return an alpha of a row with its interval."""
-    alpha, low, high = row[name], row[f"{of_ends}low"], row[f"{of_ends}high"]
+    alpha = row[name]
+    low = row[f"{of_ends}low"]
+    high = row[f"{of_ends}high"]
     if alpha is None:
         return "not defined, because no item differs from another"
     return f"{alpha:.3f}" if low is None else f"{alpha:.3f} ({low:.3f} to {high:.3f})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ def _decided_groups(
                 where=manifest.name,
             )
         groups.append(GroupOfClips(group.name, clips))
-    if not any(clip.values(column) for group in groups for clip in group.clips):
+    clips_of_groups = chain.from_iterable(group.clips for group in groups)
+    if not any(clip.values(column) for clip in clips_of_groups):
         raise FixInput(
             f"no clip of the groups has a value in column {column!r}",
             where=manifest.name,

@@ -381,7 +381,8 @@ class StoreFiller:
             # A store keeps those that it has arrays for.
             values = {**clip.arrays, **(features or {})}
             if self.filling.is_of_windows:
-                start_s, end_s = float(values["start_s"]), float(values["end_s"])
+                start_s = float(values["start_s"])
+                end_s = float(values["end_s"])
                 row = row._replace(start_s=start_s, end_s=end_s)
             block.finished[number] = _WrittenRow(row, values)
         # Rows are written in their order: this one may hold back others, or be held back.

@@ -625,7 +625,8 @@ class BlockWriter:
 
     def _keep_until(self, number: int) -> None:
         """Write the rows before a row that are not computed, as they are in the store before."""
-        start, stop = self._next_row - self._first_row, number - self._first_row
+        start = self._next_row - self._first_row
+        stop = number - self._first_row
         for name, writer in self._writers.items():
             writer.append(self._kept[name][start:stop])
 

@@ -354,7 +354,9 @@ def cells_side_by_side(
             cells = _named_models(run, models[number % len(models)])
         of_runs.append(cells)
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
-    by_model = any(len({cell.model for cell in cells}) > 1 for cells in of_runs)
+    by_model = False
+    for cells in of_runs:
+        by_model |= len({cell.model for cell in cells}) > 1
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, (run, cells) in enumerate(zip(runs, of_runs, strict=True)):
         rows: Any = tests.loc[number]

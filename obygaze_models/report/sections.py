@@ -550,7 +550,10 @@ def _table_of_errors(
     """Return the surest errors of a model, without columns that have no value."""
     shown = found[:MOST_ERRORS]
     titles = titles_of({row["film"] for row in shown}, labels.manifest)
-    names = [name for name in shown[0] if any(row[name] for row in shown)]
+    names = []
+    for name in shown[0]:
+        if any(row[name] for row in shown):
+            names.append(name)
     rows = []
     for error in shown:
         named = {**error, "film": titles.get(error["film"], error["film"])}

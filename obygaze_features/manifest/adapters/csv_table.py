@@ -410,7 +410,9 @@ def _imported(
 
 def used_mapping(mapping: TableMapping, tables: ReadTables) -> TableMapping:
     """Return a mapping with all columns and words of tables that it, or the program, reads."""
-    made = [*made_of_coders(mapping.coders), *(["clip_id"] if mapping.id else [])]
+    made = [*made_of_coders(mapping.coders)]
+    if mapping.id:
+        made.append("clip_id")
     columns = {}
     for target in (*CLIP_COLUMNS, "annotator", TITLE):
         if target in tables.columns and target not in made:

@@ -230,7 +230,7 @@ def _read(path: Path, columns: Mapping[str, str], sheet: str) -> _KeyedTable:
             add_unclear(rows, name, [row[name] for row in rows])
     if key not in sources and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    elif key == FILM and any(row[name] for row in rows for name in times):
+    elif key == FILM and any(_has_value(row, times) for row in rows):
         problem = (
             "required column is missing: rows with times are of clips, not of films"
         )
@@ -395,3 +395,8 @@ def _joined(rows: Iterable[TableRow], column: str) -> str:
         for part in row[column].split("|"):
             values.setdefault(part.strip())
     return "|".join(value for value in values if value)
+
+
+def _has_value(row: TableRow, columns: Sequence[str]) -> bool:
+    """Return whether a row has a value in one of some columns."""
+    return any(row[name] for name in columns)
