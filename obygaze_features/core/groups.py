@@ -22,7 +22,7 @@ Table: TypeAlias = Mapping[str, Command | str]
 class LazyGroup(click.Group):
     """A group of the commands of a table.
 
-    A key of several words, such as "manifest agree", is a command of the group that its first words
+    A key of several words, such as "manifest join", is a command of the group that its first words
     name. The help of the program itself lists the commands of each heading.
 
     Listing the commands imports none of them: their lines of help are read from the source. Only
