@@ -61,22 +61,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LATEX = ".tex"
-# The columns of a difference to the first run, which has none itself.
-OF_DIFFERENCE = {
-    "difference": "over_films",
-    "difference_low": "low",
-    "difference_high": "high",
-    "difference_p": "p",
-    "difference_n_clips": "clips",
-    "difference_n_films": "films",
-}
-RECIPE = ("fingerprint", "array", "rule", "reduce")
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
     "no model is in two of these runs, so nothing is compared: models are the same if their tasks"
-    " are, and, where a run has several, their names, and the recipes or the names of their stores"
-    " (--model NAME takes one model of each run; obygaze run --store NAME=STORE gives stores of"
-    " other recipes one name)."
+    " are, and, where a run has several, their names and those of their stores (--model NAME takes"
+    " one model of each run; obygaze run --store NAME=STORE gives a store its name)."
 )
 
 # Training task, test task, model and store; a model or store that needs no name is "".
@@ -105,25 +94,16 @@ class ComparedRuns(Listing):
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
-        cells = [json_values(row) for row in self._written()]
         facts = {key: value for key, value in vars(self).items() if key != "rows"}
-        return {**facts, "cells": cells}
+        return {**facts, "cells": [json_values(row) for row in self.rows]}
 
     def table(self) -> Columns:
         """Return a row for each model and run, with the difference to the first run."""
         columns: dict[str, list[Any]] = {}
-        for row in self._written():
+        for row in self.rows:
             for name, value in row.items():
                 columns.setdefault(name, []).append(value)
         return columns
-
-    def _written(self) -> Iterator[RunRow]:
-        for row in self.rows:
-            apart = row["apart"] or {}
-            written = {key: row[key] for key in row if key not in ("apart", "name")}
-            for name, key in OF_DIFFERENCE.items():
-                written[name] = apart.get(key, math.nan)
-            yield written
 
     def write(
         self, output: str | Path | None = None, *, force: bool = False
@@ -149,55 +129,57 @@ class ComparedRuns(Listing):
         first = self.runs[0]
         metric = metric_name(self.metric)
         rows: list[RunRow | str] = []
+        others: dict[str, list[str]] = {}
+        compared = {row["name"] for row in self.rows if _is_compared(row)}
         for row in self.rows:
-            apart = row["apart"]
-            if apart is None:
+            if not _is_compared(row):
+                if row["name"] not in compared:
+                    name = f"{row['name']} for {pair_name(row['train'], row['test'])}"
+                    others.setdefault(name, []).append(row["run"])
                 continue
+            ends = (row["difference_low"], row["difference_high"])
+            apart = {"over_films": row["difference"], "p": row["difference_p"]}
             shown = {
                 "task": pair_name(row["train"], row["test"]),
                 "model": row["name"],
                 "run": row["run"],
-                "clips": apart["clips"],
-                plural(self.unit): apart["films"],
-                f"{metric} of {first}": NumberCell(apart["of_first"]),
+                "clips": row["difference_n_clips"],
+                plural(self.unit): row["difference_n_films"],
+                f"{metric} of {first}": NumberCell(row["value_of_first"]),
                 metric: NumberCell(row["value"], row["low"], row["high"]),
-                f"minus {first}": NumberCell(
-                    apart["over_films"], apart["low"], apart["high"]
-                ),
-                "p": PValueCell.of(apart),
-                "better?": "the same" if apart["value"] == 0 else verdict(apart),
+                f"minus {first}": NumberCell(row["difference"], *ends),
+                "p": PValueCell(row["difference_p"]),
+                "better?": verdict(apart | {"basis": row["difference_basis"]}),
             }
+            if row["value"] == row["value_of_first"]:
+                shown["better?"] = "the same"
             rows.append(shown)
-        title = f"{metric} of each run, and its difference to {first}"
-        return result_table("compared", title, rows, self._note())
-
-    def _note(self) -> str:
-        """Return what the numbers of the table are of, and the models that have no difference."""
-        differences = [row["apart"] for row in self.rows if row["apart"]]
         sentences = []
-        if differences:
+        if rows:
             sentences.append(
                 "The numbers of a line are on the clips that all runs with this model tested with"
                 f" the same class; its difference is the mean over {plural(self.unit)} where these"
                 " are unseen. p is two-sided, and corrected for all differences of this comparison,"
                 " which are a family of their own; the last column says whether the run is better"
-                f" than {self.runs[0]}."
+                f" than {first}."
             )
-        bases = [row["basis"] for row in differences if math.isfinite(row["low"])]
+        bases = []
+        for row in self.rows:
+            if math.isfinite(row["difference_low"]):
+                bases.append(row["difference_basis"])
         if bases:
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
             sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
-        compared = {row["name"] for row in self.rows if row["apart"]}
-        others: dict[str, list[str]] = {}
-        for row in self.rows:
-            if row["name"] not in compared:
-                name = f"{row['name']} for {pair_name(row['train'], row['test'])}"
-                others.setdefault(name, []).append(row["run"])
         if others:
             named = [f"{name} ({listed(runs)})" for name, runs in others.items()]
-            sentences.append(f"Without a difference to {self.runs[0]}: {few(named)}.")
-        return " ".join(sentences)
+            sentences.append(f"Without a difference to {first}: {few(named)}.")
+        title = f"{metric} of each run, and its difference to {first}"
+        return result_table("compared", title, rows, " ".join(sentences))
+
+
+def _is_compared(row: RunRow) -> bool:
+    return bool(math.isfinite(row["difference"]))
 
 
 # ---- values and differences ----
@@ -245,35 +227,43 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
     values = values_of(chain(*(cells.values() for cells in by_key.values())), settings)
     rows: list[RunRow] = []
+    found: list[tuple[RunRow, RunRow]] = []  # of the comparison, and of the difference
     tested = []
     for key, cells in by_key.items():
         shared, problem = _on_shared_clips(cells, metric)
         compared = dict(zip(cells, shared.cells or cells.values(), strict=True))
+        first = compared.get(0)
         for number, cell in compared.items():
             row = _row_of(key, cells, cell, metric)
-            row |= {"run": names[number], "n_clips": shared.n_clips, "apart": None}
+            row |= {"run": names[number], "n_clips": shared.n_clips}
+            rows.append(row)
             if problem:
                 row |= dict.fromkeys(("value", "low", "high"), math.nan)
-            rows.append(row)
-            first = compared.get(0)
             if problem or first is None or number == 0:
                 continue
-            if math.isnan(cell.value(metric) - first.value(metric)):
+            row["value_of_first"] = first.value(metric)
+            if math.isnan(row["value"] - row["value_of_first"]):
                 problem = f"not all of them have a value of {metric_name(metric)}"
                 continue
-            row["apart"] = apart = row_of_difference(cell, first, metric)
-            apart |= {"over_films": apart["value"], "of_first": first.value(metric)}
+            apart = row_of_difference(cell, first, metric)
+            apart["over_films"] = apart["value"]
             # At a threshold, another training could call many other clips positive.
             if metric in RANKING_METRICS:
                 # Values within other folds are of another quantity.
                 factor = None if _are_of_one_quantity(first, cell) else math.inf
                 tested.append(difference(cell, first, values, factor))
-                row["apart"] = tested[-1].row
-                row["apart"]["of_first"] = first.value(metric)
+                apart = tested[-1].row
+            found.append((row, apart))
         if problem and len(cells) > 1 and 0 in cells:
             tasks = pair_name(*key[:2])
             warnings.append(f"{tasks}: nothing is compared, as {problem}.")
     add_p_of_family(tested)
+    for row, apart in found:
+        row["difference"] = apart["over_films"]
+        for name in ("low", "high", "p", "basis"):
+            row[f"difference_{name}"] = apart[name]
+        for name in ("clips", "films"):
+            row[f"difference_n_{name}"] = apart[name]
     counts = []
     for item in tested:
         counts.append((int(np.isfinite(item.by_film).sum()), item.row["films"]))
@@ -307,9 +297,9 @@ def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
     """Return the value of a cell; its name has each name that it has in the runs."""
     name = " / ".join(dict.fromkeys(of.model for of in cells.values()))
     if key[3]:
-        name += f" ({' / '.join(dict.fromkeys(of.store for of in cells.values()))})"
+        name += f" ({key[3]})"
     low, high = cell.ends(metric)
-    return {
+    row: RunRow = {
         "name": name,
         "train": cell.train,
         "test": cell.test,
@@ -322,7 +312,11 @@ def _row_of(key: Key, cells: SideBySide, cell: Cell, metric: str) -> RunRow:
         "high": high,
         "n_clips": 0,
         "basis": cell.basis,
+        "value_of_first": math.nan,
     }
+    for part in ("", "_low", "_high", "_p", "_n_clips", "_n_films"):
+        row[f"difference{part}"] = math.nan
+    return {**row, "difference_basis": ""}
 
 
 # ---- which cells of runs stand side by side ----
@@ -358,12 +352,11 @@ def cells_side_by_side(
     for cells in of_runs:
         by_model |= len({cell.model for cell in cells}) > 1
     by_key: dict[Key, dict[int, Cell]] = {}
-    for number, (run, cells) in enumerate(zip(runs, of_runs, strict=True)):
+    for number, cells in enumerate(of_runs):
         rows: Any = tests.loc[number]
-        store_of = _names_in(runs[0], run)
         for cell in cells:
             model = cell.model if by_model else ""
-            store = store_of.get(cell.store, cell.store) if by_store else ""
+            store = cell.store if by_store else ""
             by_key.setdefault((*cell.pair, model, store), {})[number] = replace(
                 cell, rows=rows.loc[cell.rows.index], ids=ids
             )
@@ -396,25 +389,6 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
                 hint="runs whose manifests have the same groups",
             )
     return tests
-
-
-def _names_in(first: Run, run: Run) -> dict[str, str]:
-    """Return the name in the first run of each store of a run that has another name in this one.
-
-    A recipe and an array say what was computed. Of several stores of one recipe, the last is meant.
-    """
-    ours = _stores_by_recipe(first, run)
-    theirs = _stores_by_recipe(run, first)
-    return {theirs[recipe]: ours[recipe] for recipe in theirs.keys() & ours.keys()}
-
-
-def _stores_by_recipe(run: Run, other: Run) -> dict[tuple[Any, ...], str]:
-    """Return the names of the stores that another run does not have."""
-    names = {}
-    for name, facts in run.about["stores"].items():
-        if name not in other.about["stores"]:
-            names[tuple(map(facts.get, RECIPE))] = name
-    return names
 
 
 # ---- what two runs do not share ----

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count as count_text
@@ -23,7 +21,6 @@ from obygaze_features.core.figures import (
     page_markup,
     row_canvas,
     spread_dots,
-    wrapped,
 )
 from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.basis import LEAKED
@@ -48,7 +45,7 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import slug
 from obygaze_models.runner.answer import (
-    asked_cell,
+    asked_cells,
     best_guess,
     compared_metric,
     short,
@@ -63,10 +60,7 @@ FILM_DOT = 5.2
 POINT = 1.6
 DOT_APART = 5.3  # two dots that are nearer cover each other
 MOST_DOTS = 200  # of films in a row; more are points without names
-DEPTH_OF_TREE = 4
-BOX_WIDTH = 96
-BOX_HEIGHT = 48
-LETTERS_OF_BOX = 17
+LINE_HEIGHT = 15  # of a tree
 FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
 
@@ -205,10 +199,10 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
             title = f"{metric_name(shown)} side by side, {name}"
             key = f"side-by-side-{slug(shown, name)}"
             yield _figure_of_cells(run, key, title, rows, shown, titles)
-    asked = asked_cell(run)
+    asked = {cell.pair for cell in asked_cells(run)[:1]}
     for test, cells in grouped_by(models, lambda cell: cell.test).items():
         pairs = {cell.pair for cell in cells}
-        is_on_first_screen = asked is not None and pairs == {asked.pair}
+        is_on_first_screen = pairs == asked
         if not task_of(run, test).row and not is_on_first_screen:
             title = f"{_of_each_film(run)}, tested on {test}"
             key = f"tested-on-{slug(test)}"
@@ -340,80 +334,42 @@ def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> Fig
 
 
 def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
-    """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
+    """Return a decision tree as indented lines; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
         name: The model, its store and its training task.
         nodes: Its rows of trees.csv; the first is the root.
     """
     by_number = {row["node"]: row for row in nodes}
-    places = _places(by_number, 0, 0, count())
-    columns, lines = zip(*places.values(), strict=True)
-    step = (WIDTH - BOX_WIDTH - 16) / max(*columns, 1)
-    corners = {}
-    for node, (column, line) in places.items():
-        corners[node] = (8 + step * column, 8 + (BOX_HEIGHT + 10) * line)
-    height = 6 + (BOX_HEIGHT + 10) * (max(lines) + 1)
-    whole = {"left": 0, "right": 1, "bottom": 0, "top": 1}
-    with canvas(WIDTH, height, gridspec_kw=whole) as (figure, axes):
-        axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+    lines = [*_lines_of_tree(by_number, by_number[0], "")]
+    whole = {"left": 0.01, "right": 1, "bottom": 0, "top": 1}
+    with canvas(WIDTH, LINE_HEIGHT * len(lines), gridspec_kw=whole) as (figure, axes):
         axes.axis("off")
-        for node, (x, y) in corners.items():
-            row = by_number[node]
-            below = [corners.get(row[side]) for side in ("left", "right")]
-            for to_x, to_y in filter(None, below):
-                middles = (y + BOX_HEIGHT / 2, to_y + BOX_HEIGHT / 2)
-                axes.plot((x, to_x), middles, color=COLORS["muted"], lw=0.8, zorder=1)
-            _draw_node(axes, row, x, y, is_open=any(below))
+        axes.text(0, 1, "\n".join(lines), va="top", family="monospace", linespacing=1.5)
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
     n_clips = count_text(root["clips"], "clip")
     title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
-        "Each box asks whether the margin of a concept is above a threshold: no is above, yes "
-        "below. The shade is the share of positive clips. It is fitted on all clips, to be looked"
-        " at; what is scored are other trees, fitted without the tested clips."
+        "Each line asks whether the margin of a concept is above a threshold, or has the share of"
+        " positive clips. It is fitted on all clips, to be looked at; what is scored are other"
+        " trees, fitted without the tested clips."
     )
     return Figure(f"tree-{slug(name)}", title, caption, figure)
 
 
-def _places(
-    nodes: Mapping[int, RunRow], node: int, depth: int, lines: Iterator[int]
-) -> dict[int, tuple[int, float]]:
-    """Return depth and line of each node: leaves in lines, others amid their branches."""
-    branches = [nodes[node][side] for side in ("left", "right")]
-    if math.isnan(sum(branches)) or depth == DEPTH_OF_TREE:
-        return {node: (depth, next(lines))}
-    below: dict[int, tuple[int, float]] = {}
-    for branch in branches:
-        below |= _places(nodes, branch, depth + 1, lines)
-    return {node: (depth, fmean(below[branch][1] for branch in branches)), **below}
-
-
-def _draw_node(axes: Any, row: RunRow, x: float, y: float, *, is_open: bool) -> None:
-    """Draw a node: the question that it asks, and the share of positive clips."""
-    from matplotlib.patches import FancyBboxPatch
-
-    for color, shade in (("paper", 1), ("model", 0.06 + 0.5 * row["share"])):
-        box = FancyBboxPatch(
-            (x, y),
-            BOX_WIDTH,
-            BOX_HEIGHT,
-            boxstyle="round,pad=0,rounding_size=3",
-            facecolor=(COLORS[color], shade),
-            edgecolor=COLORS["muted"],
-            linewidth=0.7,
-            clip_on=False,
-        )
-        axes.add_patch(box)
-    text = f"{100 * row['share']:.0f} % of {row['clips']}"
-    if is_open:
-        name = wrapped(row["concept"], LETTERS_OF_BOX)
-        text = f"{name}\n> {row['threshold']:.2f}?\n{text}"
-    elif not math.isnan(row["left"]):
-        text += " …"
-    middle = (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2)
-    axes.text(*middle, text, ha="center", va="center", fontsize=8)
+def _lines_of_tree(
+    nodes: Mapping[int, RunRow], row: RunRow, answer: str, depth: int = 0
+) -> Iterator[str]:
+    """Yield a line for a node, then those of its branches."""
+    is_leaf = math.isnan(row["left"])
+    concept = safe_text(row["concept"], "terminal")
+    asks = "" if is_leaf else f"{concept} > {row['threshold']:.2f}?  "
+    share = f"{100 * row['share']:.0f} % of {row['clips']}"
+    yield f"{'    ' * depth}{answer}{asks}{share}"
+    if not is_leaf:
+        for word, side in (("no: ", "left"), ("yes: ", "right")):
+            yield from _lines_of_tree(nodes, nodes[row[side]], word, depth + 1)
 
 
 # ---- success ----

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +25,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.basis import interval_is_not_of
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import AP, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
@@ -35,15 +36,15 @@ from obygaze_models.report.lookup import (
     titles_of_units,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
-from obygaze_models.report.tables import ResultTable, render_template
+from obygaze_models.report.tables import render_template
 from obygaze_models.runner.answer import (
     answers,
-    asked_cell,
+    asked_cells,
     clips_text,
     compared_metric,
-    first_question,
     has_levels,
     intervals_are_of,
+    question_of,
     short,
 )
 from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
@@ -99,36 +100,7 @@ class Chapter:
     changed: Sequence[str]
     limits: Sequence[str]
     sections: Sequence[Section]
-
-    @property
-    def figures(self) -> list[Figure]:
-        """All figures."""
-        figures = [] if self.figure is None else [self.figure]
-        for section in self.sections:
-            figures += section.figures
-        return figures
-
-    @property
-    def tables(self) -> list[ResultTable]:
-        """All tables."""
-        return [*chain.from_iterable(section.tables for section in self.sections)]
-
-    @property
-    def words(self) -> list[tuple[str, str]]:
-        """What the words of this run mean that a page explains."""
-        run = self.run
-        words = []
-        intervals = intervals_are_of(run, run.cells)
-        if intervals:
-            drawn = (
-                f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
-            )
-            words.append(("interval", f"Likely values of {intervals}. {drawn}"))
-        if has_levels(run):
-            words.append(("EN, HN, NS, S", LEVELS_MEAN))
-        for concept in dict.fromkeys(run.table("concepts.csv")["concept"]):
-            words.append((concept, concept_meaning(concept)))
-        return [(word, meaning) for word, meaning in words if meaning]
+    words: Sequence[tuple[str, str]]
 
 
 def write_report(
@@ -186,44 +158,40 @@ def chapter_of(run: Run) -> Chapter:
     """Return what a page says about a run."""
     labels = labels_since(run)
     titles = titles_of_units(run, labels.manifest)
-    cell = asked_cell(run)
-    figure = None
-    if cell is not None:
-        figure = figure_of_pair(run, cell.pair, titles)
+    cell = next(iter(asked_cells(run)), None)
     changed = [*_changed_stores(run)]
     if labels.changed:
         hidden = "The page has no levels and concepts of clips."
         changed.insert(
             0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
         )
-    report = run.protocol["report"]
-    title = asked = str(run.protocol["name"])
-    # Titles and questions of shipped protocols are of unseen films.
-    if not knows_films(run) and run.unit == "film":
-        title = asked = report["title"] or title
-    question = first_question(run)
-    if question is not None and run.has_groups and not knows_films(run):
-        asked = question["text"] or title
     limits = []
     for limit in limits_of(run):
         if limit.name in ON_FIRST_SCREEN:
             limits.append(limit.text)
+    title = str(run.protocol["name"])
+    asked = title
+    # Titles and questions of shipped protocols are of unseen films.
+    if not knows_films(run) and run.has_groups:
+        asked = question_of(run) or title
+        if run.unit == "film":
+            title = run.protocol["report"]["title"] or title
     return Chapter(
-        run,
-        title,
-        asked,
-        _data(run),
-        answers(run),
-        figure,
-        changed,
-        [*changed, *_scale(run), *limits],
-        sections_of(run, labels),
+        run=run,
+        title=title,
+        asked=asked,
+        about=_about(run, cell),
+        answers=answers(run),
+        figure=None if cell is None else figure_of_pair(run, cell.pair, titles),
+        changed=changed,
+        limits=[*changed, *_scale(run, cell), *limits],
+        sections=sections_of(run, labels),
+        words=[*_words(run)],
     )
 
 
-def _data(run: Run) -> str:
+def _about(run: Run, cell: Cell | None) -> str:
     """Return the tasks of the answer, the clips, and the features."""
-    cell = asked_cell(run)
     parts = [] if cell is None else [task_name(run, cell.pair)]
     parts.append(clips_text(run))
     for name, facts in run.about["stores"].items():
@@ -233,31 +201,40 @@ def _data(run: Run) -> str:
     return " · ".join(parts)
 
 
+def _words(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield what the words of a run mean that a page explains."""
+    intervals = intervals_are_of(run, run.cells)
+    if intervals:
+        drawn = f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
+        yield "interval", f"Likely values of {intervals}. {drawn}"
+    if has_levels(run):
+        yield "EN, HN, NS, S", LEVELS_MEAN
+    for concept in dict.fromkeys(run.table("concepts.csv")["concept"]):
+        if concept_meaning(concept):
+            yield concept, concept_meaning(concept)
+
+
 def _changed_stores(run: Run) -> Iterator[str]:
     """Yield a sentence for each store that is here, but has other content than the run has read."""
     for name, facts in run.about["stores"].items():
-        parts = facts.get("parts", {name: facts})
-        if any(_is_changed(run, of_part) for of_part in parts.values()):
-            yield (
-                f"The store {name} was changed after the run {run.folder.name}: clips were "
-                "added, or it was made anew. The page shows the run as it was; "
-                f"{RUN_AGAIN}, reads the store as it is now."
-            )
+        for of_part in facts.get("parts", {name: facts}).values():
+            location = run.place(of_part["location"])
+            # A store that was moved or removed says nothing.
+            with suppress(ObygazeError, OSError):
+                if (
+                    not is_url(location)
+                    and open_store(Path(location)).seal != of_part["seal"]
+                ):
+                    yield (
+                        f"The store {name} was changed after the run {run.folder.name}: clips were"
+                        " added, or it was made anew. The page shows the run as it was; "
+                        f"{RUN_AGAIN}, reads the store as it is now."
+                    )
+                    break
 
 
-def _is_changed(run: Run, facts: Mapping[str, Any]) -> bool:
-    """Return whether a store is here, and has another seal than the run has read."""
-    location = run.place(facts["location"])
-    # A store that was moved or removed says nothing.
-    with suppress(ObygazeError, OSError):
-        if not is_url(location):
-            return bool(open_store(Path(location)).seal != facts["seal"])
-    return False
-
-
-def _scale(run: Run) -> Iterator[str]:
+def _scale(run: Run, cell: Cell | None) -> Iterator[str]:
     """Yield what a random order has, what intervals are over, and the concepts."""
-    cell = asked_cell(run)
     if cell is None:
         return
     metric = compared_metric(run)
@@ -273,7 +250,9 @@ def _scale(run: Run) -> Iterator[str]:
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"
             f" {intervals_are_of(run, [cell])}; {interval_is_not_of(cell.basis, run.units)}."
         )
-    yield from filter(None, [sentence_of_concepts(run)])
+    concepts = sentence_of_concepts(run)
+    if concepts:
+        yield concepts
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:
@@ -299,7 +278,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     files: dict[Path, bytes] = {}
     # Names of tasks and models may be equal after cleaning.
     names = FileNames()
-    for table in chapter.tables:
+    for table in chain.from_iterable(section.tables for section in chapter.sections):
         stem = folder / "tables" / names.name_of(table.key)
         if "csv" in formats:
             files[stem.with_suffix(".csv")] = table.as_csv()
@@ -307,7 +286,8 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             text = render_template("table.tex", table=table, run=folder.name)
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
-    for figure in chapter.figures:
+    figures = [] if chapter.figure is None else [chapter.figure]
+    for figure in chain(figures, *(section.figures for section in chapter.sections)):
         name = names.name_of(figure.key)
         for suffix in SUFFIXES:
             if suffix.removeprefix(".") in formats:

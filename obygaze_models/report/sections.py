@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from obygaze_models.evaluation.cells import Cell, grouped_by, on_shared_clips
 from obygaze_models.evaluation.error_analysis import ALL_FILMS, LEVEL_FACTORS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import metric_name
-from obygaze_models.evaluation.results import is_about_guessing, names_of_difference
+from obygaze_models.evaluation.results import names_of_difference
 from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.report.figures import (
     Figure,
@@ -65,13 +64,10 @@ from obygaze_models.runner.answer import (
     best_guess,
     compared_metric,
     difference_to_guess,
-    differences_for,
     films_above,
     films_with_value,
     intervals_are_of,
-    questions_of_models,
     short,
-    size_text,
     verdict,
     view_text,
 )
@@ -79,7 +75,6 @@ from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels
 from obygaze_models.runner.limits import ON_FIRST_SCREEN, limits_of
 
-BEST_GUESS = "best guess"
 MOST_ERRORS = 10
 ERROR_COLUMNS = ("film", "start", "end", "error", "score")
 MOST_FILMS = 100  # in a table; results.csv has all
@@ -101,11 +96,6 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[ResultTable] = field(default_factory=list)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the run has nothing for this section."""
-        return not (self.sentences or self.figures or self.tables)
-
 
 def sections_of(run: Run, labels: RunLabels) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
@@ -120,7 +110,7 @@ def sections_of(run: Run, labels: RunLabels) -> list[Section]:
         section_of_errors(run, labels),
         section_of_made(run),
     ]
-    return [section for section in sections if not section.is_empty]
+    return [one for one in sections if one.sentences or one.figures or one.tables]
 
 
 # ---- results ----
@@ -139,31 +129,32 @@ def section_of_results(run: Run, titles: Titles) -> Section:
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
         rows += [_result(run, cell) for cell in cells]
-    notes = [NO_FILMS_COMPARED]
+    note = NO_FILMS_COMPARED
     if run.has_groups:
-        notes = [
+        note = (
             f"Difference: the mean over {run.units}, with its interval. Beside a guess that gives"
             f" all clips of a {run.unit} one score, it is half the difference between the order of"
             " the clips and the reversed order, which is 0 on average where nothing holds on other"
             f" {run.units}. p is one-sided, and corrected for all models beside guesses that the"
             " run asks about; what it does not ask about has none. Better: yes, if p is at most"
             f" .05. The column {run.units}: in how many of them the difference is above 0."
-        ]
-    if run.models:
-        notes.append(
-            "Best guess: the best baseline without video, picked by its result on the test clips."
         )
-    notes.append("Leaked: test clips that also trained or chose, or copies of such.")
+    note += (
+        " Best guess: the best baseline without video, picked by its result on the test clips."
+        " Leaked: test clips that also trained or chose, or copies of such."
+    )
     title = f"{metric_name(compared_metric(run))} of each model beside the best guess"
-    table = result_table("results", title, rows, " ".join(notes))
-    section.tables.append(table)
+    section.tables.append(result_table("results", title, rows, note))
     return section
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     metric = compared_metric(run)
-    facts = f"{size_text(run, cell)}, {100 * cell.share_positive:.0f} % positive"
+    facts = f"{cell.n_clips:,} clips"
+    if run.has_groups:
+        facts += f" of {count(cell.n_films, run.unit)}"
+    facts += f", {100 * cell.share_positive:.0f} % positive"
     at_random = chance(cell, metric)
     if math.isfinite(at_random):
         facts += f"; a random order has {metric_name(metric)} {short(at_random)}"
@@ -178,14 +169,25 @@ def _result(run: Run, cell: Cell) -> RunRow:
     shown: RunRow = {"model": label(run, cell)}
     for of in dict.fromkeys((metric, *shown_metrics(run))):
         shown[metric_name(of)] = NumberCell(cell.value(of), *cell.ends(of))
-    shown |= {BEST_GUESS: DASH, f"{metric_name(metric)} of the guess": NO_NUMBER}
-    shown |= {"difference": DifferenceCell.of(row), "p": PValueCell.of(row)}
-    shown |= {"better?": verdict(row), _compared_units(run): DASH}
+    guessed = (DASH, NO_NUMBER, DASH)
     if guess is not None:
-        shown[BEST_GUESS] = label(run, guess)
-        shown[f"{metric_name(metric)} of the guess"] = NumberCell(guess.value(metric))
-        shown[_compared_units(run)] = films_above(cell, guess, metric).text()
-    return {**shown, "leaked": leaked_of(cell)}
+        films = films_above(cell, guess, metric).text()
+        guessed = (label(run, guess), NumberCell(guess.value(metric)), films)
+    return {
+        **shown,
+        "best guess": guessed[0],
+        f"{metric_name(metric)} of the guess": guessed[1],
+        "difference": DifferenceCell.of(row),
+        "p": PValueCell.of(row),
+        "better?": verdict(row),
+        _compared_units(run): guessed[2],
+        "leaked": leaked_of(cell),
+    }
+
+
+def _compared_units(run: Run) -> str:
+    """Return the header of a column that counts films, or groups, with a higher value."""
+    return run.units if run.has_groups else "films"
 
 
 # ---- differences ----
@@ -195,68 +197,43 @@ def section_of_differences(run: Run) -> Section:
     """Return the differences of two models that the run asks for, and of two training tasks."""
     section = Section("differences", "Differences")
     shown: list[RunRow | str] = []
-    known = set()
-    for question in questions_of_models(run):
-        rows = differences_for(run, question)
-        text = question["text"] or f"{question['first']} against {question['second']}"
-        if not rows:
-            section.sentences.append(f"No difference of this run answers: {text}")
-        if rows and not is_about_guessing(question):
-            known |= {names_of_difference(row) for row in rows}
-            # Questions of protocols are of unseen films.
-            is_unseen = run.has_groups and not knows_films(run)
-            shown += [text if is_unseen else "what the protocol compares"]
-            shown += [_difference(run, row) for row in rows]
-    others = []
-    for row in asked_differences(run):
-        if not {names_of_difference(row), names_of_difference(row)[::-1]} & known:
-            others.append(_difference(run, row))
-    if others:
-        shown += ["models and stores of this run", *others]
+    # Questions of protocols are of unseen films.
+    is_unseen = run.has_groups and not knows_films(run)
+    for text, rows in grouped_by(asked_differences(run), lambda both: both[0]).items():
+        shown.append(text if is_unseen else "what the protocol compares")
+        shown += [_difference(run, row) for _, row in rows]
     contrasts = []
     for row in run.differences:
         if row["against_train"] != row["train"]:
             contrasts.append(row)
     if contrasts:
         first, second = run.settings.contrast
-        section.sentences += _sentences_of_contrasts(run, contrasts)
+        section.sentences += _sentences_of_contrasts(contrasts, first, second)
         shown.append(f"trained on {first} minus trained on {second}")
         shown += [_difference(run, row) for row in contrasts]
+    note = NO_FILMS_COMPARED
+    if run.has_groups:
+        note = (
+            f"In brackets: intervals over {run.units}. The column {run.units}: in how many of them"
+            " the first has the higher value. p is two-sided, and corrected for all differences of"
+            " this table that have one. Other differences are in results.csv, without a p. Leaked:"
+            " test clips that trained or chose one of the two, which alone can make a difference,"
+            " so that it has no interval and no p."
+        )
     if shown:
         is_folded = len(shown) > MOST_OPEN_ROWS
-        table = result_table(
-            "differences", "First minus second", shown, _note(run), folded=is_folded
+        section.tables.append(
+            result_table(
+                "differences", "First minus second", shown, note, folded=is_folded
+            )
         )
-        section.tables.append(table)
     return section
-
-
-def _note(run: Run) -> str:
-    if not run.has_groups:
-        return NO_FILMS_COMPARED
-    return (
-        f"In brackets: intervals over {run.units}. The column {run.units}: in how many of them the"
-        " first has the higher value. p is two-sided, and corrected for all differences of this"
-        " table that have one. Other differences are in results.csv, without a p. Leaked: test"
-        " clips that trained or chose one of the two, which alone can make a difference, so that"
-        " it has no interval and no p."
-    )
-
-
-def _compared_units(run: Run) -> str:
-    """Return the header of a column that counts films, or groups, with a higher value."""
-    return run.units if run.has_groups else "films"
 
 
 def _difference(run: Run, row: RunRow) -> RunRow:
     """Return a difference as a row of a table."""
     by_name = {cell.name: cell for cell in run.cells}
     first, second = (by_name[name] for name in names_of_difference(row))
-    films = DASH
-    shared = on_shared_clips([first, second])
-    if not shared.problem:
-        ours, theirs = shared.cells
-        films = films_above(ours, theirs, row["metric"]).text()
     return {
         "task": pair_name(row["train"], row["test"]),
         "first": label(run, first),
@@ -265,14 +242,15 @@ def _difference(run: Run, row: RunRow) -> RunRow:
         "difference": DifferenceCell.of(row),
         "p": PValueCell.of(row),
         "clips": row["clips"],
-        _compared_units(run): films,
+        _compared_units(run): films_above(first, second, row["metric"]).text(),
         "first better?": verdict(row),
         "leaked": row["leaked"],
     }
 
 
-def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[str]:
-    first, second = run.settings.contrast
+def _sentences_of_contrasts(
+    contrasts: Sequence[RunRow], first: str, second: str
+) -> Iterator[str]:
     rows = [row for row in contrasts if row["basis"] != LEAKED]
     n_leaked = len(contrasts) - len(rows)
     if n_leaked:
@@ -297,7 +275,7 @@ def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[s
 
 def section_of_films(run: Run, titles: Titles) -> Section:
     """Return the metric that is compared of each film or group: models, then the best guess."""
-    section = Section("films", f"{run.units[0].upper()}{run.units[1:]}")
+    section = Section("films", run.units.capitalize())
     asked = asked_cells(run)
     if not asked or not 0 < asked[0].n_films <= MOST_FILMS:
         return section
@@ -313,6 +291,7 @@ def section_of_films(run: Run, titles: Titles) -> Section:
     if any(cell.n_clips != common[0].n_clips for cell in shown):
         n_clips = count(common[0].n_clips, "clip")
         note += f" All values are of the {n_clips} that each of them was tested on."
+    values = {label(run, cell): cell.value_of_films(metric) for cell in common}
     rows = []
     films, numbers = np.unique(common[0].groups, return_counts=True)
     for film, n_clips_of_film in zip(films.tolist(), numbers.tolist(), strict=True):
@@ -321,9 +300,8 @@ def section_of_films(run: Run, titles: Titles) -> Section:
             # A group of films, such as a director, has a name and no id.
             row["id"] = film
         row["clips"] = n_clips_of_film
-        for cell in common:
-            value = cell.value_of_films(metric).get(film, math.nan)
-            row[label(run, cell)] = NumberCell(value)
+        for name, of_films in values.items():
+            row[name] = NumberCell(of_films.get(film, math.nan))
         rows.append(row)
     title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*first.pair)}"
     section.tables.append(result_table("films", title, rows, note, folded=True))
@@ -334,19 +312,37 @@ def section_of_films(run: Run, titles: Titles) -> Section:
 
 
 def section_of_paper(run: Run, titles: Titles) -> Section:
-    """Return our values beside those that a paper prints, by cell and by film."""
+    """Return our values beside those that a paper prints: of cells, then of films as in Table 4."""
     section = Section("paper", "Beside the paper")
-    by_name = {cell.name: cell for cell in run.cells}
     rows = rows_as_dicts(run.results[run.results["paper"].notna()])
-    for row in rows:
-        row["cell"] = by_name[row["train"], row["test"], row["store"], row["model"]]
-    of_cells = [row for row in rows if not row["film"]]
-    for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
-        section.tables.append(_table_of_paper(metric, of_metric))
-    of_films = [row for row in rows if row["film"] and row["cell"].is_model]
-    by_cell = grouped_by(of_films, lambda row: (row["cell"], row["metric"]))
-    for of_cell in by_cell.values():
-        section.tables.append(_table_of_paper_films(run, of_cell, titles))
+    by_name = {cell.name: cell for cell in run.cells}
+    printed = {value["film"]: value["source"] for value in run.protocol["paper"]}
+    order = {film: number for number, film in enumerate(printed)}
+    by_table = grouped_by(rows, lambda row: (row["metric"], bool(row["film"])))
+    for (metric, is_of_films), of_table in by_table.items():
+        shown: list[RunRow | str] = []
+        for name, of_cell in grouped_by(of_table, _cell_of_row).items():
+            cell = by_name[name]
+            if is_of_films and not cell.is_model:
+                continue
+            shown.append(_heading_of_paper(run, cell))
+            for row in sorted(of_cell, key=lambda row: order.get(row["film"], 0)):
+                film = row["film"]
+                of_row: RunRow = {}
+                if is_of_films:
+                    of_row = {
+                        "film": printed[film] or titles.get(film, film),
+                        "id": film,
+                    }
+                spread = row["sd"] if cell.is_model else math.nan
+                of_row["this run"] = NumberCell(row["value"], sd=spread)
+                of_row["paper"] = NumberCell(row["paper"], sd=row["paper_sd"])
+                shown.append(of_row)
+            if is_of_films:
+                shown.append(_mean_of_films(of_cell))
+        title = f"{metric_name(metric)} of this run and of the paper"
+        key = f"paper-films-{metric}" if is_of_films else f"paper-{metric}"
+        section.tables.append(result_table(key, title, shown))
     if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
@@ -355,60 +351,33 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     return section
 
 
-def _table_of_paper(metric: str, rows: Sequence[RunRow]) -> ResultTable:
-    shown: dict[tuple[str, ...], RunRow] = {}
-    for row in rows:
-        cell = row["cell"]
-        # What is not trained is the same for each training task.
-        train = cell.train if cell.is_trained else DASH
-        of_cell = {"trained on": train, "tested on": cell.test}
-        of_cell |= _beside_paper(row if cell.is_model else {**row, "sd": math.nan})
-        of_cell["leaked"] = leaked_of(cell)
-        shown.setdefault((_name_with_store(cell), train, cell.test), of_cell)
-    with_headings: list[RunRow | str] = []
-    for name, names in grouped_by(shown, lambda of: of[0]).items():
-        with_headings += [name, *(shown[of] for of in names)]
-    title = f"{metric_name(metric)} of this run and of the paper"
-    return result_table(f"paper-{metric}", title, with_headings)
+def _cell_of_row(row: RunRow) -> tuple[str, str, str, str]:
+    return row["train"], row["test"], row["store"], row["model"]
 
 
-def _beside_paper(row: RunRow) -> RunRow:
-    name = metric_name(row["metric"])
-    return {
-        f"{name}, this run": NumberCell(row["value"], sd=row["sd"]),
-        f"{name}, paper": NumberCell(row["paper"], sd=row["paper_sd"]),
-    }
-
-
-def _name_with_store(cell: Cell) -> str:
-    return f"{cell.model} ({cell.store})" if cell.store else cell.model
-
-
-def _table_of_paper_films(
-    run: Run, rows: Sequence[RunRow], titles: Titles
-) -> ResultTable:
-    """Return a row for each film, as in Table 4 of the paper."""
-    cell = rows[0]["cell"]
-    names = {value["film"]: value["source"] for value in run.protocol["paper"]}
-    order = [*names]
-    shown = []
-    for row in sorted(rows, key=lambda row: order.index(row["film"])):
-        film = row["film"]
-        name = names[film] or titles.get(film, film)
-        shown.append({"film": name, "id": film, **_beside_paper(row)})
-    known = [row for row in rows if math.isfinite(row["value"])]
-    if known:
-        mean = {**known[0], "sd": math.nan, "paper_sd": math.nan}
-        for name in ("value", "paper"):
-            mean[name] = fmean(row[name] for row in known)
-        shown.append({"film": "mean of these films", "id": "", **_beside_paper(mean)})
-    title = (
-        f"{metric_name(rows[0]['metric'])} of each film, on"
-        f" {tested_on(cell.basis, run.units)}: {_name_with_store(cell)}, {pair_name(*cell.pair)}"
+def _heading_of_paper(run: Run, cell: Cell) -> str:
+    """Return a model with its tasks, what it was tested on, and how many clips leaked."""
+    store = f" ({cell.store})" if cell.store else ""
+    # What is not trained is the same for each training task.
+    tasks = pair_name(*cell.pair) if cell.is_trained else cell.test
+    leaked = f", {leaked_of(cell)} of {cell.n_clips} leaked" if leaked_of(cell) else ""
+    return (
+        f"{cell.model}{store}, {tasks}, on {tested_on(cell.basis, run.units)}{leaked}"
     )
-    note = f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}."
-    key = f"paper-films-{slug(cell.model, cell.store)}"
-    return result_table(key, title, shown, note)
+
+
+def _mean_of_films(rows: Sequence[RunRow]) -> RunRow:
+    known = [row for row in rows if math.isfinite(row["value"])]
+    of_run, of_paper = (
+        fmean([row[name] for row in known]) if known else math.nan
+        for name in ("value", "paper")
+    )
+    return {
+        "film": "mean of these films",
+        "id": "",
+        "this run": NumberCell(of_run),
+        "paper": NumberCell(of_paper),
+    }
 
 
 # ---- further analyses that a protocol asks for ----
@@ -457,13 +426,13 @@ def section_of_concepts(run: Run) -> Section:
             f" labels of each {run.unit} are shifted in time. A dash instead of AP: without some"
             f" {run.unit}, too few clips have the concept or lack it."
         )
-    counted = rows_as_dicts(concepts[concepts["films_with_value"].notna()])
-    counts = [(row["films_with_value"], row["films"]) for row in counted]
-    known = films_with_value(counts, run.unit)
+    counted = concepts[["films_with_value", "films"]].dropna().astype(int)
+    known = films_with_value([*counted.itertuples(index=False, name=None)], run.unit)
     if known:
         note += f" Of AP, {known}."
-    table = result_table("concepts", "Concept vectors", rows, note, folded=True)
-    section.tables.append(table)
+    section.tables.append(
+        result_table("concepts", "Concept vectors", rows, note, folded=True)
+    )
     return section
 
 
@@ -493,33 +462,38 @@ def sentence_of_concepts(run: Run) -> str:
 def section_of_success(run: Run) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
-    by_cell = grouped_by(
+    for name, factors in grouped_by(
         rows_as_dicts(run.table("success.csv")),
-        lambda row: (row["model"], row["store"], row["train"], row["test"]),
-    )
-    for (model, store, train, test), factors in by_cell.items():
+        lambda row: (
+            f"{row['model']} ({row['store']}), {pair_name(row['train'], row['test'])}"
+        ),
+    ).items():
         # Clips of each level are of no other one: its log odds alone compare it with nothing.
         shown = [row for row in factors if row["factor"] not in LEVEL_FACTORS]
         of_all = [row for row in shown if row["film"] == ALL_FILMS]
         if not of_all:
             continue
-        name = f"{model} ({store}), {pair_name(train, test)}"
         figure = figure_of_success(run, name, shown)
         if figure is not None:
             section.figures.append(figure)
         rows = []
         for row in of_all:
-            log_odds = NumberCell(row["log_odds"], row["low"], row["high"])
-            shown_row = {"property": row["factor"] or DASH}
-            shown_row["clips"] = 0 if math.isnan(row["clips"]) else row["clips"]
-            shown_row |= {"log odds": log_odds, "p": PValueCell(row["p"])}
-            rows.append({**shown_row, "note": row["note"]})
-        note = f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
-        note += " success.csv has the log odds of each level, as the paper"
-        note += f", and each {run.unit}." if run.has_groups else "."
+            of_row = {
+                "property": row["factor"] or DASH,
+                "clips": 0 if math.isnan(row["clips"]) else row["clips"],
+                "log odds": NumberCell(row["log_odds"], row["low"], row["high"]),
+                "p": PValueCell(row["p"]),
+                "note": row["note"],
+            }
+            rows.append(of_row)
+        note = (
+            f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
+            f" success.csv has the log odds of each level, as the paper, and of each {run.unit}."
+        )
         title = f"Differences in the log odds of success: {name}"
-        table = result_table(f"success-{slug(name)}", title, rows, note, folded=True)
-        section.tables.append(table)
+        section.tables.append(
+            result_table(f"success-{slug(name)}", title, rows, note, folded=True)
+        )
     return section
 
 
@@ -532,51 +506,44 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     clips: dict[str, Clip] = {}
     columns: list[str] = []
     annotations: Mapping[str, Sequence[Annotation]] = {}
+    view = ""
     # With other labels than those of the run, nobody knows what these were.
     if labels.manifest is not None and not labels.changed:
         clips = {clip.clip_id: clip for clip in labels.manifest}
         columns = _columns_asked_for(run, labels.manifest.columns)
         annotations = grouped_by(labels.manifest.annotations, lambda one: one.clip_id)
-    for cell in asked_cells(run)[:MOST_ANSWERS]:
-        found = errors(cell, clips, columns, annotations)
-        if found:
-            section.tables.append(_table_of_errors(run, labels, cell, found))
-    return section
-
-
-def _table_of_errors(
-    run: Run, labels: RunLabels, cell: Cell, found: Sequence[RunRow]
-) -> ResultTable:
-    """Return the surest errors of a model, without columns that have no value."""
-    shown = found[:MOST_ERRORS]
-    titles = titles_of({row["film"] for row in shown}, labels.manifest)
-    names = []
-    for name in shown[0]:
-        if any(row[name] for row in shown):
-            names.append(name)
-    rows = []
-    for error in shown:
-        named = {**error, "film": titles.get(error["film"], error["film"])}
-        rows.append({name: named[name] or DASH for name in names})
+        if view_text(run):
+            view = f"Levels and concepts are those of the {view_text(run)}. "
     manifest = run.about["manifest"]["name"]
     watch = shlex.join(["obygaze", "view", manifest, "--run", run.folder.name])
-    note = (
-        f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
-        f" {cell.threshold:g} first; all are in predictions.csv. To see the clips: {watch}"
-    )
-    view = view_text(run) if labels.manifest is not None and not labels.changed else ""
-    if view:
-        note = f"Levels and concepts are those of the {view}. {note}"
-    title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
-    key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
-    return result_table(key, title, rows, note)
+    for cell in asked_cells(run)[:MOST_ANSWERS]:
+        found = errors(cell, clips, columns, annotations)
+        if not found:
+            continue
+        shown = found[:MOST_ERRORS]
+        titles = titles_of({row["film"] for row in shown}, labels.manifest)
+        # A column without a value is left out.
+        names = [name for name in shown[0] if any(row[name] for row in shown)]
+        rows = []
+        for error in shown:
+            named = {**error, "film": titles.get(error["film"], error["film"])}
+            rows.append({name: named[name] or DASH for name in names})
+        note = (
+            f"{view}{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the"
+            f" threshold of {cell.threshold:g} first; all are in predictions.csv. To see the clips:"
+            f" {watch}"
+        )
+        title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
+        key = f"errors-{slug(cell.model, cell.store, *dict.fromkeys(cell.pair))}"
+        section.tables.append(result_table(key, title, rows, note))
+    return section
 
 
 def errors(
     cell: Cell,
     clips: Mapping[str, Clip],
-    columns: Sequence[str] = (),
-    annotations: Mapping[str, Sequence[Annotation]] | None = None,
+    columns: Sequence[str],
+    annotations: Mapping[str, Sequence[Annotation]],
 ) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
@@ -589,22 +556,29 @@ def errors(
     margins = cell.mean_scores - cell.threshold
     is_wrong = (margins > 0) != cell.y
     films = cell.of_clips("movie_id")
+    order = np.argsort(-np.abs(margins), kind="stable")
     found = []
-    for number in np.argsort(-np.abs(margins), kind="stable"):
-        if not is_wrong[number]:
-            continue
+    for number in order[is_wrong[order]].tolist():
         clip_id = cell.clip_ids[number]
         clip = clips.get(clip_id, Clip(clip_id, films[number]))
-        row: RunRow = {"film": films[number], "clip_id": clip_id}
-        row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
-        row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
-        people = (annotations or {}).get(clip_id, ())
-        row["people"] = "; ".join(_words_of(person, columns) for person in people)
+        people = annotations.get(clip_id, ())
+        own = {}
         for name in ("comment", *columns):
             shown = f"{name} (manifest)" if name in ERROR_COLUMNS else name
-            row[shown] = clip.extra.get(name, "")
-        row["error"] = "missed" if cell.y[number] else "false alarm"
-        found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
+            own[shown] = clip.extra.get(name, "")
+        row = {
+            "film": films[number],
+            "clip_id": clip_id,
+            "start": clock_or_none(clip.start_s),
+            "end": clock_or_none(clip.end_s),
+            "level": clip.level,
+            "concepts": ", ".join(clip.concepts),
+            "people": "; ".join(_words_of(person, columns) for person in people),
+            **own,
+            "error": "missed" if cell.y[number] else "false alarm",
+            "score": NumberCell(float(cell.mean_scores[number])),
+        }
+        found.append(row)
     return found
 
 
@@ -637,57 +611,45 @@ def section_of_made(run: Run) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
     protocol = run.protocol
+    about = run.about
     made_by = f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}"
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
+    intervals = intervals_are_of(run, run.cells)
     section.sentences = [
         f"{made_by}. run.json has every setting, and what was chosen in each fold.",
-        *filter(None, [_about_intervals(run)]),
+        *([f"Intervals over {run.units} are of {intervals}."] if intervals else []),
         *protocol["report"]["notes"],
+        *(limit.text for limit in limits_of(run) if limit.name not in ON_FIRST_SCREEN),
     ]
-    for limit in limits_of(run):
-        if limit.name not in ON_FIRST_SCREEN:
-            section.sentences.append(limit.text)
-    sources = []
-    manifest = run.about["manifest"]
-    used = [("annotations", manifest["name"], manifest)]
-    used += [("features", name, facts) for name, facts in run.about["stores"].items()]
-    for kind, name, facts in used:
-        terms = {key: facts.get(key, "") for key in ("licence", "citation")}
-        if any(terms.values()):
-            stated = {key: text or NOT_STATED for key, text in terms.items()}
-            sources.append({"kind": kind, "name": name, **stated})
-    if sources:
-        title = "Annotations and features: licence, and what to cite"
-        section.tables.append(result_table("sources", title, sources))
-    headers = ("kind", "name", "checksum or version")
-    inputs: list[Any] = [*_inputs(run)]
-    table = ResultTable("inputs", "Inputs", headers, inputs, folded=True)
-    section.tables.append(table)
-    return section
-
-
-def _about_intervals(run: Run) -> str:
-    """Return what the intervals of values are of; "" without one."""
-    intervals = intervals_are_of(run, run.cells)
-    return f"Intervals over {run.units} are of {intervals}." if intervals else ""
-
-
-def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
-    """Yield what a run was made of: kind, name, and checksum or version."""
-    about = run.about
     manifest = about["manifest"]
-    yield "protocol", run.protocol["name"], about["protocol_sha256"]
-    yield "manifest", manifest["path"], manifest["sha256"]
+    sources = [("annotations", manifest["name"], manifest)]
+    inputs = [("protocol", protocol["name"], about["protocol_sha256"])]
+    inputs.append(("manifest", manifest["path"], manifest["sha256"]))
     for name, facts in about["stores"].items():
-        if "parts" not in facts:
-            yield "store", f"{name}={facts['location']}", facts["seal"]
-        for part, of_part in facts.get("parts", {}).items():
-            place = f"{name}, {part}={of_part['location']}"
-            yield "store", place, of_part["seal"]
-    for name, model in run.protocol["models"].items():
+        sources.append(("features", name, facts))
+        parts = facts.get("parts", {name: facts})
+        for part, of_part in parts.items():
+            place = name if part == name else f"{name}, {part}"
+            inputs.append(("store", f"{place}={of_part['location']}", of_part["seal"]))
+    for name, model in protocol["models"].items():
         # Of a saved model that is tested.
         if "sha256" in model.get("settings", {}):
-            yield "model", name, model["settings"]["sha256"]
-    for name, checksum in about["texts"].items():
-        yield "texts", name, checksum
+            inputs.append(("model", name, model["settings"]["sha256"]))
+    inputs += [("texts", name, checksum) for name, checksum in about["texts"].items()]
+    terms = []
+    for kind, name, facts in sources:
+        licence, citation = (facts.get(key, "") for key in ("licence", "citation"))
+        if licence or citation:
+            row = {"kind": kind, "name": name}
+            row |= {
+                "licence": licence or NOT_STATED,
+                "citation": citation or NOT_STATED,
+            }
+            terms.append(row)
+    if terms:
+        title = "Annotations and features: licence, and what to cite"
+        section.tables.append(result_table("sources", title, terms))
+    headers = ("kind", "name", "checksum or version")
+    section.tables.append(ResultTable("inputs", "Inputs", headers, inputs, folded=True))
+    return section

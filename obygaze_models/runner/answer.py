@@ -6,7 +6,6 @@ and a page show the same sentences.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from obygaze_features.core.console import (
@@ -22,13 +21,12 @@ from obygaze_models.evaluation import results
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
     LEAKED,
-    UNSEEN,
     interval_is_of,
     tested_on,
     weakest,
 )
 from obygaze_models.evaluation.cells import Cell, on_shared_clips
-from obygaze_models.evaluation.film_tests import FILMS_OF_A_TEST, smallest_shown
+from obygaze_models.evaluation.film_tests import FILMS_OF_A_TEST
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
@@ -38,20 +36,21 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.evaluation.results import (
     BLIND,
-    AskedQuestion,
     as_asked,
     asks_for,
-    film_factor,
+    film_differences,
     is_about_guessing,
     names_of_difference,
 )
-from obygaze_models.evaluation.tables import CELL, CHOSEN, RunRow
+from obygaze_models.evaluation.tables import CHOSEN, RunRow
 from obygaze_models.runner.files import Run
 
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
-OF_TWO_CELLS = (*CELL, "against_train", "against_store", "against_model")
-MOST_ANSWERS = 6  # sentences on models; the table has all
-MOST_DIFFERENCES = 3  # sentences on two models; the table of differences has all
+MOST_ANSWERS = 6  # sentences; the tables have all
+MOST_QUESTIONS = (
+    2  # sentences on two models that come before those of further single models
+)
+NOT_ASKED = "models and stores of this run"
 # Whether the first of two is better, as far as a run can tell: a word for tables.
 BETTER = "yes"
 NOT_SHOWN = "not shown"
@@ -74,22 +73,14 @@ def view_text(run: Run) -> str:
 
 def clips_text(run: Run) -> str:
     """Return how many clips and films a run has, in which view, and what chose them."""
-    place = ", ".join(filter(None, (run.about["manifest"]["name"], view_text(run))))
-    text = f"{size_text(run)} ({place})"
+    manifest = run.about["manifest"]
+    n_clips = manifest["n_clips"]
+    text = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
+    if run.has_films:
+        text += f" of {count(manifest['n_films'], 'film')}"
+    text += f" ({', '.join(filter(None, (manifest['name'], view_text(run))))})"
     where = run.protocol["data"]["where"]
     return f"{text} with {where}" if where else text
-
-
-def size_text(run: Run, cell: Cell | None = None) -> str:
-    """Return the numbers of clips and films of a run, or of a test of it."""
-    manifest = run.about["manifest"]
-    n_clips = manifest["n_clips"] if cell is None else cell.n_clips
-    clips = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
-    if cell is not None and run.has_groups:
-        return f"{clips} of {count(cell.n_films, run.unit)}"
-    if run.has_films:
-        return f"{clips} of {count(manifest['n_films'], 'film')}"
-    return clips
 
 
 def array_text(run: Run) -> str:
@@ -97,30 +88,17 @@ def array_text(run: Run) -> str:
     stores = run.about["stores"]
     if all(len(facts.get("arrays", ())) < 2 for facts in stores.values()):
         return ""
-    stores_of_array: dict[str, list[str]] = {}
-    for name, facts in stores.items():
-        if "array" in facts:
-            stores_of_array.setdefault(f"array {facts['array']}", []).append(name)
-    if len(stores_of_array) == 1:
-        return ", ".join(stores_of_array)
-    return ", ".join(f"{of} of {listed(own)}" for of, own in stores_of_array.items())
+    arrays = {
+        name: facts["array"] for name, facts in stores.items() if "array" in facts
+    }
+    if len({*arrays.values()}) == 1:
+        return f"array {next(iter(arrays.values()))}"
+    return ", ".join(f"array {array} of {name}" for name, array in arrays.items())
 
 
 def compared_metric(run: Run) -> str:
     """Return the metric that cells of a run are compared by: AP, or AUC."""
     return run.settings.metric
-
-
-def joined_stores(run: Run) -> list[str]:
-    """Return the names of the stores of joined features."""
-    return [name for name, facts in run.about["stores"].items() if "parts" in facts]
-
-
-def cell_label(cell: Cell, run: Run) -> str:
-    """Return the tasks of a cell, and its store if there are several."""
-    if len(run.about["stores"]) > 1:
-        return f"{cell.tasks}, {cell.store}"
-    return cell.tasks
 
 
 def model_name(run: Run, cell: Cell) -> str:
@@ -145,31 +123,17 @@ def short_p(p: float) -> str:
     return "<.001" if p < 0.0005 else short(p, 3)
 
 
-def p_words(row: RunRow) -> str:
-    """Return the p of a difference in a sentence, with the number of comparisons of its family."""
-    p = short_p(row["p"])
-    text = f"p {p}" if p.startswith("<") else f"p = {p}"
-    if row["comparisons"] > 1:
-        text += f" among {int(row['comparisons'])} comparisons"
-    return text
-
-
-def value_text(cell: Cell, metric: str) -> str:
-    """Return the value of a metric, with its interval if it has one."""
-    return _with_ends(cell.value(metric), *cell.ends(metric))
-
-
-def difference_text(row: RunRow) -> str:
-    """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
-    value = _with_ends(row["over_films"], row["low"], row["high"])
-    return f"{metric_name(row['metric'])} {value}"
-
-
-def _with_ends(value: float, low: float, high: float) -> str:
+def with_ends(value: float, low: float, high: float) -> str:
+    """Return a number with its interval, if it has one: .71 [.60, .80]."""
     if math.isnan(low + high):
         return short(value)
     digits = digits_of(low, high)
     return f"{short(value)} [{short(low, digits)}, {short(high, digits)}]"
+
+
+def value_text(cell: Cell, metric: str) -> str:
+    """Return the value of a metric, with its interval if it has one."""
+    return with_ends(cell.value(metric), *cell.ends(metric))
 
 
 def number_range(numbers: Sequence[int]) -> int | str:
@@ -209,41 +173,18 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
 # ---- what is asked ----
 
 
-def questions_of(run: Run) -> Sequence[AskedQuestion]:
-    """Return the differences that the protocol asks for."""
-    return run.settings.questions
+def question_of(run: Run) -> str:
+    """Return the first question of the protocol that this run answers; "" without one.
 
-
-def questions_of_models(run: Run) -> list[AskedQuestion]:
-    """Return the questions of the protocol, but those about models that the run does not train."""
-    models = run.protocol["models"]
-    left_out = models.keys() - {*(run.protocol["grid"]["models"] or models)}
-    return [
-        question
-        for question in questions_of(run)
-        if left_out.isdisjoint((question["first"], question["second"]))
-    ]
-
-
-def differences_for(run: Run, question: AskedQuestion) -> list[RunRow]:
-    """Return the differences that a question asks for, with their sides in its order."""
-    return [
-        as_asked(question, row)
-        for row in run.differences
-        if row["against_train"] == row["train"] and asks_for(question, row)
-    ]
-
-
-def first_question(run: Run) -> AskedQuestion | None:
-    """Return the first question of the protocol that this run answers; None without one.
-
-    A page has its text as heading, and the answer is its answer. One about a baseline without video
-    is answered by any model beside the best guess, others by a difference.
+    One about a baseline without video is answered by any model beside the best guess, others by a
+    difference.
     """
-    for question in questions_of(run):
-        if is_about_guessing(question) or differences_for(run, question):
-            return question
-    return None
+    for question in run.settings.questions:
+        if is_about_guessing(question) or any(
+            asks_for(question, row) for row in run.differences
+        ):
+            return str(question["text"])
+    return ""
 
 
 def asked_cells(run: Run) -> list[Cell]:
@@ -251,44 +192,46 @@ def asked_cells(run: Run) -> list[Cell]:
     return results.cells_asked_about(run.cells, run.settings)
 
 
-def asked_cell(run: Run) -> Cell | None:
-    """Return the first model that a run asks about; None without a model."""
-    return next(iter(asked_cells(run)), None)
-
-
 def chosen_cells(run: Run) -> list[Cell]:
     """Return these models on the store that training films choose, where they do."""
     asked = {(cell.pair, cell.model) for cell in asked_cells(run)}
-    return [
-        cell
-        for cell in run.models
-        if cell.store == CHOSEN and (cell.pair, cell.model) in asked
-    ]
+    chosen = []
+    for cell in run.models:
+        if cell.store == CHOSEN and (cell.pair, cell.model) in asked:
+            chosen.append(cell)
+    return chosen
 
 
-def asked_differences(run: Run) -> list[RunRow]:
-    """Return the differences of two models that a run asks for, those of questions first.
+def asked_differences(run: Run) -> list[tuple[str, RunRow]]:
+    """Return the differences of two models that a run asks for, each below what asks for it.
 
-    Those to the store that training films choose are asked for where a question names it.
+    Those of questions come first, with their sides in the order of the question. Joined features
+    are also compared with the store that training films choose.
     """
-    names = {cell.name for cell in asked_cells(run)}
-    found: dict[tuple[str, ...], RunRow] = {}
-    for question in questions_of(run):
-        if not is_about_guessing(question):
-            for row in differences_for(run, question):
-                found.setdefault(_name_of_difference(row), row)
+    found: dict[frozenset[results.CellName], tuple[str, RunRow]] = {}
+    for question in run.settings.questions:
+        if is_about_guessing(question):
+            continue
+        text = question["text"] or f"{question['first']} against {question['second']}"
+        for row in run.differences:
+            if row["against_train"] == row["train"] and asks_for(question, row):
+                names = frozenset(names_of_difference(row))
+                found.setdefault(names, (text, as_asked(question, row)))
+    asked = {cell.name for cell in asked_cells(run)}
     for row in run.differences:
         first, second = names_of_difference(row)
-        is_known = _name_of_difference(row) in found
-        if {first, second} <= names and first[0] == second[0] and not is_known:
-            found[_name_of_difference(row)] = row
+        is_asked = {first, second} <= asked and first[0] == second[0]
+        is_of_chosen = second[2] == CHOSEN and second[3] == first[3]
+        if is_asked or (is_of_chosen and first in asked and parts_of(run, first[2])):
+            found.setdefault(frozenset((first, second)), (NOT_ASKED, row))
     return [*found.values()]
 
 
-def _name_of_difference(row: RunRow) -> tuple[str, ...]:
-    """Return a name that does not depend on the order of the sides."""
-    first, second = sorted(names_of_difference(row))
-    return (*first, *second)
+def parts_of(run: Run, store: str) -> list[str]:
+    """Return the stores of a run whose features another one joins, in the order typed."""
+    stores = run.about["stores"]
+    parts = stores.get(store, {}).get("parts", ())
+    return [name for name in stores if name in parts]
 
 
 def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
@@ -310,6 +253,24 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
     return max(guesses, key=rounded_goodness, default=None)
 
 
+def higher_than_asked(run: Run) -> Cell | None:
+    """Return the model with the highest value on the clips of an answer, if it is another one.
+
+    It was trained for the same task, and none of its clips leaked.
+    """
+    asked = asked_cells(run)
+    if not asked:
+        return None
+    metric = compared_metric(run)
+    best = asked[0]
+    for cell in _on_clips_of(asked[0], run):
+        is_higher = cell.value(metric) > best.value(metric)
+        if cell.is_model and cell.basis != LEAKED and is_higher:
+            best = cell
+    names = {cell.name for cell in asked}
+    return None if best.name in names else best
+
+
 def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
     """Yield the cells of the same tasks that tested all clips of a cell, on these clips."""
     for other in run.cells:
@@ -322,30 +283,23 @@ def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
 # ---- verdicts ----
 
 
-def difference_row(run: Run, first: Cell, second: Cell) -> RunRow | None:
-    """Return the row with the difference of two cells of one test task; None without one."""
-    wanted = [*first.name, second.train, second.store, second.model]
-    for row in run.differences:
-        if [row[column] for column in OF_TWO_CELLS] == wanted:
-            return row
-    return None
-
-
 def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
     """Return the difference of a model and the best guess.
 
     Where other guesses stand beside it, it has the largest of their p.
     """
-    row = difference_row(run, model, guess)
-    if row is None:
-        return None
-    p_values = [row["p"]]
-    for other in run.differences:
-        first, second = names_of_difference(other)
+    found = None
+    p_values = []
+    for row in run.differences:
+        first, second = names_of_difference(row)
         if first == model.name and second[3] in BLIND:
-            p_values.append(other["p"])
+            p_values.append(row["p"])
+            if second == guess.name:
+                found = row
+    if found is None:
+        return None
     known = [p for p in p_values if math.isfinite(p)]
-    return {**row, "p": max(known, default=math.nan)}
+    return {**found, "p": max(known, default=math.nan)}
 
 
 def verdict(row: RunRow | None) -> str:
@@ -381,13 +335,12 @@ class FilmsAbove(NamedTuple):
 
 
 def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
-    """Return in how many films the first is better, as p counts it (`film_differences`).
-
-    Both cells are of the same clips (`on_shared_clips`).
-    """
-    if not first.n_films or metric not in RANKING_METRICS:
+    """Return in how many films the first is better on common clips, as p counts it."""
+    shared = on_shared_clips([first, second])
+    if shared.problem or not first.n_films or metric not in RANKING_METRICS:
         return FilmsAbove(0, 0, 0)
-    differences = results.film_differences(first, second, metric).values()
+    ours, theirs = shared.cells
+    differences = film_differences(ours, theirs, metric).values()
     n_above = sum(difference > ROUNDING for difference in differences)
     n_equal = sum(abs(difference) <= ROUNDING for difference in differences)
     return FilmsAbove(n_above, n_equal, len(differences))
@@ -397,35 +350,25 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
 
 
 def answers(run: Run) -> list[str]:
-    """Return the sentences that answer what was asked.
+    """Return the sentences that answer what was asked; at most six, and a pointer to the others.
 
     There is one for each model and store, in the order typed, and for the store that training films
-    choose; one for each two of them; the gain of joined features; and, where nothing is shown, how
-    large a difference would have to be.
+    choose, then one for each two of them. The first two of questions have a place in any case.
     """
-    asked = asked_cells(run)
-    sentences = [sentence_of(run, cell) for cell in asked[:MOST_ANSWERS]]
-    if len(asked) > MOST_ANSWERS:
-        sentences.append(f"All {len(asked)} are in the table below.")
-    sentences += [sentence_of(run, cell) for cell in chosen_cells(run)[:MOST_ANSWERS]]
-    gain = gain_of(run)
-    differences = []
-    for row in asked_differences(run):
-        # The gain of joined features has a sentence of its own.
-        is_gain = gain is not None and gain.stores == {
-            row["store"],
-            row["against_store"],
-        }
-        if not is_gain:
-            differences.append(row)
-    sentences += [_sentence_on_two(run, row) for row in differences[:MOST_DIFFERENCES]]
-    if len(differences) > MOST_DIFFERENCES:
+    cells = [*asked_cells(run), *chosen_cells(run)]
+    differences = [*asked_differences(run)]
+    of_questions = [row for text, row in differences if text != NOT_ASKED]
+    n_of_two = len(of_questions[:MOST_QUESTIONS])
+    n_of_one = min(len(cells), MOST_ANSWERS - n_of_two)
+    sentences = [sentence_of(run, cell) for cell in cells[:n_of_one]]
+    for _, row in differences[: MOST_ANSWERS - n_of_one]:
+        sentences.append(_sentence_on_two(run, row))
+    n_others = len(cells) + len(differences) - len(sentences)
+    if n_others:
+        verb = "is" if n_others == 1 else "are"
         sentences.append(
-            f"All {len(differences)} differences are in the table Differences of the report."
+            f"{count(n_others, 'more result')} {verb} in the tables of the report."
         )
-    if gain is not None:
-        sentences.append(gain.sentence)
-    sentences += _power(run, asked)
     return sentences
 
 
@@ -434,7 +377,7 @@ def sentence_of(run: Run, cell: Cell) -> str:
     metric = compared_metric(run)
     model = model_name(run, cell)
     if not cell.is_ranked(metric):
-        return ranks_nothing(model, cell)
+        return f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
     where = f"On {tested_on(cell.basis, run.units)}"
     if cell.basis == FILM_SEEN and not cell.leaked and cell.same_film < cell.n_clips:
         clips = count(cell.n_clips, "clip")
@@ -443,41 +386,16 @@ def sentence_of(run: Run, cell: Cell) -> str:
     guess = best_guess(run, cell, metric)
     if guess is None:
         return f"{where}, {model} ranks clips ({cell.tasks}) with {value}."
-    guessed = f"guessing without video has {short(guess.value(metric))} ({guess.model})"
     row = difference_to_guess(run, cell, guess)
-    found = verdict(row)
     ranks = {
         BETTER: f"ranks clips ({cell.tasks}) better than guessing: {value}",
         NOT_SHOWN: f"is not shown to rank clips ({cell.tasks}) better than guessing: {value}",
     }
-    text = ranks.get(found, f"ranks clips ({cell.tasks}) with {value}")
-    text = f"{where}, {model} {text}; {guessed}"
+    text = ranks.get(verdict(row), f"ranks clips ({cell.tasks}) with {value}")
+    text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
     if row is not None and LEAKED not in (cell.basis, guess.basis):
         text += _films_and_p(run, cell, guess, row)
-    return f"{text}."
-
-
-def ranks_nothing(model: str, cell: Cell) -> str:
-    """Return a sentence on a cell without folds in which clips can be ranked."""
-    return (
-        f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
-    )
-
-
-def _films_and_p(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
-    """Return in how many films the first is better, and the p of it."""
-    films = films_above(first, second, row["metric"])
-    if films.n_films < 2:
-        return ""
-    of_films = f"{films.n_films} {run.units}"
-    if films.n_films < first.n_films:
-        of_films += " that have clips of both classes"
-    text = f"; higher in {films.text(of_films)}"
-    if math.isfinite(row["p"]):
-        return f"{text}, {p_words(row)}"
-    if films.n_films < FILMS_OF_A_TEST:
-        text += f", which are too few to tell ({FILMS_OF_A_TEST} are needed)"
-    return text
+    return f"{where}, {model} {text}."
 
 
 def _sentence_on_two(run: Run, row: RunRow) -> str:
@@ -489,123 +407,42 @@ def _sentence_on_two(run: Run, row: RunRow) -> str:
         first, second = second, first
         row = {**row, "over_films": -row["over_films"]}
         row |= {"low": -row["high"], "high": -row["low"]}
-    names = (model_name(run, first), model_name(run, second))
-    where = first.tasks
-    if first.store == second.store:
-        names = (first.model, second.model)
-        where = cell_label(first, run)
-    text = f"{names[0]} minus {names[1]} ({where}) is {difference_text(row)}"
+    ours, theirs = model_name(run, first), model_name(run, second)
+    apart = with_ends(row["over_films"], row["low"], row["high"])
+    text = (
+        f"{ours} minus {theirs} ({first.tasks}) is {metric_name(row['metric'])} {apart}"
+    )
     if found == LEAKED:
         return f"{text} on {tested_on(LEAKED, run.units)}."
+    text += _films_and_p(run, first, second, row)
+    parts = parts_of(run, first.store)
+    if parts and second.store == CHOSEN:
+        # The store that training films choose is in no family, so that it has no p.
+        more = f"{listed(parts)} together say more than the best store alone"
+        if not row["low"] > 0:
+            more = f"This run does not show that {more}"
+        return f"{more}: {text}."
     if found in (BETTER, WORSE):
-        text = f"{names[0]} is better than {names[1]}: {text}"
-    elif found == NOT_SHOWN:
-        text = f"{names[0]} and {names[1]} are not shown to differ: {text}"
-    shared = on_shared_clips([first, second])
-    if not shared.problem:
-        ours, theirs = shared.cells
-        text += _films_and_p(run, ours, theirs, row)
+        return f"{ours} is better than {theirs}: {text}."
+    if found == NOT_SHOWN:
+        return f"{ours} and {theirs} are not shown to differ: {text}."
     return f"{text}."
 
 
-def _power(run: Run, asked: Sequence[Cell]) -> Iterator[str]:
-    """Yield how large a difference must be to be shown, where one is not shown."""
-    not_shown = []
-    for cell in asked:
-        guess = best_guess(run, cell, compared_metric(run))
-        row = None if guess is None else difference_to_guess(run, cell, guess)
-        if guess is not None and verdict(row) == NOT_SHOWN and cell.basis == UNSEEN:
-            films = films_above(cell, guess, compared_metric(run)).n_films
-            not_shown.append((films, film_factor(cell, guess, films)))
-    if not_shown:
-        n_films, factor = min(not_shown)
-        to_guess = short(smallest_shown(n_films, factor, greater=True), 1)
-        of_two = short(smallest_shown(n_films, factor, greater=False), 1)
-        yield (
-            f"With {n_films} {run.units}, only a difference {to_guess} times as large as its spread"
-            f" over {run.units} can be shown ({of_two} between two models): this run cannot tell"
-            " a smaller one from chance."
-        )
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What joined features say more than the best single store, which training films choose.
-
-    Attributes:
-        joined: The cell of the joined store.
-        chosen: The cell of the store that training films choose.
-        parts: The cells of the stores that are joined, as far as the run has them.
-        row: The difference of the first two.
-        units: What chooses: training films, or groups of them.
-    """
-
-    joined: Cell
-    chosen: Cell
-    parts: Sequence[Cell]
-    row: RunRow
-    units: str
-
-    @property
-    def stores(self) -> set[str]:
-        """The stores that the gain compares."""
-        return {self.joined.store, self.chosen.store}
-
-    @property
-    def sentence(self) -> str:
-        """Return the gain, and what it means as far as its interval says so."""
-        name = self.joined.model
-        names = listed([cell.store for cell in self.parts])
-        meaning = f"{names} together say more than the best store alone"
-        # The store that training films choose is in no family, so that it has no p.
-        if not self.row["low"] > 0:
-            meaning = f"this run does not show that {meaning}"
-        return (
-            f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" {self.units} choose is {difference_text(self.row)}: {meaning}."
-        )
-
-
-def gain_of(run: Run) -> Gain | None:
-    """Return the gain of the joined store that the answer is about; None without one."""
-    joins = joined_stores(run)
-    asked = [cell for cell in asked_cells(run) if cell.store in joins]
-    if not asked:
-        return None
-    joined = asked[0]
-    names = set(run.about["stores"][joined.store]["parts"]).difference(joins)
-    chosen = None
-    parts = []
-    for cell in run.cells:
-        if cell.pair == joined.pair and cell.model == joined.model:
-            if cell.store == CHOSEN:
-                chosen = cell
-            elif cell.store in names:
-                parts.append(cell)
-    if chosen is None or not parts:
-        return None
-    row = difference_row(run, joined, chosen)
-    if row is None:
-        return None
-    return Gain(joined, chosen, parts, row, run.units)
-
-
-# ---- beside the answer ----
-
-
-def higher_than_asked(run: Run) -> Cell | None:
-    """Return the model with the highest value on the clips of an answer, if it is another one.
-
-    It was trained for the same task, and none of its clips leaked.
-    """
-    asked = asked_cells(run)
-    if not asked:
-        return None
-    metric = compared_metric(run)
-    best = asked[0]
-    for cell in _on_clips_of(asked[0], run):
-        is_higher = cell.value(metric) > best.value(metric)
-        if cell.is_model and cell.basis != LEAKED and is_higher:
-            best = cell
-    names = {cell.name for cell in asked}
-    return None if best.name in names else best
+def _films_and_p(run: Run, first: Cell, second: Cell, row: RunRow) -> str:
+    """Return in how many films the first is better, and the p of it among its family."""
+    films = films_above(first, second, row["metric"])
+    if films.n_films < 2:
+        return ""
+    of_films = f"{films.n_films} {run.units}"
+    if films.n_films < first.n_films:
+        of_films += " that have clips of both classes"
+    text = f"; higher in {films.text(of_films)}"
+    if math.isfinite(row["p"]):
+        p = short_p(row["p"])
+        text += f", p {p}" if p.startswith("<") else f", p = {p}"
+        if row["comparisons"] > 1:
+            text += f" among {int(row['comparisons'])} comparisons"
+    elif films.n_films < FILMS_OF_A_TEST:
+        text += f", which are too few to tell ({FILMS_OF_A_TEST} are needed)"
+    return text

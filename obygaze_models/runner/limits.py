@@ -1,50 +1,41 @@
-"""What limits a run: `limits_of` finds the facts, and `TEXTS` has the words of each.
-
-A fact has a name and the values of its text. Pages and comparisons choose among them by name.
-"""
+"""What limits a run: facts with their numbers, for a terminal, a page and a comparison."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from obygaze_features.core.console import count, few, listed
+from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.basis import (
     FILM_SEEN,
+    UNSEEN,
     interval_is_not_of,
     interval_is_of,
     no_interval_because,
 )
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.metrics import (
-    AP,
-    RANKING_METRICS,
-    metric_name,
-)
-from obygaze_models.evaluation.results import LEAST_CLIPS
-from obygaze_models.protocols.schedule import (
-    LEAVES_OUT_GROUPS,
-    SPLIT_KINDS,
-    unit_of,
-)
+from obygaze_models.evaluation.film_tests import smallest_shown
+from obygaze_models.evaluation.metrics import AP, RANKING_METRICS, metric_name
+from obygaze_models.evaluation.results import LEAST_CLIPS, film_factor
+from obygaze_models.protocols.schedule import LEAVES_OUT_GROUPS, SPLIT_KINDS
 from obygaze_models.runner.answer import (
+    NOT_SHOWN,
     asked_cells,
-    chosen_cells,
+    best_guess,
     compared_metric,
+    difference_to_guess,
+    films_above,
     films_with_value,
     higher_than_asked,
     model_name,
     number_range,
     short,
+    verdict,
 )
 from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
-MANY_FOLDS = 300  # of films: where a run warns
-FEW_FOLDS = 10  # what it then offers
-MOST_NAMES = 3  # of cells, reasons or folds in a text
-
+MOST_NAMES = 3  # of reasons or folds in a text
 # Test clips are on the side of training too: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 # What a reader must know of a number, on the first screen and in a terminal; the rest stands under
@@ -52,7 +43,7 @@ ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 ON_FIRST_SCREEN = (
     *ON_BOTH_SIDES,
     "clips as films",  # films may be on both sides
-    *("few films", "no interval", "folds of several films"),
+    *("few films", "power", "no interval", "folds of several films"),
     # clips that were left out
     *("missing features", "skipped folds"),
     *("left out", "without label", "annotators differ", "disputed", "trained"),
@@ -62,183 +53,171 @@ ON_FIRST_SCREEN = (
     "heard",  # concepts that this sense cannot carry
 )
 
-TEXTS = {
-    "leaks": "{n_cells} of {n_models} cells are of clips that trained or chose, so that they are"
-    " too high, and have no interval, no p and no place among differences: up to {most} of the"
-    " {n_tested} test clips of {tasks}.",
-    "copies": "{n_cells} of {n_models} cells are of clips with exactly the features of a training"
-    " clip (the same pictures or words under another name, or short vectors that are equal by"
-    " chance): up to {most} of the {n_tested} test clips of {tasks} ({store}).",
-    "films on both sides": "Up to {most} of the {n_tested} test clips of {tasks} are of {units}"
-    " that train or validate too{because}: values and intervals are of {interval_is_of};"
-    " {interval_is_not_of}.",
-    "clips as films": "Each clip is a film of its own in this manifest: if some of them are parts"
-    " of one film, the models have seen films that test them. Their films belong in movie_id; a"
-    " table that states none is imported with --films none.",
-    "few films": "In {n_cells} of {n_models} cells {known}; these may be alike or differ by"
-    " chance, and say little about other {units}.",
-    "no interval": "{n_cells} of {n_models} cells have no interval: {reasons}.",
-    "rare concepts": "Bottlenecks do without concepts that too few training clips have or lack:"
-    " {concepts}.",
-    "skipped folds": "{folds} left out: {reasons}.",
-    "folds of several films": "Folds hold up to {most} films, and intervals and p are over films:"
-    f" they say nothing of other groups; {LEAVES_OUT_GROUPS}.",
-    "many fits": "Each model is fitted {n_fits:,} times for a task, because one {unit} at a time"
-    " is left out: --set splits.validation=next --set splits.folds={few} takes {few} fits.",
-    "picked": "{best} has {metric} {value}, the highest of {n_values}: to take the best of several"
-    " by its own test {units} is too good{hint}.",
-    "missing features": "{n_missing} of {n_clips} clips have no features in {store} and are left"
-    " out ({reasons}): {clips}.",
-    "chosen stores": "Training {units} chose the store of {model} in each of {n_tests} tests:"
-    " {stores}.",
-    "without words": "{n_silent} of {n_clips} clips have no words in {store}, so they all have"
-    " the same vector; they are not counted as copies of each other.",
-}
 
-Values = Mapping[str, Any]
-Models = Sequence[Cell]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A fact that limits a run: its name, such as `leaks`, and the values of its text."""
+class Limit(NamedTuple):
+    """A fact that limits a run: its name, such as `leaks`, and its sentence."""
 
     name: str
-    values: Values
-
-    @property
-    def text(self) -> str:
-        """The fact in words; what is known of the inputs has had its words since it was found."""
-        return TEXTS.get(self.name, "{remark}").format_map(self.values)
+    text: str
 
 
 def limits_of(run: Run) -> list[Limit]:
     """Return the limits of a run, the gravest first."""
-    models = run.models
-    of_run = {"n_models": len(models), "unit": run.unit, "units": run.units}
-    of_run["n_clips"] = run.about["manifest"]["n_clips"]
     limits = []
-    for name, facts in FACTS.items():
-        for values in facts(run, models):
-            limits.append(Limit(name, {**of_run, **values}))
-    for name, remark in run.about["remarks"].items():
-        limits.append(Limit(name, {"remark": remark}))
+    for name, sentences in SENTENCES.items():
+        limits += [Limit(name, text) for text in sentences(run)]
+    # What is known of the inputs has its words already.
+    limits += [Limit(name, text) for name, text in run.about["remarks"].items()]
     return limits
 
 
 # ---- clips on both sides ----
 
 
-def _leaks(run: Run, models: Models) -> Iterator[Values]:
-    """Yield what leaked of clips that trained, chose, or found concept vectors."""
-    return _most_of_cell(models, lambda cell: cell.leaked - cell.copies)
+def _leaks(run: Run) -> Iterator[str]:
+    found = _most_of_a_cell(run.models, lambda cell: cell.leaked - cell.copies)
+    if found:
+        cells, most = found
+        yield (
+            f"{cells} are of clips that trained or chose, so that they are too high, and have no"
+            f" interval, no p and no place among differences: {most}."
+        )
 
 
-def _copies(run: Run, models: Models) -> Iterator[Values]:
-    """Yield what is tested with exactly the features of a training clip of another name."""
-    return _most_of_cell(models, lambda cell: cell.copies)
+def _copies(run: Run) -> Iterator[str]:
+    found = _most_of_a_cell(run.models, lambda cell: cell.copies)
+    if found:
+        cells, most = found
+        yield (
+            f"{cells} are of clips with exactly the features of a training clip (the same pictures"
+            " or words under another name, or short vectors that are equal by chance):"
+            f" {most}."
+        )
 
 
-def _films_on_both_sides(run: Run, models: Models) -> Iterator[Values]:
+def _films_on_both_sides(run: Run) -> Iterator[str]:
     """Yield the test clips of films that trained, and what values and intervals are of.
 
     A column of the manifest may divide films by mistake, so it is named.
     """
-    column = run.protocol["splits"]["column"]
-    because = f", because the column {column} divides {run.units}" if column else ""
-    divided = [cell for cell in models if cell.basis == FILM_SEEN]
-    for values in _most_of_cell(divided, lambda cell: cell.same_film):
-        yield {
-            **values,
-            "because": because,
-            "interval_is_of": interval_is_of(
-                FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
-            ),
-            "interval_is_not_of": interval_is_not_of(FILM_SEEN, run.units),
-        }
+    divided = [cell for cell in run.models if cell.basis == FILM_SEEN]
+    found = _most_of_a_cell(divided, lambda cell: cell.same_film)
+    if found:
+        column = run.protocol["splits"]["column"]
+        because = f", because the column {column} divides {run.units}" if column else ""
+        of_intervals = interval_is_of(
+            FILM_SEEN, run.units, is_of_one_model=run.is_of_saved_model
+        )
+        yield (
+            f"Up{found[1].removeprefix('up')} are of {run.units} that train or validate"
+            f" too{because}: values and intervals are of {of_intervals};"
+            f" {interval_is_not_of(FILM_SEEN, run.units)}."
+        )
 
 
-def _most_of_cell(models: Models, number: Callable[[Cell], int]) -> Iterator[Values]:
-    """Yield in how many cells there are such clips, and the cell with the largest share of them."""
+def _most_of_a_cell(
+    models: Sequence[Cell], number: Callable[[Cell], int]
+) -> tuple[str, str] | None:
+    """Return in how many cells there are such clips, and how many the worst one has."""
     cells = [cell for cell in models if number(cell)]
-    if cells:
-        worst = max(cells, key=lambda cell: number(cell) / cell.n_clips)
-        yield {
-            "n_cells": len(cells),
-            "most": number(worst),
-            "n_tested": worst.n_clips,
-            "tasks": worst.tasks,
-            "store": worst.store,
-        }
+    if not cells:
+        return None
+    worst = max(cells, key=lambda cell: number(cell) / cell.n_clips)
+    store = f" ({worst.store})" if worst.store else ""
+    most = f"up to {number(worst)} of the {worst.n_clips} test clips of {worst.tasks}{store}"
+    return f"{len(cells)} of {len(models)} cells", most
 
 
-def _clips_as_films(run: Run, models: Models) -> Iterator[Values]:
+def _clips_as_films(run: Run) -> Iterator[str]:
     """Yield once where each clip is called a film: nobody knows which of them are of one."""
     manifest = run.about["manifest"]
     if 1 < manifest["n_clips"] == manifest["n_films"]:
-        yield {}
+        yield (
+            "Each clip is a film of its own in this manifest: if some of them are parts of one"
+            " film, the models have seen films that test them. Their films belong in movie_id; a"
+            " table that states none is imported with --films none."
+        )
 
 
 # ---- values ----
 
 
-def _few_films(run: Run, models: Models) -> Iterator[Values]:
+def _few_films(run: Run) -> Iterator[str]:
     """Yield the numbers of films behind values, where these are so few that films may be alike."""
-    counts = [cell.film_counts(compared_metric(run)) for cell in models]
+    counts = [cell.film_counts(compared_metric(run)) for cell in run.models]
     of_few = [(behind, tested) for behind, tested in counts if behind < FEW_GROUPS]
     if of_few and run.has_groups:
         known = films_with_value(of_few, run.unit)
-        n_tested = number_range([tested for _, tested in of_few])
-        known = known or f"tested {run.units} are few ({n_tested})"
-        yield {"n_cells": len(of_few), "known": known}
+        if not known:
+            n_tested = number_range([tested for _, tested in of_few])
+            known = f"tested {run.units} are few ({n_tested})"
+        yield (
+            f"In {len(of_few)} of {len(counts)} cells {known}; these may be alike or differ by"
+            f" chance, and say little about other {run.units}."
+        )
 
 
-def _no_interval(run: Run, models: Models) -> Iterator[Values]:
+def _power(run: Run) -> Iterator[str]:
+    """Yield how large a difference must be to be shown, where one is not shown."""
+    metric = compared_metric(run)
+    not_shown = []
+    for cell in asked_cells(run):
+        guess = best_guess(run, cell, metric)
+        row = None if guess is None else difference_to_guess(run, cell, guess)
+        if guess is not None and verdict(row) == NOT_SHOWN and cell.basis == UNSEEN:
+            n_films = films_above(cell, guess, metric).n_films
+            not_shown.append((n_films, film_factor(cell, guess, n_films)))
+    if not_shown:
+        n_films, factor = min(not_shown)
+        to_guess = short(smallest_shown(n_films, factor, greater=True), 1)
+        of_two = short(smallest_shown(n_films, factor, greater=False), 1)
+        yield (
+            f"With {n_films} {run.units}, only a difference {to_guess} times as large as its spread"
+            f" over {run.units} can be shown ({of_two} between two models): this run cannot tell"
+            " a smaller one from chance."
+        )
+
+
+def _no_interval(run: Run) -> Iterator[str]:
     """Yield why models have no interval."""
     reasons = []
-    for cell in models:
+    for cell in run.models:
         if not any(map(cell.has_interval, RANKING_METRICS)):
             reasons.append(why_no_interval(cell, run))
     if reasons:
-        yield {"n_cells": len(reasons), "reasons": "; ".join(dict.fromkeys(reasons))}
+        because = "; ".join(dict.fromkeys(reasons))
+        yield f"{len(reasons)} of {len(run.models)} cells have no interval: {because}."
 
 
 def why_no_interval(cell: Cell, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
-    n_positive = cell.n_positive
-    n_negative = cell.n_clips - n_positive
     of_basis = no_interval_because(cell.basis)
     if of_basis:
         return of_basis
     if not run.has_groups:
         return "the manifest has no films"
-    if cell.n_films < 2:
-        return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
-    if n_films < LEAST_GROUPS:
-        films = (
-            count(n_films, f"tested {run.unit}") if n_films else f"no tested {run.unit}"
-        )
-        verb = "have" if n_films > 1 else "has"
-        return f"{films} of {cell.tasks} {verb} positive clips, and {LEAST_GROUPS} are needed"
-    if min(n_positive, n_negative) < LEAST_CLIPS:
+    n_negative = cell.n_clips - cell.n_positive
+    if n_films < LEAST_GROUPS or min(cell.n_positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
-            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
+            f"{cell.tasks} tests {count(cell.n_positive, 'positive clip')} of"
+            f" {count(n_films, run.unit)} and {count(n_negative, 'negative clip')}, and"
+            f" {LEAST_CLIPS} of each class and {LEAST_GROUPS} {run.units} are needed"
         )
     return f"the values do not differ from {run.unit} to {run.unit}"
 
 
-def _picked(run: Run, models: Models) -> Iterator[Values]:
+def _picked(run: Run) -> Iterator[str]:
     """Yield the best of several stores or models, which its own test films would pick."""
     metric = compared_metric(run)
-    asked = asked_cells(run)
-    values = [cell for cell in asked if cell.is_ranked(metric)]
-    others = higher_than_asked(run)
-    if others is not None:
-        values.append(others)
+    values = [cell for cell in asked_cells(run) if cell.is_ranked(metric)]
+    n_values = len(values)
     chooses = run.protocol["fit"]["choose_store"]
-    if len(values) < 2 or (others is None and chooses):
+    other = higher_than_asked(run)
+    if other is not None:
+        values.append(other)
+        n_values = len(run.models)
+    if len(values) < 2 or (other is None and chooses):
         return
     best = max(values, key=lambda cell: cell.value(metric))
     hint = ""
@@ -247,19 +226,17 @@ def _picked(run: Run, models: Models) -> Iterator[Values]:
             f"; --set fit.choose_store=true adds results in which training {run.units} choose"
             " the store"
         )
-    yield {
-        "best": model_name(run, best),
-        "metric": metric_name(metric),
-        "value": short(best.value(metric)),
-        "n_values": len(run.models) if others is not None else len(values),
-        "hint": hint,
-    }
+    yield (
+        f"{model_name(run, best)} has {metric_name(metric)} {short(best.value(metric))}, the"
+        f" highest of {n_values}: to take the best of several by its own test {run.units} is too"
+        f" good{hint}."
+    )
 
 
-# ---- folds and fits ----
+# ---- folds ----
 
 
-def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
+def _skipped_folds(run: Run) -> Iterator[str]:
     """Yield the folds that were left out with their films, by the reason."""
     folds_of: dict[str, dict[str, None]] = {}
     for facts in run.about["fits"]:
@@ -267,69 +244,49 @@ def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
             films = facts["skipped_films"].get(fold)
             name = f"{fold} with {few(films, MOST_NAMES)}" if films else fold
             folds_of.setdefault(reason, {})[name] = None
-    if folds_of:
-        reasons = []
-        for reason, folds in sorted(folds_of.items())[:MOST_NAMES]:
-            reasons.append(f"{reason} ({few([*folds], MOST_NAMES)})")
-        n_folds = len(set().union(*folds_of.values()))
-        yield {"folds": count(n_folds, "fold"), "reasons": "; ".join(reasons)}
+    for reason, folds in sorted(folds_of.items()):
+        names = few([*folds], MOST_NAMES)
+        yield f"{count(len(folds), 'fold')} left out: {reason} ({names})."
 
 
-def _folds_of_several_films(run: Run, models: Models) -> Iterator[Values]:
+def _folds_of_several_films(run: Run) -> Iterator[str]:
     """Yield how many films a fold that a person made holds; intervals are over films all the same.
 
     Of a run with groups, the person has said over what intervals are.
     """
-    kind = SPLIT_KINDS[run.protocol["splits"]["kind"]]
-    is_of_person = kind.by_task
-    has_interval = False
+    is_of_person = SPLIT_KINDS[run.protocol["splits"]["kind"]].by_task
+    if not is_of_person or run.holds_out_groups:
+        return
     for cell in run.cells:
-        if cell.is_trained and not cell.knows_films:
-            has_interval = has_interval or cell.has_interval(AP.name)
-    if is_of_person and has_interval and not run.holds_out_groups:
-        films = run.predictions.groupby(["test", "fold"])["group"].nunique()
-        most = int(films.max())
-        if most > 1:
-            yield {"most": most}
-
-
-def many_fits(splits: Mapping[str, Any], n_folds: int) -> Limit | None:
-    """Return that each of many films is left out, which takes a fit each; None of few.
-
-    Args:
-        splits: The splits of the protocol.
-        n_folds: The number of folds.
-    """
-    is_each_film = SPLIT_KINDS[splits["kind"]].by_film and not splits["folds"]
-    if n_folds <= MANY_FOLDS or not is_each_film:
-        return None
-    unit = unit_of(splits["kind"], splits["column"])
-    return Limit("many fits", {"n_fits": n_folds, "unit": unit, "few": FEW_FOLDS})
+        if cell.is_trained and not cell.knows_films and cell.has_interval(AP.name):
+            films = run.predictions.groupby(["test", "fold"])["group"].nunique()
+            if films.max() > 1:
+                yield (
+                    f"Folds hold up to {films.max()} films, and intervals and p are over films:"
+                    f" they say nothing of other groups; {LEAVES_OUT_GROUPS}."
+                )
+            return
 
 
 # ---- concepts and features ----
 
 
-def _rare_concepts(run: Run, models: Models) -> Iterator[Values]:
-    """Yield the concepts that are left out: in how many folds, and their fewest clips.
-
-    Stores that lack other clips have other numbers.
-    """
-    by_store = run.about["rare_concepts"]
-    texts: dict[str, None] = {}
-    for store, concepts in by_store.items():
+def _rare_concepts(run: Run) -> Iterator[str]:
+    """Yield the concepts that bottlenecks leave out: in how many folds, and their fewest clips."""
+    for store, concepts in run.about["rare_concepts"].items():
+        texts = []
         for name, facts in concepts.items():
-            are_equal = all(of.get(name) == facts for of in by_store.values())
-            where = "" if are_equal else f" on {store}"
-            clips = count(facts["least"], "clip")
             folds = f"in {facts['folds']} of {facts['of']} folds"
-            texts[f"{name}{where} (down to {clips}, {folds})"] = None
-    if texts:
-        yield {"concepts": few([*texts])}
+            texts.append(f"{name} (down to {count(facts['least'], 'clip')}, {folds})")
+        if texts:
+            yield (
+                f"Bottlenecks of {store} do without concepts that too few training clips have or"
+                f" lack: {few(texts)}."
+            )
 
 
-def _missing_features(run: Run, models: Models) -> Iterator[Values]:
-    """Yield how many clips have no features in each store, with the most frequent reasons."""
+def _missing_features(run: Run) -> Iterator[str]:
+    """Yield how many clips have no features in each store, with the reasons."""
     stores = run.about["stores"]
     named: set[str] = set()
     # A join that lacks only what others lack is not named.
@@ -338,45 +295,35 @@ def _missing_features(run: Run, models: Models) -> Iterator[Values]:
         if not missing or ("parts" in stores[store] and named.issuperset(missing)):
             continue
         named.update(missing)
-        n_clips = Counter(missing.values()).most_common(MOST_NAMES)
-        counts = [f"{n} {reason}" for reason, n in n_clips]
-        n_others = len(missing) - sum(n for _, n in n_clips)
-        if n_others:
-            counts.append(f"{n_others} for other reasons")
-        yield {
-            "n_missing": len(missing),
-            "store": store,
-            "reasons": ", ".join(counts),
-            "clips": few([*missing], SHOWN_MISSING),
-        }
+        counts = [
+            f"{n} {reason}" for reason, n in Counter(missing.values()).most_common()
+        ]
+        yield (
+            f"{len(missing)} of {run.about['manifest']['n_clips']} clips have no features in"
+            f" {store} and are left out ({few(counts, MOST_NAMES)}):"
+            f" {few([*missing], SHOWN_MISSING)}."
+        )
 
 
-def _without_words(run: Run, models: Models) -> Iterator[Values]:
+def _without_words(run: Run) -> Iterator[str]:
     """Yield how many clips have no words in each store of words."""
     for store, facts in run.about["stores"].items():
         n_silent = facts.get("without_words", 0)
         if n_silent:
-            yield {"n_silent": n_silent, "store": store}
+            yield (
+                f"{n_silent} of {run.about['manifest']['n_clips']} clips have no words in {store},"
+                " so they all have the same vector; they are not counted as copies of each other."
+            )
 
 
-def _chosen_stores(run: Run, models: Models) -> Iterator[Values]:
-    """Yield how often each store was chosen for a model of the answer."""
-    for cell in chosen_cells(run):
-        n_of_store = Counter(fold["chosen"]["store"] for fold in run.folds_of(cell))
-        yield {
-            "model": cell.model,
-            "n_tests": n_of_store.total(),
-            "stores": listed([f"{name} {n}" for name, n in n_of_store.most_common()]),
-        }
-
-
-# What finds the facts of each name, the gravest first.
-FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
+# What yields the sentences of each name, the gravest first.
+SENTENCES: dict[str, Callable[[Run], Iterator[str]]] = {
     "leaks": _leaks,
     "copies": _copies,
     "films on both sides": _films_on_both_sides,
     "clips as films": _clips_as_films,
     "few films": _few_films,
+    "power": _power,
     "no interval": _no_interval,
     "rare concepts": _rare_concepts,
     "skipped folds": _skipped_folds,
@@ -384,5 +331,4 @@ FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
     "picked": _picked,
     "missing features": _missing_features,
     "without words": _without_words,
-    "chosen stores": _chosen_stores,
 }

@@ -6,7 +6,6 @@
 
 import json
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.model import disputed
 from obygaze_models.evaluation.basis import has_interval, no_interval_because
@@ -73,7 +72,6 @@ from obygaze_models.runner.fitting import (
 )
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.limits import many_fits
 from obygaze_models.runner.processes import fitting, mapped
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.text import printed
@@ -166,7 +164,6 @@ def run_protocol(
     protocol = inputs.protocol
     with fitting():
         stores = store_runs(inputs)
-        _warn_of_many_fits(stores)
         # What cannot work is refused before the fits, which take long.
         baselines = _baselines(stores)
         for store in stores:
@@ -341,17 +338,6 @@ def _baselines(stores: Sequence[StoreRun]) -> list[CellTests]:
     if len(by_clips) == 1:
         return [cell.on_store("") for cell in by_clips[key]]
     return cells
-
-
-def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
-    """Warn where each of many films is left out, before the fits begin that take so long."""
-    n_folds = 0
-    for store in stores:
-        if store.models:
-            n_folds = max(n_folds, *map(len, store.folds.values()))
-    limit = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
-    if limit is not None:
-        warnings.warn(limit.text, ObygazeWarning, stacklevel=3)
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:

@@ -37,12 +37,12 @@ from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import label, pair_name
 from obygaze_models.report.page import chapter_of
-from obygaze_models.report.sections import BEST_GUESS, errors, sections_of
+from obygaze_models.report.sections import errors, sections_of
 from obygaze_models.runner.answer import (
     NOT_SHOWN,
     UNKNOWN,
     answers,
-    asked_cell,
+    asked_cells,
     best_guess,
     difference_to_guess,
     verdict,
@@ -231,8 +231,7 @@ def check_sentence(
 ) -> None:
     text = answers(run)[0]
     assert not NAN.search(text)
-    asked = asked_cell(run)
-    assert asked is not None
+    asked = asked_cells(run)[0]
     folds = cells[asked.name]
     limits = " ".join(chapter_of(run).limits)
     at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
@@ -275,7 +274,7 @@ def check_summary(
         if table.key == "results"
     ]
     (table,) = tables
-    at = list(table.headers).index(BEST_GUESS)
+    at = list(table.headers).index("best guess")
     by_key: dict[Any, list[Any]] = defaultdict(list)
     for cell in models(run):
         by_key[cell.pair, tuple(cell.clip_ids)].append(cell)
@@ -651,7 +650,7 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
             wrong.add(clip_id)
     assert n_of_another_majority
     (cell,) = models_to_show(run)
-    assert {error["clip_id"] for error in errors(cell, {})} == wrong
+    assert {error["clip_id"] for error in errors(cell, {}, [], {})} == wrong
     scores = scores_of(cell)
     assert {name for name, score in scores.items() if not score["correct"]} == wrong
     n_right = len(rows_of_clip) - len(wrong)

@@ -23,7 +23,7 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
         assert cell.value("ap") > cell.value("prevalence")
         assert not cell.has_interval("ap")
         assert not fit_of(run, cell)["skipped"]
-    assert "are of one film" in result_text(run)
+    assert "of 1 film and" in result_text(run)
 
 
 def test_equal_features_have_no_concept_vectors_and_the_error_says_so(

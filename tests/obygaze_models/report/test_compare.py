@@ -234,33 +234,6 @@ def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
             assert f"{model} ({store}) for {task} ({run})" in text
 
 
-def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
-    tmp_path: Path,
-) -> None:
-    """Two labs had the same two backbones under other names, and nothing was compared."""
-
-    def run_of(name: str, recipes: dict[str, str]) -> Run:
-        cells = []
-        stores = {}
-        for store, recipe in recipes.items():
-            cells.append(replace(cell(seed=ord(recipe)), store=store))
-            stores[store] = {**STORE, "fingerprint": recipe * 64}
-        return made_run(tmp_path / name, cells, stores=stores)
-
-    ours = run_of("ours", {"x": "1", "y": "2"})
-    theirs = run_of("theirs", {"p": "2", "q": "1"})
-    compared = compare_runs([ours, theirs])
-    assert compared.warnings == []
-    rows = rows_of_runs(compared)
-    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
-    assert [row["difference"] for row in rows] == [None, 0, None, 0]
-    assert "ridge (x / q)  " in str(compared)
-    # An equal name is meant first.
-    same_name = run_of("same", {"x": "2", "z": "2"})
-    rows = rows_of_runs(compare_runs([ours, same_name]))
-    assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
-
-
 def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     run = made_run(tmp_path / "a", [cell()])
     with pytest.raises(FixUsage, match="two runs or more"):

@@ -17,7 +17,7 @@ from support.experiments import (
 )
 from support.joined_stores import joined_stores, recipe_of
 from support.stores import made_store
-from support.tables import rows_of, the_cell
+from support.tables import models, rows_of, the_cell
 
 import obygaze as og
 from obygaze_features.core.errors import FixUsage
@@ -28,7 +28,7 @@ from obygaze_features.store.joining import JoinedPart, JoinedStore
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import FeaturePart, PartScaling
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.answer import gain_of
+from obygaze_models.runner.answer import answers
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.text import result_text
@@ -123,46 +123,36 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
 
 
 def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
-    gain = gain_of(run)
-    assert gain is not None
-    assert [cell.store for cell in gain.parts] == ["seen", "heard"]
-    assert gain.joined.model == "ridge"
-    by_hand = gain.joined.value("ap") - gain.chosen.value("ap")
-    assert gain.row["value"] == pytest.approx(by_hand, abs=1e-12)
-    assert gain.row["low"] <= gain.row["over_films"] <= gain.row["high"]
-    assert np.isnan(gain.row["p"]), "what training films choose is in no family"
-    assert gain.sentence.startswith(
-        "The gain of ridge on joined over ridge on the store that"
-    )
-    assert gain.sentence in result_text(run)
+    cells = {cell.store: cell for cell in models(run, model="ridge")}
+    (row,) = rows_of(run.results, store="joined", against_store="chosen", model="ridge")
+    by_hand = cells["joined"].value("ap") - cells["chosen"].value("ap")
+    assert row["value"] == pytest.approx(by_hand, abs=1e-12)
+    assert row["low"] <= row["over_films"] <= row["high"]
+    assert np.isnan(row["p"]), "what training films choose is in no family"
+    text = result_text(run)
+    assert "ridge (joined) minus ridge (store chosen on training films)" in text
+    assert "seen and heard together say more than the best store alone" in text
 
 
-SHOWN = ": a and b together say more than the best store alone"
-UNSHOWN = (
-    "this run does not show that a and b together say more than the best store alone"
-)
+TOGETHER = "seen and heard together say more than the best store alone"
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "meaning"),
-    [
-        (0.01, 0.09, SHOWN),
-        (-0.01, 0.09, UNSHOWN),
-        (-0.05, -0.03, UNSHOWN),
-    ],
+    ("low", "high", "is_shown"),
+    [(0.01, 0.09, True), (-0.01, 0.09, False), (-0.05, -0.03, False)],
 )
 def test_the_sentence_says_only_what_the_interval_says(
-    run: Run, low: float, high: float, meaning: str
+    run: Run, low: float, high: float, is_shown: bool
 ) -> None:
-    gain = gain_of(run)
-    assert gain is not None
-    ends = {"low": low, "high": high}
-    row = {**gain.row, "over_films": (low + high) / 2, **ends}
-    parts = []
-    for name, cell in zip("ab", gain.parts, strict=True):
-        parts.append(replace(cell, rows=cell.rows.assign(store=name)))
-    changed = replace(gain, row=row, parts=parts)
-    assert meaning in changed.sentence
+    changed = run.results.copy()
+    is_gain = (changed["store"] == "joined") & (changed["against_store"] == "chosen")
+    changed.loc[is_gain, ["low", "over_films", "high"]] = (low, (low + high) / 2, high)
+    known = {**run.known, "results.csv": changed}
+    (sentence,) = [
+        text for text in answers(replace(run, known=known)) if TOGETHER in text
+    ]
+    assert sentence.startswith(TOGETHER) == is_shown
+    assert sentence.startswith("This run does not show that") != is_shown
 
 
 # ---- what is refused ----
