@@ -280,7 +280,7 @@ def _figure_of_cells(
     caption += "."
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
-    if not all(cell.has_interval(metric) for cell in cells):
+    if not all(cell.has_interval(metric) for cell in cells if cell.is_model):
         caption += (
             " A large dot without a line has no interval: nothing says how sure it is."
         )

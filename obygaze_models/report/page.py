@@ -173,7 +173,8 @@ def chapter_of(run: Run) -> Chapter:
     asked = title
     # Titles and questions of shipped protocols are of unseen films.
     if not knows_films(run) and run.has_groups:
-        asked = question_of(run) or title
+        question = question_of(run)
+        asked = (question and question["text"]) or title
         if run.unit == "film":
             title = run.protocol["report"]["title"] or title
     return Chapter(

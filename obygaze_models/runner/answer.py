@@ -36,6 +36,7 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.evaluation.results import (
     BLIND,
+    AskedQuestion,
     as_asked,
     asks_for,
     film_differences,
@@ -173,8 +174,8 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
 # ---- what is asked ----
 
 
-def question_of(run: Run) -> str:
-    """Return the first question of the protocol that this run answers; "" without one.
+def question_of(run: Run) -> AskedQuestion | None:
+    """Return the first question of the protocol that this run answers; None without one.
 
     One about a baseline without video is answered by any model beside the best guess, others by a
     difference.
@@ -183,8 +184,8 @@ def question_of(run: Run) -> str:
         if is_about_guessing(question) or any(
             asks_for(question, row) for row in run.differences
         ):
-            return str(question["text"])
-    return ""
+            return question
+    return None
 
 
 def asked_cells(run: Run) -> list[Cell]:
@@ -353,16 +354,22 @@ def answers(run: Run) -> list[str]:
     """Return the sentences that answer what was asked; at most six, and a pointer to the others.
 
     There is one for each model and store, in the order typed, and for the store that training films
-    choose, then one for each two of them. The first two of questions have a place in any case.
+    choose, then one for each two of them. If the first question of the protocol is about two
+    models, its sentences come first.
     """
     cells = [*asked_cells(run), *chosen_cells(run)]
     differences = [*asked_differences(run)]
     of_questions = [row for text, row in differences if text != NOT_ASKED]
-    n_of_two = len(of_questions[:MOST_QUESTIONS])
-    n_of_one = min(len(cells), MOST_ANSWERS - n_of_two)
-    sentences = [sentence_of(run, cell) for cell in cells[:n_of_one]]
+    n_of_one = min(len(cells), MOST_ANSWERS - len(of_questions[:MOST_QUESTIONS]))
+    of_one = [sentence_of(run, cell) for cell in cells[:n_of_one]]
+    of_two = []
     for _, row in differences[: MOST_ANSWERS - n_of_one]:
-        sentences.append(_sentence_on_two(run, row))
+        of_two.append(_sentence_on_two(run, row))
+    n_first = 0
+    question = question_of(run)
+    if question is not None and not is_about_guessing(question):
+        n_first = len(of_questions[:MOST_QUESTIONS])
+    sentences = [*of_two[:n_first], *of_one, *of_two[n_first:]]
     n_others = len(cells) + len(differences) - len(sentences)
     if n_others:
         verb = "is" if n_others == 1 else "are"

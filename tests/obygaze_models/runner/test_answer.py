@@ -306,13 +306,13 @@ def test_a_question_about_two_models_has_a_sentence(tmp_path: Path) -> None:
     tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
     row = difference(0.1, 0.2, 0.01, against_model="mlp", against_store="s")
     run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
-    assert answers(run)[-1] == (
+    assert answers(run)[0] == (
         "ridge is better than mlp: ridge minus mlp (EN_S) is AP .10 [.10, .20]; higher in 10 of 12"
         " films, p = .010."
     )
     # In the order of the question, and the better one first.
     run = run_of(tmp_path / "x", tests, [*ends(), row], question("mlp", "ridge"))
-    assert answers(run)[-1].startswith(
+    assert answers(run)[0].startswith(
         "ridge is better than mlp: ridge minus mlp (EN_S)"
     )
 
