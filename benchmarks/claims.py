@@ -33,7 +33,6 @@ from obygaze_models.evaluation.results import (
     add_p,
     comparable,
     difference,
-    values_of,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.clips import clip_table, task_labels
@@ -134,8 +133,7 @@ def claims_of(run: Run, metric: str) -> dict[str, bool]:
 
 def differences_of(cells: Sequence[Cell], settings: RunSettings) -> list[RunRow]:
     """Return the rows of the differences of cells, with their p."""
-    values = values_of(cells, settings)
-    found = [difference(*both, values) for both in comparable(cells)]
+    found = [difference(*both, settings) for both in comparable(cells)]
     return add_p(found, cells, settings)
 
 

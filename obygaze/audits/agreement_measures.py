@@ -269,8 +269,7 @@ def _over_films(
     value = _known(alpha_of(sums.sum(axis=0, keepdims=True))[0])
     if value is None or len(sums) < 2:
         return Alpha(value)
-    numbers = np.arange(len(sums))
-    drawn = resample(lambda weights: {"alpha": alpha_of(weights @ sums)}, numbers)
+    drawn = resample(lambda weights: {"alpha": alpha_of(weights @ sums)}, len(sums))
     low, high = drawn["alpha"].ends
     # Alpha is at most 1.
     return Alpha(value, low, None if high is None else min(high, 1.0))

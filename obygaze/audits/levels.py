@@ -250,7 +250,7 @@ def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
     def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"mean": weights @ values / weights.sum(axis=1)}
 
-    interval = resample(mean, np.arange(len(values)))["mean"]
+    interval = resample(mean, len(values))["mean"]
     return [*interval.ends]
 
 

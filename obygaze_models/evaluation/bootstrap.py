@@ -22,7 +22,8 @@ contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs w
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,24 +31,24 @@ from scipy import special
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import (
+    AP,
+    BLOCK,
     METRICS,
     PREVALENCE,
     RANKING_METRICS,
-    GroupCount,
-    replicate,
+    evaluate,
+    values_under,
 )
 from obygaze_models.evaluation.predictions import (
     BoolArray,
     FloatArray,
     IntArray,
     Predictions,
-    as_codes,
 )
 
 Statistics = Callable[[FloatArray], dict[str, FloatArray]]
+Seed = int | tuple[int, ...]
 CONFIDENCE = 0.95  # of all intervals
-# Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
-BLOCK = 2_000_000
 NEXT_TO_ZERO = 1e-6
 LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 # Of fewer than MANY_GROUPS a straight line explains much by chance; of fewer than FEW_GROUPS the
@@ -64,8 +65,7 @@ MADE_OVER_CLUSTERS = (
 NEARLY_PERFECT = 0.9
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An interval of 95 %; NaN where there is none."""
 
     low: float
@@ -74,21 +74,29 @@ class Interval:
     @property
     def ends(self) -> tuple[float | None, float | None]:
         """Both ends; None in place of NaN, where there is no interval."""
-        if np.isnan(self.low + self.high):
-            return None, None
-        return self.low, self.high
+        return (
+            (None, None) if math.isnan(self.low + self.high) else (self.low, self.high)
+        )
 
-    def of_difference(self, lowest: float = -1.0, highest: float = 1.0) -> "Interval":
-        """Return the interval within the values that a difference of two metrics can have."""
-        low, high = np.clip((self.low, self.high), lowest, highest).tolist()
-        return replace(self, low=low, high=high)
+
+NO_INTERVAL = Interval(math.nan, math.nan)
+
+
+class GroupCount(NamedTuple):
+    """How many groups are behind a value, and how many of equal size tell as much.
+
+    A value in [0, 1] may be the mean of so many clips, so that these limit its interval, too.
+    """
+
+    number: int
+    effective: float
+    n_clips: int = 0
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A metric with its interval over films, and how many films are behind it."""
 
-    metric: str
     value: float
     by_film: Interval
     n_films: int
@@ -96,51 +104,43 @@ class Estimate:
 
 def estimate(
     predictions: Predictions,
-    groups: ArrayLike,
-    names: Iterable[str] = METRICS,
+    names: Sequence[str] = tuple(METRICS),
     *,
     n_replicates: int = 2000,
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Estimate]:
-    """Return each metric with its interval over films.
+    """Return each metric of one fit with its interval over films.
 
     Args:
-        predictions: Labels, scores and decisions.
-        groups: The film of each clip; its id, to treat clips as independent.
+        predictions: Labels, scores, decisions and films.
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
     """
-    names = list(names)
+    n_films = int(predictions.films.max()) + 1
+    counts = dict.fromkeys(names, GroupCount(n_films, n_films))
+    for name in RANKING_METRICS:
+        counts[name] = groups_behind(name, predictions.y, predictions.films)
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
-        return replicate(predictions, weights, [*names, PREVALENCE.name])
+        return values_under(weights, [predictions], [0], (*names, PREVALENCE.name))
 
-    n_groups = len(np.unique(np.asarray(groups)))
-    counts = dict.fromkeys(names, GroupCount(n_groups, n_groups))
-    for name in RANKING_METRICS:
-        counts[name] = groups_behind(name, predictions.y, groups)
-    drawn = resample(
+    intervals = resample(
         statistics,
-        groups,
+        n_films,
         n_replicates=n_replicates,
         seed=(seed, 0),
         within_unit=True,
         inflation=reuse_inflation(n_folds),
         counts=counts,
     )
-    point = statistics(np.ones((1, len(predictions))))
-    estimates = {}
-    for name in names:
-        value = float(point[name][0])
-        interval = drawn[name]
-        if name in RANKING_METRICS:
-            n_clips = RANKING_METRICS[name].n_behind(predictions.y)
-            interval = not_narrower_than_clips(interval, value, n_clips)
-        estimates[name] = Estimate(name, value, interval, counts[name].number)
-    return estimates
+    values = evaluate(predictions, names)
+    return {
+        name: Estimate(values[name], intervals[name], counts[name].number)
+        for name in names
+    }
 
 
 def reuse_inflation(n_folds: int | None) -> float:
@@ -165,15 +165,13 @@ def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> I
     at each positive clip. AUC is the mean, over clips of either class, of the share of the other
     class that is on the right side.
     """
-    if not value > NEARLY_PERFECT or interval.ends == (None, None):
+    if not value > NEARLY_PERFECT or not n_clips:
         return interval
     z = float(special.ndtri((1 + CONFIDENCE) / 2))
     share = 1 + z**2 / n_clips
     centre = (value + z**2 / (2 * n_clips)) / share
     half = z / share * (value * (1 - value) / n_clips + (z / (2 * n_clips)) ** 2) ** 0.5
-    low = min(interval.low, centre - half)
-    high = max(interval.high, centre + half)
-    return replace(interval, low=low, high=high)
+    return Interval(min(interval.low, centre - half), max(interval.high, centre + half))
 
 
 def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
@@ -187,10 +185,16 @@ def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
     return float(np.sum((positive - sizes * share) ** 2) / sizes.sum() ** 2)
 
 
+def n_behind(name: str, y: BoolArray) -> int:
+    """Return the number of clips whose mean AP or AUC is: positive ones, or the rarer class."""
+    n_positive = int(y.sum())
+    return n_positive if name == AP.name else min(n_positive, len(y) - n_positive)
+
+
 def groups_behind(
     name: str,
-    y: ArrayLike,
-    groups: ArrayLike,
+    y: BoolArray,
+    codes: IntArray,
     folds: Iterable[IntArray] | None = None,
 ) -> GroupCount:
     """Return how many groups are behind AP or AUC.
@@ -207,34 +211,41 @@ def groups_behind(
     Args:
         name: The metric.
         y: The class of each clip.
-        groups: The group of each clip.
+        codes: The number of the group of each clip.
         folds: The positions of the clips of each fold; None where a value is of all together.
     """
-    labels = np.asarray(y, dtype=np.bool_)
-    _, codes = as_codes(groups, len(labels))
-    ranking = RANKING_METRICS[name]
-    if folds is None:
-        folds = [np.arange(len(labels))]
-    has_value = np.zeros(len(labels), dtype=np.bool_)
-    for clips in folds:
-        has_value[clips] |= ranking.n_behind(labels[clips]) > 0
+    has_value = np.zeros(len(y), dtype=np.bool_)
+    for clips in [np.arange(len(y))] if folds is None else folds:
+        has_value[clips] |= n_behind(name, y[clips]) > 0
     if not has_value.any():
         return GroupCount(0, 0.0)
-    sizes = np.bincount(codes, weights=has_value).astype(np.float64)
-    n_positive = np.bincount(codes, weights=has_value & labels).astype(np.float64)
-    is_behind = sizes > 0
-    count = ranking.n_groups(sizes[is_behind], n_positive[is_behind])
-    if count.number < FEW_GROUPS:
-        return GroupCount(count.number, count.number)
-    return count
+    sizes: FloatArray = np.bincount(codes, weights=has_value).astype(np.float64)
+    n_positive: FloatArray = np.bincount(codes, weights=has_value & y).astype(
+        np.float64
+    )
+    n_positive = n_positive[sizes > 0]
+    sizes = sizes[sizes > 0]
+    number = int(np.count_nonzero(n_positive))
+    effective = effective_number(n_positive)
+    if name != AP.name:
+        number = min(number, int(np.count_nonzero(sizes > n_positive)))
+        effective = number * (effective_number(sizes) / len(sizes)) ** 0.5
+    if number < FEW_GROUPS:
+        effective = float(number)
+    return GroupCount(number, effective, n_behind(name, y))
+
+
+def effective_number(sizes: FloatArray) -> float:
+    """Return how many parts of equal size have the same sum of squared shares."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def resample(
     statistics: Statistics,
-    groups: ArrayLike,
+    n_groups: int,
     *,
     n_replicates: int = 2000,
-    seed: int | tuple[int, ...] = 0,
+    seed: Seed = 0,
     within_unit: bool = False,
     inflation: float = 1.0,
     label_inflation: float = 1.0,
@@ -243,8 +254,8 @@ def resample(
     """Return the interval of each statistic, by drawing whole groups.
 
     Args:
-        statistics: A function from rows of clip weights to values, one for each row.
-        groups: The group of each clip.
+        statistics: A function from rows of weights of groups to values, one for each row.
+        n_groups: The number of groups.
         n_replicates: The number of draws.
         seed: The seed of the draws.
         within_unit: Whether draws lie in [0, 1]; they are widened on the logit scale.
@@ -252,11 +263,8 @@ def resample(
         label_inflation: The same for what the share of positives explains of statistics in [0, 1].
         counts: How many groups are behind a statistic (`groups_behind`), where not all are.
     """
-    labels = np.asarray(groups)
-    _, codes = as_codes(labels, labels.size)
-    point = statistics(np.ones((1, codes.size)))
-    drawn = draw(statistics, codes, n_replicates, seed)
-    n_groups = int(codes.max()) + 1
+    point = statistics(np.ones((1, n_groups)))
+    drawn = draw(statistics, n_groups, n_replicates, seed)
     all_groups = GroupCount(n_groups, n_groups)
     factor = (label_inflation / inflation) ** 0.5
     shares = drawn.get(PREVALENCE.name) if within_unit else None
@@ -297,19 +305,14 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
 
 
 def draw(
-    statistics: Statistics,
-    codes: IntArray,
-    n_replicates: int,
-    seed: int | tuple[int, ...],
+    statistics: Statistics, n_groups: int, n_replicates: int, seed: Seed
 ) -> dict[str, FloatArray]:
-    """Return the value of each statistic in each replicate; `codes` is the group of each clip."""
-    blocks = [
-        statistics(weights) for weights in draw_weights(codes, n_replicates, seed)
-    ]
-    values = {}
-    for name in blocks[0]:
-        values[name] = np.concatenate([block[name] for block in blocks])
-    return values
+    """Return the value of each statistic in each replicate, if groups are drawn."""
+    weights_of_blocks = draw_weights(n_groups, n_replicates, seed)
+    blocks = [statistics(weights) for weights in weights_of_blocks]
+    return {
+        name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]
+    }
 
 
 def interval_of(
@@ -328,24 +331,21 @@ def interval_of(
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
     draws = values[np.isfinite(values)]
-    low = np.nan
-    high = np.nan
-    is_known = groups.number >= LEAST_GROUPS and np.isfinite(inflation)
-    if is_known and draws.size and np.isfinite(point):
-        k = groups.effective
-        if groups.number < FEW_GROUPS:
-            low, high = _student(draws, point, k, inflation, within_unit=within_unit)
-        else:
-            wide = widen(draws, inflation**0.5, within_unit=within_unit)
-            # The tail with which k groups have the width of Student's t, unbiased variance.
-            tail = special.ndtr(
-                (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
-            )
-            low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
-        if not high - low > LEAST_WIDTH:
-            low = np.nan
-            high = np.nan
-    return Interval(low, high)
+    is_known = groups.number >= LEAST_GROUPS and np.isfinite(inflation + point)
+    if not is_known or not draws.size:
+        return NO_INTERVAL
+    k = groups.effective
+    if groups.number < FEW_GROUPS:
+        low, high = _student(draws, point, k, inflation, within_unit=within_unit)
+    else:
+        wide = widen(draws, inflation**0.5, within_unit=within_unit)
+        # The tail with which k groups have the width of Student's t, unbiased variance.
+        t = special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
+        tail = special.ndtr((k / (k - 1)) ** 0.5 * t)
+        low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
+    if not high - low > LEAST_WIDTH:
+        return NO_INTERVAL
+    return not_narrower_than_clips(Interval(low, high), point, groups.n_clips)
 
 
 def _student(
@@ -399,18 +399,16 @@ def _is_inside(draws: FloatArray) -> BoolArray:
     return (draws > NEXT_TO_ZERO) & (draws < 1 - NEXT_TO_ZERO)
 
 
-def draw_weights(
-    codes: IntArray, n_replicates: int, seed: int | tuple[int, ...]
-) -> Iterator[FloatArray]:
-    """Yield how often each clip is in each replicate, if k groups are drawn with replacement."""
+def draw_weights(n_groups: int, n_replicates: int, seed: Seed) -> Iterator[FloatArray]:
+    """Yield how often each group is in each replicate, if k of k are drawn with replacement."""
     rng = np.random.default_rng(seed)
-    k = int(codes.max()) + 1
-    step = max(1, BLOCK // max(codes.size, k))
+    k = n_groups
+    step = max(1, BLOCK // k)
     for start in range(0, n_replicates, step):
         rows = min(step, n_replicates - start)
         drawn = rng.integers(0, k, size=(rows, k)) + k * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * k).reshape(rows, k)
-        yield counts[:, codes].astype(np.float64)
+        counts = np.bincount(drawn.ravel(), minlength=rows * k)
+        yield counts.reshape(rows, k).astype(np.float64)
 
 
 def ratio_interval(
@@ -436,6 +434,6 @@ def ratio_interval(
     # A cluster of which nothing is counted, such as a film without a word, has no share.
     n_behind = int(np.count_nonzero(bottoms))
     counts = {"ratio": GroupCount(n_behind, n_behind)}
-    interval = resample(ratio, names, counts=counts)["ratio"]
-    ends = np.clip((interval.low, interval.high), 0, most).tolist()
+    interval = resample(ratio, len(names), counts=counts)["ratio"]
+    ends = np.clip(interval, 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]

@@ -9,9 +9,9 @@ Resampling draws whole films and computes the same value again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -25,15 +25,12 @@ from obygaze_models.evaluation.basis import (
     has_interval,
 )
 from obygaze_models.evaluation.bootstrap import (
-    BLOCK,
+    NO_INTERVAL,
+    GroupCount,
     Interval,
-    Statistics,
+    draw,
     groups_behind,
     reuse_inflation,
-)
-from obygaze_models.evaluation.grouped_stats import (
-    GroupedStats,
-    mean_over_folds,
 )
 from obygaze_models.evaluation.metrics import (
     AUC,
@@ -41,9 +38,9 @@ from obygaze_models.evaluation.metrics import (
     METRICS,
     PREVALENCE,
     RANKING_METRICS,
-    GroupCount,
     MetricValues,
     evaluate,
+    values_under,
 )
 from obygaze_models.evaluation.predictions import (
     BoolArray,
@@ -62,8 +59,8 @@ from obygaze_models.evaluation.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_INTERVAL = Interval(math.nan, math.nan)
-
+# A metric within films, by the order of the scores and by the reversed order.
+FilmValues = tuple[dict[str, float], dict[str, float]]
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -78,42 +75,30 @@ class Cell:
     """One model on one store, trained for one task and tested on one.
 
     Attributes:
+        train: The training task.
+        test: The test task.
+        store: The store; empty for a baseline that holds for all stores.
+        model: The name of the model or baseline.
+        is_model: Whether it is a model, and no baseline.
+        is_trained: Whether its scores depend on the training clips.
+        gives_probabilities: Whether its scores are probabilities, which alone have a Brier score.
         rows: Its rows of the table of tests, in which `clip` is the number of the clip.
         ids: The id of the clip of each number.
         is_averaged: Whether values are means over fits; else they are pooled over folds.
         intervals: The interval of each metric that has one, where they are known.
     """
 
+    train: str
+    test: str
+    store: str
+    model: str
+    is_model: bool
+    is_trained: bool
+    gives_probabilities: bool
     rows: pd.DataFrame
     ids: NDArray[Any]
     is_averaged: bool = False
     intervals: Mapping[str, Interval] = field(default_factory=dict)
-
-    # ---- what it is called, and what is known of it ----
-
-    @cached_property
-    def _first(self) -> dict[str, Any]:
-        return dict(self.rows.iloc[0])
-
-    @property
-    def train(self) -> str:
-        """The training task."""
-        return str(self._first["train"])
-
-    @property
-    def test(self) -> str:
-        """The test task."""
-        return str(self._first["test"])
-
-    @property
-    def store(self) -> str:
-        """The store; empty for a baseline that holds for all stores."""
-        return str(self._first["store"])
-
-    @property
-    def model(self) -> str:
-        """The name of the model or baseline."""
-        return str(self._first["model"])
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -131,21 +116,6 @@ class Cell:
         if self.train == self.test:
             return self.test
         return f"{self.train} -> {self.test}"
-
-    @property
-    def is_model(self) -> bool:
-        """Whether it is a model, and no baseline."""
-        return bool(self._first["is_model"])
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether its scores depend on the training clips."""
-        return bool(self._first["is_trained"])
-
-    @cached_property
-    def gives_probabilities(self) -> bool:
-        """Whether its scores are probabilities, which alone have a Brier score."""
-        return bool(self.rows["is_probability"].all())
 
     @property
     def threshold(self) -> float:
@@ -192,18 +162,9 @@ class Cell:
         return self.of_clips("group").astype(np.str_)
 
     @cached_property
-    def _films(self) -> tuple[NDArray[np.str_], IntArray]:
+    def coded_groups(self) -> tuple[NDArray[np.str_], IntArray]:
+        """The distinct `groups`, in order, and the place there of each of `clips`."""
         return np.unique(self.groups, return_inverse=True)
-
-    @cached_property
-    def film_names(self) -> list[str]:
-        """The distinct `groups`, in order."""
-        return [str(name) for name in self._films[0]]
-
-    @property
-    def _film_codes(self) -> IntArray:
-        """The place in `film_names` of each of `clips`."""
-        return self._films[1]
 
     @property
     def n_clips(self) -> int:
@@ -213,7 +174,7 @@ class Cell:
     @cached_property
     def n_films(self) -> int:
         """The films, or groups, of the tested clips."""
-        return number_of_groups(self.groups)
+        return number_of_groups(self.coded_groups[0])
 
     @property
     def n_positive(self) -> int:
@@ -285,7 +246,7 @@ class Cell:
     @property
     def folds(self) -> list[str]:
         """The names of the tested folds."""
-        return list(dict.fromkeys(fold for fold, _, _ in self.fits))
+        return [*dict.fromkeys(fold for fold, _, _ in self.fits)]
 
     @cached_property
     def n_test_sets(self) -> int:
@@ -294,11 +255,12 @@ class Cell:
 
     @cached_property
     def predictions(self) -> list[Predictions]:
-        """Classes, scores and decisions of each fit."""
+        """Classes, scores, decisions and films of each fit."""
         whole = Predictions(
             self.rows["y"].to_numpy(dtype=np.bool_),
             self.rows["score"].to_numpy(),
             self.rows["decision"].to_numpy(),
+            self.coded_groups[1][self._at],
         )
         return [whole.take(rows) for _, _, rows in self.fits]
 
@@ -327,7 +289,7 @@ class Cell:
         if not self.n_films:
             return GroupCount(0, 0)
         folds = [self._at[rows] for _, _, rows in self.fits]
-        return groups_behind(metric, self.y, self.groups, folds)
+        return groups_behind(metric, self.y, self.coded_groups[1], folds)
 
     def film_counts(self, metric: str) -> tuple[int, int]:
         """Return how many films are behind a value, and how many were tested."""
@@ -344,62 +306,37 @@ class Cell:
         rows = self.rows[np.isin(self._clip, clips)]
         return replace(self, rows=rows, intervals={})
 
-    def reversed(self) -> Cell:
-        """Return the cell with its clips in the opposite order."""
-        return replace(self, rows=self.rows.assign(score=-self.rows["score"]))
-
     def in_random_order(self) -> Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
-        random = {"score": 0.0, "decision": 0.5, "is_probability": False}
-        random |= {"is_model": False, "is_trained": False}
-        return replace(self, rows=self.rows.assign(**random), intervals={})
+        return replace(
+            self,
+            rows=self.rows.assign(score=0.0, decision=0.5),
+            is_model=False,
+            is_trained=False,
+            gives_probabilities=False,
+            intervals={},
+        )
 
     # ---- values ----
 
-    @cached_property
+    @property
     def metrics(self) -> Sequence[str]:
         """The metrics that are defined for the scores of all folds."""
         return tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
 
-    def statistics(self, metrics: Sequence[str]) -> Statistics:
-        """Return the value of metrics as a function of the weights of films, in bounded memory.
-
-        Weights have a column for each of `film_names`.
-        """
-        if self.is_averaged:
-            whole = partial(_means, self._folds, metrics)
-        else:
-            whole = partial(_pooled, self._by_seed, metrics)
-        return _in_blocks(whole, len(self.clips))
-
-    @cached_property
-    def _folds(self) -> list[GroupedStats]:
-        """The sums of each fit by film; every value of the cell is a function of them."""
-        codes = self._film_codes.astype(np.intp)
-        return [
-            GroupedStats(of_fit, codes[self._at[rows]])
-            for of_fit, (_, _, rows) in zip(self.predictions, self.fits, strict=True)
-        ]
-
-    @cached_property
-    def _by_seed(self) -> list[tuple[GroupedStats, list[GroupedStats]]]:
-        """The folds of each seed: joined, and one by one."""
-        of_seeds: dict[int, list[GroupedStats]] = {}
-        for (_, seed, _), fold in zip(self.fits, self._folds, strict=True):
-            of_seeds.setdefault(seed, []).append(fold)
-        runs = []
-        for of_seed in of_seeds.values():
-            predictions = Predictions.join([fold.predictions for fold in of_seed])
-            codes = np.concatenate([fold.codes for fold in of_seed])
-            runs.append((GroupedStats(predictions, codes), of_seed))
-        return runs
+    def under(self, weights: FloatArray, metrics: Sequence[str]) -> MetricValues:
+        """Return metrics under rows of weights of films."""
+        runs: Sequence[Hashable] = range(len(self.fits))
+        if not self.is_averaged:
+            runs = [seed for _, seed, _ in self.fits]
+        return values_under(weights, self.predictions, runs, metrics)
 
     @cached_property
     def values(self) -> dict[str, float]:
         """The value of every metric on all test clips."""
-        once = np.ones((1, len(self.film_names)))
-        values = self.statistics(self.metrics)(once)
-        return {name: float(drawn[0]) for name, drawn in values.items()}
+        once = np.ones((1, len(self.coded_groups[0])))
+        values = self.under(once, self.metrics)
+        return {name: float(value[0]) for name, value in values.items()}
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
@@ -407,12 +344,11 @@ class Cell:
 
     def is_ranked(self, metric: str) -> bool:
         """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
-        return math.isfinite(self.value(metric)) and math.isfinite(self.value(AUC.name))
+        return math.isfinite(self.value(metric) + self.value(AUC.name))
 
     def ends(self, metric: str) -> tuple[float, float]:
         """Return both ends of the interval of a metric; NaN if it has none."""
-        interval = self.intervals.get(metric, NO_INTERVAL)
-        return interval.low, interval.high
+        return self.intervals.get(metric, NO_INTERVAL)
 
     def has_interval(self, metric: str) -> bool:
         """Return whether a metric has an interval."""
@@ -430,76 +366,89 @@ class Cell:
             by_fold.setdefault(fold, []).append(values[metric])
         return deviation([float(np.mean(values)) for values in by_fold.values()])
 
-    def sd_of_films(self) -> dict[tuple[str, str], float]:
-        """Return the deviation of each film and metric over several fits that test it alone."""
-        alone: dict[str, list[dict[str, float]]] = {}
-        for (_, _, rows), values in zip(self.fits, self.values_of_fits, strict=True):
-            films = np.unique(self.groups[self._at[rows]])
-            if len(films) == 1:
-                alone.setdefault(str(films[0]), []).append(values)
-        deviations = {}
-        for film, of_fits in alone.items():
-            if len(of_fits) < 2:
-                continue
-            for metric in self.metrics:
-                of_metric = [values[metric] for values in of_fits]
-                deviations[film, metric] = deviation(of_metric)
-        return deviations
-
     @cached_property
-    def n_fits_of_films(self) -> dict[str, int]:
-        """How many fits test each film."""
-        n_fits: dict[str, int] = {}
-        for _, _, rows in self.fits:
-            for film in np.unique(self.groups[self._at[rows]]).tolist():
-                n_fits[film] = n_fits.get(film, 0) + 1
-        return n_fits
+    def fits_of_films(self) -> dict[str, list[tuple[int, dict[str, float]]]]:
+        """For each film, how many films each fit tests that tests it, and its metrics."""
+        names, codes = self.coded_groups
+        of_films: dict[str, list[tuple[int, dict[str, float]]]] = {}
+        for (_, _, rows), values in zip(self.fits, self.values_of_fits, strict=True):
+            tested = np.unique(codes[self._at[rows]])
+            for film in names[tested].tolist():
+                of_films.setdefault(film, []).append((len(tested), values))
+        return of_films
+
+    def sd_of_film(self, film: str, metric: str) -> float:
+        """Return the deviation of a metric over the fits that test a film alone."""
+        fits = self.fits_of_films[film]
+        return deviation([values[metric] for n_films, values in fits if n_films == 1])
 
     def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
-        names = self.film_names
+        names, codes = self.coded_groups
         # Each film is drawn alone.
-        values = self.statistics(metrics)(np.eye(len(names)))
-        n_positive = np.bincount(self._film_codes, weights=self.y, minlength=len(names))
+        values = self.under(np.eye(len(names)), metrics)
+        n_positive = np.bincount(codes, weights=self.y)
         for name in metrics:
             if METRICS[name].needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
             if name == PREVALENCE.name:
                 # A count of clips, and no mean over the folds that test parts of a film.
-                values[name] = n_positive / np.bincount(self._film_codes)
-        return names, values
+                values[name] = n_positive / np.bincount(codes)
+        return names.tolist(), values
 
     def value_of_films(self, metric: str) -> dict[str, float]:
         """Return a metric within each film that has a value; nothing without films."""
         if metric not in self.metrics or not self.n_films:
             return {}
-        if metric not in self._known_of_films:
-            names, values = self.by_film([metric])
-            of_films = zip(names, values[metric].tolist(), strict=True)
-            known = {name: value for name, value in of_films if math.isfinite(value)}
-            self._known_of_films[metric] = known
-        return self._known_of_films[metric]
+        names, values = self.by_film([metric])
+        of_films = zip(names, values[metric].tolist(), strict=True)
+        return {name: value for name, value in of_films if math.isfinite(value)}
 
-    def value_of_two_classes(self, metric: str) -> dict[str, float]:
-        """Return a metric within each film that has clips of both classes."""
-        values = self.value_of_films(metric)
-        has_positive = {*self.groups[self.y]}
-        has_negative = {*self.groups[~self.y]}
-        return {
-            film: value
-            for film, value in values.items()
-            if film in has_positive and film in has_negative
-        }
+    def of_two_classes(self, metric: str) -> FilmValues:
+        """Return a metric of ranks within each film that has clips of both classes."""
+
+        def find() -> FilmValues:
+            both = {*self.groups[self.y].tolist()} & {*self.groups[~self.y].tolist()}
+            values = []
+            for scores in (self.rows["score"], -self.rows["score"]):
+                ordered = replace(self, rows=self.rows.assign(score=scores))
+                of_films = ordered.value_of_films(metric)
+                values.append(
+                    {film: of_films[film] for film in of_films if film in both}
+                )
+            return values[0], values[1]
+
+        return self._known_of(("films", metric), find)
+
+    def drawn(self, metric: str, n_replicates: int, seed: int) -> FloatArray:
+        """Return a metric if films are drawn, the same films for all cells of these films."""
+
+        def find() -> FloatArray:
+            def under(weights: FloatArray) -> MetricValues:
+                return self.under(weights, [metric])
+
+            return draw(under, len(self.coded_groups[0]), n_replicates, (seed, 2))[
+                metric
+            ]
+
+        return self._known_of(("draws", metric, n_replicates, seed), find)
+
+    @cached_property
+    def _memo(self) -> dict[Hashable, Any]:
+        return {}
+
+    def _known_of(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return what many differences read of the cell, which is found once."""
+        if key not in self._memo:
+            self._memo[key] = find()
+        found: T = self._memo[key]
+        return found
 
     @cached_property
     def is_constant_in_films(self) -> bool:
         """Whether each fit gives all clips of a film one score."""
         by_film = self.rows.groupby(["fold", "seed", "group"])["score"]
         return bool((by_film.nunique() == 1).all())
-
-    @cached_property
-    def _known_of_films(self) -> dict[str, dict[str, float]]:
-        return {}
 
 
 def cells_of(tests: pd.DataFrame) -> list[Cell]:
@@ -510,11 +459,24 @@ def cells_of(tests: pd.DataFrame) -> list[Cell]:
     """
     ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     numbered = tests.assign(clip=numbers)
-    cells = [Cell(rows, ids) for _, rows in numbered.groupby([*CELL], sort=False)]
+    cells = []
     averaged = set()
-    for cell in cells:
-        if cell.rows.duplicated(["clip", "seed"]).any():
+    for _, rows in numbered.groupby([*CELL], sort=False):
+        facts: Any = rows.iloc[0]
+        cell = Cell(
+            facts["train"],
+            facts["test"],
+            facts["store"],
+            facts["model"],
+            bool(facts["is_model"]),
+            bool(facts["is_trained"]),
+            bool(rows["is_probability"].all()),
+            rows,
+            ids,
+        )
+        if rows.duplicated(["clip", "seed"]).any():
             averaged.add(cell.pair)
+        cells.append(cell)
     return [replace(cell, is_averaged=cell.pair in averaged) for cell in cells]
 
 
@@ -541,26 +503,24 @@ def on_shared_clips(cells: Sequence[Cell]) -> Shared:
     are. The cells are of one `cells_of`. The classes of two runs differ where the annotations were
     changed between them. Clips of one class only are too few: nothing can be ranked.
     """
-    first = cells[0]
-    shared = first.clips
+    tested = cells[0].clips
     for cell in cells[1:]:
-        shared = np.intersect1d(shared, cell.clips, assume_unique=True)
-    if not len(shared):
-        return Shared((), 0, "no clip is tested in all of them")
-    classes = first.y[np.searchsorted(first.clips, shared)]
-    is_same_class = np.ones(len(shared), dtype=np.bool_)
-    for cell in cells[1:]:
-        is_same_class &= cell.y[np.searchsorted(cell.clips, shared)] == classes
-    shared = shared[is_same_class]
-    classes = classes[is_same_class]
-    if not len(shared):
-        return Shared((), 0, "no clip is tested with the same class in all of them")
-    if classes.all() or not classes.any():
-        name = "positive" if classes.all() else "negative"
+        tested = np.intersect1d(tested, cell.clips, assume_unique=True)
+    classes = [cell.y[np.searchsorted(cell.clips, tested)] for cell in cells]
+    is_same = np.all(np.equal(classes, classes[0]), axis=0)
+    shared = tested[is_same]
+    y = classes[0][is_same]
+    problem = ""
+    if not len(tested):
+        problem = "no clip is tested in all of them"
+    elif not len(shared):
+        problem = "no clip is tested with the same class in all of them"
+    elif y.all() or not y.any():
+        name = "positive" if y.all() else "negative"
         clips = "1 clip" if len(shared) == 1 else f"{len(shared)} clips"
         problem = f"the {clips} that all of them tested are all {name}"
-        return Shared((), len(shared), problem)
-    return Shared([cell.only(shared) for cell in cells], len(shared))
+    parts = [] if problem else [cell.only(shared) for cell in cells]
+    return Shared(parts, len(shared), problem)
 
 
 def have_same_clips(cells: Iterable[Cell]) -> bool:
@@ -578,56 +538,5 @@ def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of the values that are defined; NaN of fewer than two."""
-    defined = np.array([value for value in values if np.isfinite(value)])
+    defined = np.array([value for value in values if math.isfinite(value)])
     return float(defined.std(ddof=1)) if len(defined) > 1 else math.nan
-
-
-def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
-    """Return the same function, which computes few rows of weights at a time.
-
-    A row takes some numbers for each clip: a thousand draws of 20,000 clips would take gigabytes.
-    """
-    step = max(1, BLOCK // max(n_clips, 1))
-
-    def compute(weights: FloatArray) -> MetricValues:
-        if len(weights) <= step:
-            return statistics(weights)
-        starts = range(0, len(weights), step)
-        blocks = [statistics(weights[start : start + step]) for start in starts]
-        joined = {}
-        for name in blocks[0]:
-            joined[name] = np.concatenate([block[name] for block in blocks])
-        return joined
-
-    return compute
-
-
-def _pooled(
-    runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
-    metrics: Sequence[str],
-    weights: FloatArray,
-) -> MetricValues:
-    """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
-    of_runs = []
-    for joined, folds in runs:
-        drawn = joined.under(weights)
-        drawn_folds = [fold.under(weights) for fold in folds]
-        values = {}
-        for name in metrics:
-            values[name] = METRICS[name].over_folds(drawn, drawn_folds)
-        of_runs.append(values)
-    means = {}
-    for name in metrics:
-        means[name] = np.mean([values[name] for values in of_runs], axis=0)
-    return means
-
-
-def _means(
-    folds: Sequence[GroupedStats], metrics: Sequence[str], weights: FloatArray
-) -> MetricValues:
-    """Return the mean of each metric over folds."""
-    drawn = [fold.under(weights) for fold in folds]
-    means = {}
-    for name in metrics:
-        means[name] = mean_over_folds(drawn, METRICS[name].function)
-    return means

@@ -1,56 +1,43 @@
-"""Metrics of binary predictions: a record for each, which has all that is known of it.
+"""Metrics of binary predictions, of all clips or of clips of films that are drawn.
+
+Draws give each film a weight, and `values_under` computes a metric for many rows of weights at
+once: the counts of decisions are products with the counts of each film.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
-without clips of both classes are NaN. There are no warnings. Another metric is one more record in
-`METRICS`.
+without clips of both classes are NaN. Tied scores say nothing about the order of their clips: AP is
+its mean over all orders within ties, and a tied pair counts one half in AUC.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from obygaze_features.core.errors import FixInput, near
-from obygaze_models.evaluation.grouped_stats import (
-    Confusion,
-    DrawnSums,
-    GroupedStats,
-    auc_over_folds,
-    divide,
-    mean_over_folds,
-)
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
 MetricValues = dict[str, FloatArray]
+# Blocks of this many weights limit the memory of draws to about 100 MB.
+BLOCK = 2_000_000
 
 
-class GroupCount(NamedTuple):
-    """How many groups are behind a value, and how many of equal size tell as much."""
+class Counts(NamedTuple):
+    """The confusion counts of decisions, one entry for each row of weights."""
 
-    number: int
-    effective: float
+    tp: FloatArray
+    fp: FloatArray
+    fn: FloatArray
+    tn: FloatArray
 
+    @property
+    def total(self) -> FloatArray:
+        """The number of clips."""
+        return self.tp + self.fp + self.fn + self.tn
 
-@dataclass(frozen=True)
-class Ranking:
-    """What is known of a metric of the order of clips.
-
-    Scores of different fits are on different scales, so it is computed within folds. It alone has
-    an interval over films, and compares models.
-
-    Attributes:
-        over_folds: The metric of folds under weights of units.
-        n_behind: The number of clips whose mean it is.
-        n_groups: How many of some groups are behind it, by the number of clips and of positive
-            clips of each.
-    """
-
-    over_folds: Callable[[Sequence[DrawnSums]], FloatArray]
-    n_behind: Callable[[BoolArray], int]
-    n_groups: Callable[[FloatArray, FloatArray], GroupCount]
+    def swapped(self) -> Self:
+        """Return the counts with the two classes exchanged."""
+        return self._replace(tp=self.tn, fp=self.fn, fn=self.fp, tn=self.tp)
 
 
 @dataclass(frozen=True)
@@ -59,50 +46,49 @@ class Metric:
 
     Attributes:
         name: Its name in protocols and tables.
-        function: Its value by sums over clips, one for each resampling.
+        of_counts: Its value by the counts of decisions; None for ranks and probabilities.
         title: Its name in texts, tables and figures; the default is `name`.
         direction: 1 if larger values are better, -1 if smaller ones are, 0 if neither is.
-        ranking: What is known of a metric of the order of clips; None for other metrics.
         needs_probabilities: Whether margins have no value.
         needs_positives: Whether a film without positive clips has no value.
         is_on_card: Whether the card of a kept model has its value.
     """
 
     name: str
-    function: Callable[[DrawnSums], FloatArray]
+    of_counts: Callable[[Counts], FloatArray] | None = None
     title: str = ""
     direction: int = 1
-    ranking: Ranking | None = None
     needs_probabilities: bool = False
     needs_positives: bool = False
     is_on_card: bool = False
 
-    def over_folds(self, joined: DrawnSums, folds: Sequence[DrawnSums]) -> FloatArray:
-        """Return the metric of folds, joined or one by one, under weights of units."""
-        if self.ranking is None:
-            return self.function(joined)
-        return self.ranking.over_folds(folds)
+
+def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatArray:
+    """Return `top / bottom`, and `empty` where `bottom` is 0."""
+    out = np.full_like(top, empty, dtype=np.float64)
+    np.divide(top, bottom, out=out, where=bottom != 0)
+    return out
 
 
 # ---- metrics of decisions ----
 
 
-def precision(c: Confusion) -> FloatArray:
+def precision(c: Counts) -> FloatArray:
     """Return the share of clips called positive that are positive."""
     return divide(c.tp, c.tp + c.fp, 0.0)
 
 
-def recall(c: Confusion) -> FloatArray:
+def recall(c: Counts) -> FloatArray:
     """Return the share of positive clips that are called positive."""
     return divide(c.tp, c.tp + c.fn, 0.0)
 
 
-def f1_binary(c: Confusion) -> FloatArray:
+def f1_binary(c: Counts) -> FloatArray:
     """Return the F1 of the positive class."""
     return divide(2 * c.tp, 2 * c.tp + c.fp + c.fn, 0.0)
 
 
-def f1_weighted(c: Confusion) -> FloatArray:
+def f1_weighted(c: Counts) -> FloatArray:
     """Return the mean F1 of both classes, weighted by their numbers of clips."""
     positive = c.tp + c.fn
     negative = c.tn + c.fp
@@ -110,131 +96,57 @@ def f1_weighted(c: Confusion) -> FloatArray:
     return divide(weighted, positive + negative)
 
 
-def f1_macro(c: Confusion) -> FloatArray:
+def f1_macro(c: Counts) -> FloatArray:
     """Return the unweighted mean F1 of both classes; a class without clips counts as 0."""
     return (f1_binary(c) + f1_binary(c.swapped())) / 2
 
 
-def accuracy(c: Confusion) -> FloatArray:
+def accuracy(c: Counts) -> FloatArray:
     """Return the share of correct decisions."""
     return divide(c.tp + c.tn, c.total)
 
 
-def prevalence(c: Confusion) -> FloatArray:
+def prevalence(c: Counts) -> FloatArray:
     """Return the share of positive clips, which F1 and AP depend on."""
     return divide(c.tp + c.fn, c.total)
 
 
-def share_positive(c: Confusion) -> FloatArray:
+def share_positive(c: Counts) -> FloatArray:
     """Return the share of clips called positive."""
     return divide(c.tp + c.fp, c.total)
 
 
-def _of_decisions(of_counts: Callable[[Confusion], FloatArray], **facts: Any) -> Metric:
-    """Return the record of a function of the counts of decisions, whose name it has."""
-    return Metric(of_counts.__name__, lambda sums: of_counts(sums.counts), **facts)
-
-
-# ---- metrics of the order ----
-
-
-def _average_precision(sums: DrawnSums) -> FloatArray:
-    return sums.average_precision
-
-
-def _n_of_rarer_class(y: BoolArray) -> int:
-    n_positive = int(y.sum())
-    return min(n_positive, len(y) - n_positive)
-
-
-def _groups_of_positives(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
-    number = int(np.count_nonzero(n_positive))
-    return GroupCount(number, effective_number(n_positive))
-
-
-def _groups_of_both_classes(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
-    n_with_positive = int(np.count_nonzero(n_positive))
-    n_with_negative = int(np.count_nonzero(sizes > n_positive))
-    number = min(n_with_positive, n_with_negative)
-    share = number / len(sizes)
-    effective = share * (len(sizes) * effective_number(sizes)) ** 0.5
-    return GroupCount(number, float(effective))
-
-
-def effective_number(sizes: ArrayLike) -> float:
-    """Return how many parts of equal size have the same sum of squared shares."""
-    values = np.asarray(sizes, dtype=np.float64)
-    return float(values.sum() ** 2 / (values**2).sum())
-
-
 # ---- the records ----
 
-F1 = _of_decisions(
-    f1_binary,
-    title="F1 binary",
-    needs_positives=True,
-    is_on_card=True,
-)
-F1_WEIGHTED = _of_decisions(f1_weighted, title="F1 weighted", is_on_card=True)
-F1_MACRO = _of_decisions(f1_macro, title="F1 macro")
-PRECISION = _of_decisions(precision)
-RECALL = _of_decisions(recall, needs_positives=True)
-ACCURACY = _of_decisions(accuracy)
-PREVALENCE = _of_decisions(prevalence, direction=0)
-SHARE_POSITIVE = _of_decisions(share_positive, direction=0)
-AP = Metric(
-    "ap",
-    _average_precision,
-    title="AP",
-    ranking=Ranking(
-        partial(mean_over_folds, metric=_average_precision),
-        n_behind=lambda y: int(y.sum()),
-        n_groups=_groups_of_positives,
-    ),
-    is_on_card=True,
-)
-AUC = Metric(
-    "auc",
-    lambda sums: divide(*sums.pairs),
-    title="AUC",
-    ranking=Ranking(
-        auc_over_folds,
-        n_behind=_n_of_rarer_class,
-        n_groups=_groups_of_both_classes,
-    ),
-    is_on_card=True,
-)
+F1 = Metric("f1_binary", f1_binary, "F1 binary", needs_positives=True, is_on_card=True)
+F1_WEIGHTED = Metric("f1_weighted", f1_weighted, "F1 weighted", is_on_card=True)
+PREVALENCE = Metric("prevalence", prevalence, direction=0)
+AP = Metric("ap", title="AP", is_on_card=True)
+AUC = Metric("auc", title="AUC", is_on_card=True)
+# The mean squared error of probabilities.
 BRIER = Metric(
-    "brier",  # the mean squared error of probabilities
-    lambda sums: divide(sums.squared_errors, sums.n),
-    title="Brier",
-    direction=-1,
-    needs_probabilities=True,
-    is_on_card=True,
+    "brier", title="Brier", direction=-1, needs_probabilities=True, is_on_card=True
 )
-METRICS = {
-    metric.name: metric
-    for metric in (
-        *(F1, F1_WEIGHTED, F1_MACRO, PRECISION, RECALL, ACCURACY),
-        *(PREVALENCE, SHARE_POSITIVE, AP, AUC, BRIER),
-    )
-}
-RANKING_METRICS = {
-    name: metric.ranking for name, metric in METRICS.items() if metric.ranking
-}
+_ALL = (
+    F1,
+    F1_WEIGHTED,
+    Metric("f1_macro", f1_macro, "F1 macro"),
+    Metric("precision", precision),
+    Metric("recall", recall, needs_positives=True),
+    Metric("accuracy", accuracy),
+    PREVALENCE,
+    Metric("share_positive", share_positive, direction=0),
+    AP,
+    AUC,
+    BRIER,
+)
+METRICS = {metric.name: metric for metric in _ALL}
+# Scores of different fits are on different scales, so that clips are ranked within folds. These
+# metrics alone have an interval over films, and compare models.
+RANKING_METRICS = (AP.name, AUC.name)
 MARGIN_METRICS = tuple(
     name for name, metric in METRICS.items() if not metric.needs_probabilities
 )
-
-
-def find_metric(name: str) -> Metric:
-    """Return a metric; an error that names the known ones."""
-    if name not in METRICS:
-        raise FixInput(
-            f"unknown metric {name!r}{near(name, METRICS)}",
-            hint=f"one of {', '.join(METRICS)}",
-        )
-    return METRICS[name]
 
 
 def metric_name(name: str) -> str:
@@ -252,15 +164,16 @@ def goodness(name: str, value: float) -> float:
     return -value if METRICS[name].direction < 0 else value
 
 
+# ---- values ----
+
+
 def evaluate(
     predictions: Predictions, names: Iterable[str] = METRICS
 ) -> dict[str, float]:
-    """Return each metric of the predictions, by default all.
-
-    Each clip counts once.
-    """
-    once = np.ones(len(predictions))
-    return {k: float(v[0]) for k, v in replicate(predictions, once, names).items()}
+    """Return each metric of the predictions of one fit, in which each clip counts once."""
+    once = np.ones((1, int(predictions.films.max()) + 1))
+    values = values_under(once, [predictions], [0], [*names])
+    return {name: float(value[0]) for name, value in values.items()}
 
 
 def average_precision(predictions: Predictions) -> float:
@@ -268,25 +181,186 @@ def average_precision(predictions: Predictions) -> float:
     return evaluate(predictions, [AP.name])[AP.name]
 
 
-def replicate(
-    predictions: Predictions, weights: ArrayLike, names: Iterable[str]
+def values_under(
+    weights: FloatArray,
+    fits: Sequence[Predictions],
+    runs: Sequence[Hashable],
+    names: Sequence[str],
 ) -> MetricValues:
-    """Return each metric under each row of weights of clips."""
-    n = len(predictions)
-    matrix = np.atleast_2d(np.asarray(weights, float))
-    if matrix.shape[1:] != (n,) or not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise FixInput(
-            f"weights must be finite and at least 0, one for each of {n} clips, "
-            f"got shape {matrix.shape}"
-        )
-    metrics = [find_metric(name) for name in names]
-    low = predictions.score.min()
-    high = predictions.score.max()
-    for metric in metrics:
-        if metric.needs_probabilities and not (low >= 0 and high <= 1):
-            raise FixInput(
-                f"{metric.name} requires probabilities, got scores from {low:g} to {high:g}",
-                hint="use MARGIN_METRICS for models with margins",
+    """Return each metric under each row of weights of films.
+
+    Decisions of the fits of one run are pooled; clips are ranked within each fit. A value is the
+    mean over runs, each weighted by the share of its clips that is drawn.
+
+    Args:
+        weights: A column for each film.
+        fits: The predictions of each fit.
+        runs: The run of each fit, such as its seed; means over fits have a run for each fit.
+        names: The metrics.
+    """
+    n_clips = sum(map(len, fits))
+    step = max(1, BLOCK // max(n_clips, 1))
+    if len(weights) > step:
+        blocks = []
+        for start in range(0, len(weights), step):
+            blocks.append(
+                values_under(weights[start : start + step], fits, runs, names)
             )
-    drawn = GroupedStats(predictions, np.arange(n)).under(matrix)
-    return {metric.name: metric.function(drawn) for metric in metrics}
+        return {name: np.concatenate([one[name] for one in blocks]) for name in names}
+    of_runs = []
+    drawn = []
+    for run in dict.fromkeys(runs):
+        of_run = [fit for fit, other in zip(fits, runs, strict=True) if other == run]
+        values, share = _values_of_run(weights, of_run, names)
+        of_runs.append(values)
+        drawn.append(share)
+    return {name: _mean([of[name] for of in of_runs], drawn) for name in names}
+
+
+def _values_of_run(
+    weights: FloatArray, fits: Sequence[Predictions], names: Sequence[str]
+) -> tuple[MetricValues, FloatArray]:
+    """Return each metric of one run, and the share of its clips that is drawn."""
+    whole = fits[0] if len(fits) == 1 else Predictions.join(fits)
+
+    def total(of_clips: Any) -> FloatArray:
+        of_films = np.bincount(whole.films, of_clips, minlength=weights.shape[1])
+        return np.asarray(weights @ of_films)
+
+    y = whole.y
+    called = whole.decision
+    counts = Counts(
+        *map(total, (y * called, ~y * called, y * (1.0 - called), ~y * (1.0 - called)))
+    )
+    values: MetricValues = {}
+    for name in names:
+        of_counts = METRICS[name].of_counts
+        if of_counts is not None:
+            values[name] = of_counts(counts)
+    if BRIER.name in names:
+        _check_probabilities(whole.score)
+        values[BRIER.name] = divide(total((whole.score - y) ** 2), counts.total)
+    if {*RANKING_METRICS} & {*names}:
+        values |= _ranked_within(fits, weights)
+    return values, counts.total / len(whole)
+
+
+def _check_probabilities(score: FloatArray) -> None:
+    low = score.min()
+    high = score.max()
+    if not (low >= 0 and high <= 1):
+        raise FixInput(
+            f"{BRIER.name} requires probabilities, got scores from {low:g} to {high:g}"
+        )
+
+
+def _mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatArray:
+    """Return the weighted mean of values, entry by entry, without those that are not finite."""
+    if len(values) == 1:
+        return np.where(weights[0] > 0, values[0], np.nan)
+    stacked = np.array(values)
+    counts = np.where(np.isfinite(stacked), weights, 0.0)
+    known = np.where(counts > 0, stacked, 0.0)
+    return divide((counts * known).sum(axis=0), counts.sum(axis=0))
+
+
+def _ranked_within(fits: Sequence[Predictions], weights: FloatArray) -> MetricValues:
+    """Return AP and AUC of clips that are ranked within each fit.
+
+    AP is the mean over fits, each weighted by its share of drawn clips. AUC has the pairs of clips
+    of one fit, divided by its number of clips (van Elteren's weights), so that a film that is drawn
+    twice counts twice. Pooled over folds, AUC would compare scores of models that were trained on
+    other shares of positives: a film with many positives is scored by a model trained on fewer.
+    """
+    precisions = []
+    shares = []
+    won = np.zeros(len(weights))
+    pairs = np.zeros(len(weights))
+    for fit in fits:
+        films = fit.films
+        of_one_film = films.min() == films.max()
+        # An order within one film does not depend on its weight.
+        of_clips = np.ones((1, len(fit))) if of_one_film else weights[:, films]
+        ap, won_in_fit, all_pairs = rank(fit.y, fit.score, of_clips)
+        drawn = of_clips.sum(axis=1)
+        if of_one_film:
+            times = weights[:, films[0]]
+            ap = np.repeat(ap, len(weights))
+            drawn = drawn * times
+            won_in_fit = won_in_fit * times**2
+            all_pairs = all_pairs * times**2
+        precisions.append(ap)
+        shares.append(drawn / len(fit))
+        won += divide(won_in_fit, drawn, 0.0)
+        pairs += divide(all_pairs, drawn, 0.0)
+    return {AP.name: _mean(precisions, shares), AUC.name: divide(won, pairs)}
+
+
+def rank(
+    y: BoolArray, score: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return AP, and the pairs of both classes that are in order and all pairs.
+
+    AP is the mean precision at positive clips. A tied pair counts one half.
+
+    Args:
+        y: The class of each clip.
+        score: Its score.
+        weights: Rows of weights of the clips.
+    """
+    order = np.argsort(-score, kind="stable")
+    last_of_tie = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
+    ordered = weights[:, order]
+    # The weight of positive clips, and of all, at or above each distinct score.
+    tp = np.cumsum(ordered * y[order], axis=1)[:, last_of_tie]
+    total = np.cumsum(ordered, axis=1)[:, last_of_tie]
+    positive = np.diff(tp, axis=1, prepend=0.0)
+    of_tie = np.diff(total, axis=1, prepend=0.0)
+    areas = positive * divide(tp, total, 0.0)
+    tied = np.diff(last_of_tie, prepend=-1) > 1
+    if tied.any():
+        n_drawn = np.cumsum(ordered > 0, axis=1)[:, last_of_tie]
+        areas[:, tied] = precision_of_ties(
+            positive[:, tied],
+            of_tie[:, tied],
+            np.diff(n_drawn, axis=1, prepend=0)[:, tied],
+            (tp - positive)[:, tied],
+            (total - of_tie)[:, tied],
+        )
+    n_positive = tp[:, -1]
+    won = ((of_tie - positive) * (tp - positive / 2)).sum(axis=1)
+    ap = divide(areas.sum(axis=1), n_positive)
+    return ap, won, n_positive * (total[:, -1] - n_positive)
+
+
+def precision_of_ties(
+    positive: FloatArray,
+    total: FloatArray,
+    n_clips: FloatArray,
+    positive_above: FloatArray,
+    total_above: FloatArray,
+) -> FloatArray:
+    """Return the sum of the precisions at the positive clips of a tie, the mean over its orders.
+
+    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times has
+    one place. Where the clips of a tie have other weights than each other, each place has the mean.
+
+    Args:
+        positive: The weight of the positive clips of the tie.
+        total: The weight of all its clips.
+        n_clips: How many clips have a weight.
+        positive_above: The weight of the positive clips with higher scores.
+        total_above: The weight of all clips with higher scores.
+    """
+    from scipy.special import digamma  # takes longer to import than NumPy
+
+    weight = divide(total, n_clips, 1.0)
+    # Beside a positive clip, the share of positives among the other clips of the tie.
+    share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)
+    share = np.clip(share, 0.0, 1.0)
+    first_place = total_above / weight + 1
+    # The sum of 1 / place over the places of the tie.
+    inverse_places = digamma(first_place + n_clips) - digamma(first_place)
+    at_first_place = positive_above / weight + 1 - share * first_place
+    precisions = share * n_clips + at_first_place * inverse_places
+    return np.asarray(positive * precisions / np.maximum(n_clips, 1))

@@ -1,4 +1,4 @@
-"""The input of every metric: labels, scores and decisions of clips."""
+"""The input of every metric: labels, scores, decisions and films of the clips that a fit tested."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score and decision of each clip, checked once.
+    """Label, score, decision and number of the film of each clip, checked once.
 
     A decision is from 0 to 1: one half where the class is drawn.
     """
@@ -33,6 +33,7 @@ class Predictions:
     y: BoolArray
     score: FloatArray
     decision: BoolArray | FloatArray
+    films: IntArray
 
     @classmethod
     def of(
@@ -40,6 +41,7 @@ class Predictions:
         y: ArrayLike,
         score: ArrayLike,
         threshold: float = 0.5,
+        films: ArrayLike | None = None,
     ) -> Self:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
@@ -49,11 +51,14 @@ class Predictions:
             y: The labels, 0 or 1.
             score: The score of each clip.
             threshold: The threshold.
+            films: The film of each clip; by default all are of one film.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
-        decision = scores > threshold
-        return cls(truth, scores, decision)
+        codes = np.zeros(truth.size, dtype=np.intp)
+        if films is not None:
+            _, codes = as_codes(films, truth.size)
+        return cls(truth, scores, scores > threshold, codes)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -62,11 +67,14 @@ class Predictions:
             np.concatenate([part.y for part in parts]),
             np.concatenate([part.score for part in parts]),
             np.concatenate([part.decision for part in parts]),
+            np.concatenate([part.films for part in parts]),
         )
 
     def take(self, rows: IntArray | BoolArray) -> Self:
         """Return the predictions of some rows."""
-        return type(self)(self.y[rows], self.score[rows], self.decision[rows])
+        return type(self)(
+            self.y[rows], self.score[rows], self.decision[rows], self.films[rows]
+        )
 
     def __len__(self) -> int:
         return int(self.y.size)
@@ -83,9 +91,7 @@ def as_truth(y: ArrayLike) -> BoolArray:
         return truth
     unknown = sorted({str(v) for v in truth.tolist() if v not in (0, 1)})
     if unknown:
-        raise FixInput(
-            f"labels must be 0 or 1, got {', '.join(unknown[:5])}",
-        )
+        raise FixInput(f"labels must be 0 or 1, got {', '.join(unknown[:5])}")
     return truth.astype(np.bool_)
 
 

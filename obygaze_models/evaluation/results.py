@@ -14,21 +14,19 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_models.evaluation.basis import UNSEEN, has_interval, weakest
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
     LEAST_GROUPS,
+    NO_INTERVAL,
+    GroupCount,
     Interval,
-    draw,
     interval_of,
-    not_narrower_than_clips,
     resample,
     share_variance,
 )
 from obygaze_models.evaluation.cells import (
-    NO_INTERVAL,
     Cell,
     cells_of,
     grouped_by,
@@ -44,7 +42,6 @@ from obygaze_models.evaluation.metrics import (
     AP,
     PREVALENCE,
     RANKING_METRICS,
-    GroupCount,
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, difference_of
@@ -123,24 +120,20 @@ def results(
         each: Returns what jobs return, in their order.
     """
     cells = cells_of(tests)
-    # Families of p join differences of several tasks: all are of the films of the whole table.
-    values = ComparedValues(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
     if settings.compares:
         of_tasks = [*grouped_by(cells, lambda cell: cell.pair).values()]
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in cells),
-        *(partial(_differences_of, of_task, values) for of_task in of_tasks),
+        *(partial(_differences_of, of_task, settings) for of_task in of_tasks),
         *(
-            partial(_contrasts_of, *both, values)
+            partial(_contrasts_of, *both, settings)
             for both in _contrasts(cells, settings)
         ),
     ]
     made = iter(each(jobs))
     of_cells = [next(made) for _ in cells]
-    differences = list(chain(*(next(made) for _ in of_tasks)))
-    differences += chain(*made)
-    rows = add_p(differences, cells, settings)
+    rows = add_p([*chain.from_iterable(made)], cells, settings)
     return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
 
 
@@ -169,24 +162,17 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
     of_cell = facts_of_cell(cell)
     rows: list[RunRow] = []
     for metric, value in cell.values.items():
-        interval = intervals.get(metric, NO_INTERVAL)
-        of_metric = {"metric": metric, "value": value, "sd": cell.sd(metric)}
-        rows.append(
-            {**of_cell, **of_metric, "low": interval.low, "high": interval.high}
-        )
-    for row in rows:
-        row["film"] = ""
-    if cell.n_films:
-        names, values = cell.by_film(cell.metrics)
-        n_clips = dict(zip(*np.unique(cell.groups, return_counts=True), strict=True))
-        deviations = cell.sd_of_films()
-        for number, film in enumerate(names):
-            of_film = {**of_cell, "film": film, "fits": cell.n_fits_of_films[film]}
-            of_film |= {"clips": int(n_clips[film]), "films": 1, "leaked": math.nan}
-            for metric, of_films in values.items():
-                row = {**of_film, "metric": metric, "value": float(of_films[number])}
-                row["sd"] = deviations.get((film, metric), math.nan)
-                rows.append(row)
+        low, high = intervals.get(metric, NO_INTERVAL)
+        row = {**of_cell, "film": "", "metric": metric, "value": value}
+        rows.append({**row, "sd": cell.sd(metric), "low": low, "high": high})
+    names, values = cell.by_film(cell.metrics) if cell.n_films else ([], {})
+    n_clips = dict(zip(*np.unique(cell.groups, return_counts=True), strict=True))
+    for number, film in enumerate(names):
+        of_film = {**of_cell, "film": film, "fits": len(cell.fits_of_films[film])}
+        of_film |= {"clips": int(n_clips[film]), "films": 1, "leaked": math.nan}
+        for metric, of_films in values.items():
+            row = {**of_film, "metric": metric, "value": float(of_films[number])}
+            rows.append({**row, "sd": cell.sd_of_film(film, metric)})
     printed = _printed_of(cell, settings)
     for row in rows:
         row |= printed.get((row["film"], row["metric"]), {})
@@ -194,34 +180,23 @@ def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
 
 
 def _printed_of(cell: Cell, settings: RunSettings) -> dict[tuple[str, str], RunRow]:
-    """Return the first value that a paper prints, of each film and metric of a cell."""
+    """Return the first value that a paper prints, of each film and metric of a cell.
+
+    No pattern of backbones matches a cell without one, such as that of a join.
+    """
     backbone = settings.backbones.get(cell.store)
+    names = {"model": cell.model, "feature": cell.store}
+    names |= {"train": cell.train, "test": cell.test}
     found: dict[tuple[str, str], RunRow] = {}
     for printed in settings.paper:
-        if _is_about(printed, cell, backbone):
+        pattern = printed["backbone"]
+        if pattern and not (backbone and is_backbone(backbone, pattern)):
+            continue
+        if all(printed[key] in ("", value) for key, value in names.items()):
             sd = printed["sd"] if printed["sd"] >= 0 else math.nan
             row = {"paper": printed["mean"], "paper_sd": sd}
             found.setdefault((printed["film"], printed["metric"]), row)
     return found
-
-
-def _is_about(printed: Mapping[str, Any], cell: Cell, backbone: str | None) -> bool:
-    """Return whether a printed number is about a cell of this backbone.
-
-    No pattern of backbones matches a cell without one, such as that of a join.
-    """
-    known = {
-        "model": cell.model,
-        "feature": cell.store,
-        "train": cell.train,
-        "test": cell.test,
-    }
-    for key, value in known.items():
-        if printed[key] not in ("", value):
-            return False
-    if not printed["backbone"]:
-        return True
-    return backbone is not None and is_backbone(backbone, printed["backbone"])
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:
@@ -240,9 +215,9 @@ def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
     given = cell.metrics
     if cell.is_trained:
         given = (*RANKING_METRICS, PREVALENCE.name)
-    drawn = resample(
-        cell.statistics(given),
-        np.array(cell.film_names),
+    return resample(
+        lambda weights: cell.under(weights, given),
+        len(cell.coded_groups[0]),
         n_replicates=settings.replicates,
         seed=(settings.seed, 0),
         within_unit=True,
@@ -250,13 +225,6 @@ def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
         label_inflation=_label_inflation(cell, settings),
         counts={name: cell.groups_behind(name) for name in RANKING_METRICS},
     )
-    intervals = {}
-    for name, interval in drawn.items():
-        if name in RANKING_METRICS:
-            n_clips = RANKING_METRICS[name].n_behind(cell.y)
-            interval = not_narrower_than_clips(interval, cell.values[name], n_clips)
-        intervals[name] = interval
-    return intervals
 
 
 def _has_enough(cell: Cell) -> bool:
@@ -293,55 +261,13 @@ class Difference:
 
     Attributes:
         row: Its row of results.csv.
-        by_film: The difference in each film of the table; NaN for no value.
+        by_film: The difference in each film that has one.
         factor: A factor of the variance of its mean that films do not show.
     """
 
     row: RunRow
-    by_film: FloatArray
+    by_film: Mapping[str, float]
     factor: float
-
-
-class ComparedValues:
-    """The compared metric of cells: in each film, and if films are drawn. Each is computed once."""
-
-    def __init__(self, settings: RunSettings, films: NDArray[np.str_]) -> None:
-        self.settings = settings
-        self.films = films
-        self.metric = settings.metric
-        # A cell is kept with its values, so that no other one gets its id.
-        self._by_film: dict[int, tuple[Cell, FloatArray, FloatArray]] = {}
-        self._draws: dict[int, tuple[Cell, FloatArray]] = {}
-
-    def by_film(self, first: Cell, second: Cell) -> FloatArray:
-        """Return by how much the first cell is better in each film: see `film_differences`."""
-        ours, ours_reversed = self._values_of_films(first)
-        if second.is_constant_in_films:
-            return difference_of(ours, ours_reversed) / 2
-        return difference_of(ours, self._values_of_films(second)[0])
-
-    def draws(self, cell: Cell) -> FloatArray:
-        """Return the metric of a cell if films are drawn, the same films for all cells."""
-        if id(cell) not in self._draws:
-            statistics = cell.statistics([self.metric])
-            codes = np.arange(len(cell.film_names))
-            seed = (self.settings.seed, 2)
-            drawn = draw(statistics, codes, self.settings.replicates, seed)
-            self._draws[id(cell)] = (cell, drawn[self.metric])
-        return self._draws[id(cell)][1]
-
-    def _values_of_films(self, cell: Cell) -> tuple[FloatArray, FloatArray]:
-        """Return the metric within each film, by the scores of a cell and in reversed order."""
-        if id(cell) not in self._by_film:
-            both = []
-            for ordered in (cell, cell.reversed()):
-                values = ordered.value_of_two_classes(self.metric)
-                by_film = np.full(len(self.films), np.nan)
-                by_film[np.searchsorted(self.films, [*values])] = [*values.values()]
-                both.append(by_film)
-            self._by_film[id(cell)] = (cell, both[0], both[1])
-        _, ours, ours_reversed = self._by_film[id(cell)]
-        return ours, ours_reversed
 
 
 def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]:
@@ -351,22 +277,20 @@ def film_differences(first: Cell, second: Cell, metric: str) -> dict[str, float]
     order of the clips and the reversed order. Its mean is 0 for an order that means nothing, and
     that of AP minus a random order is not: AP is convex.
     """
-    films = np.unique(first.groups)
-    values = ComparedValues(RunSettings(metric), films)
-    by_film = values.by_film(first, second)
-    known = np.isfinite(by_film)
-    return dict(zip(films[known].tolist(), by_film[known].tolist(), strict=True))
+    ours, theirs = first.of_two_classes(metric)
+    parts = 2
+    if not second.is_constant_in_films:
+        theirs, _ = second.of_two_classes(metric)
+        parts = 1
+    by_film = {}
+    for film in ours.keys() & theirs.keys():
+        by_film[film] = float(difference_of(ours[film], theirs[film])) / parts
+    return dict(sorted(by_film.items()))
 
 
-def values_of(cells: Iterable[Cell], settings: RunSettings) -> ComparedValues:
-    """Return the values for differences of some cells."""
-    films = np.unique(np.concatenate([cell.groups for cell in cells]))
-    return ComparedValues(settings, films)
-
-
-def _differences_of(cells: Sequence[Cell], values: ComparedValues) -> list[Difference]:
+def _differences_of(cells: Sequence[Cell], settings: RunSettings) -> list[Difference]:
     """Return the differences of the cells of a training and a test task."""
-    return [difference(*both, values) for both in comparable(cells)]
+    return [difference(*both, settings) for both in comparable(cells)]
 
 
 def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
@@ -375,24 +299,23 @@ def comparable(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
     All cells must have the same tasks. Both sides of a pair are of the clips that both tested.
     """
     for first, second in combinations(cells, 2):
-        # Two baselines are no question, also where each store has baselines of its own.
-        if not first.is_model:
-            continue
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")
-        if not one_model and not one_store:
-            continue
-        shared = on_shared_clips([first, second])
-        if not shared.problem:
-            ours, theirs = shared.cells
-            yield ours, theirs
+        # Two baselines are no question, also where each store has baselines of its own.
+        if first.is_model and (one_model or one_store):
+            yield from _on_one_set(first, second)
+
+
+def _on_one_set(first: Cell, second: Cell) -> Iterator[tuple[Cell, Cell]]:
+    """Yield two cells on the clips that both tested, where these are enough."""
+    shared = on_shared_clips([first, second])
+    if not shared.problem:
+        ours, theirs = shared.cells
+        yield ours, theirs
 
 
 def difference(
-    first: Cell,
-    second: Cell,
-    values: ComparedValues,
-    factor: float | None = None,
+    first: Cell, second: Cell, settings: RunSettings, factor: float | None = None
 ) -> Difference:
     """Return the difference of two cells of one test task, which tested the same clips.
 
@@ -402,27 +325,27 @@ def difference(
     Args:
         first: The first cell.
         second: The second cell.
-        values: The values of both.
+        settings: What values depend on.
         factor: A factor of the variance that films do not show; the default is that of the design.
     """
-    row = row_of_difference(first, second, values.metric)
-    by_film = values.by_film(first, second)
+    row = row_of_difference(first, second, settings.metric)
+    of_films = film_differences(first, second, settings.metric)
+    by_film = np.array([*of_films.values()])
     if row["basis"] == UNSEEN:
         if factor is None:
-            n_films = int(np.isfinite(by_film).sum())
-            factor = film_factor(first, second, n_films)
+            factor = film_factor(first, second, len(by_film))
         most = 0.5 if second.is_constant_in_films else 1.0
-        mean, interval = mean_over_films(by_film, factor, most)
-        row |= {"over_films": mean, "low": interval.low, "high": interval.high}
-        return Difference(row, by_film, factor)
-    if factor is None:
-        factor = max(first.inflation, second.inflation)
-    interval = _interval_of_draws(first, second, values, factor)
-    if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
-        # Draws of a dozen films are too narrow where films differ very much in their look.
-        interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
-    row |= {"over_films": row["value"], "low": interval.low, "high": interval.high}
-    return Difference(row, by_film, factor)
+        row["over_films"], interval = mean_over_films(by_film, factor, most)
+    else:
+        if factor is None:
+            factor = max(first.inflation, second.inflation)
+        row["over_films"] = row["value"]
+        interval = _interval_of_draws(first, second, settings, factor)
+        if p_alone(by_film[:, None], np.array([factor]))[0] > 1 - CONFIDENCE:
+            # Draws of a dozen films are too narrow where films differ very much in their look.
+            interval = Interval(min(interval.low, 0.0), max(interval.high, 0.0))
+    row |= {"low": interval.low, "high": interval.high}
+    return Difference(row, of_films, factor)
 
 
 def film_factor(first: Cell, second: Cell, n_films: int) -> float:
@@ -434,22 +357,23 @@ def film_factor(first: Cell, second: Cell, n_films: int) -> float:
 
 
 def _interval_of_draws(
-    first: Cell, second: Cell, values: ComparedValues, inflation: float
+    first: Cell, second: Cell, settings: RunSettings, inflation: float
 ) -> Interval:
     """Return the interval of a difference of the values over all films, by drawing films."""
-    ours = values.draws(first)
-    theirs = values.draws(second)
-    n_films = min(cell.groups_behind(values.metric).number for cell in (first, second))
-    value = first.values[values.metric] - second.values[values.metric]
+    metric = settings.metric
+    of_draws = (metric, settings.replicates, settings.seed)
+    ours = first.drawn(*of_draws)
+    theirs = second.drawn(*of_draws)
+    n_films = min(cell.groups_behind(metric).number for cell in (first, second))
+    value = first.values[metric] - second.values[metric]
     interval = interval_of(
         ours - theirs, value, GroupCount(n_films, n_films), inflation=inflation
     )
     # The AUC of a constant is one half whatever films are drawn.
     low_of_first, high_of_first = _possible_values(ours)
     low_of_second, high_of_second = _possible_values(theirs)
-    return interval.of_difference(
-        low_of_first - high_of_second, high_of_first - low_of_second
-    )
+    most = (low_of_first - high_of_second, high_of_first - low_of_second)
+    return Interval(*np.clip(interval, *most).tolist())
 
 
 def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
@@ -509,16 +433,14 @@ def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell
 
 
 def _is_on_tasks(question: AskedQuestion, cell: Cell) -> bool:
-    tasks = {"train": cell.train, "test": cell.test}
-    return all(question[key] in ("", name) for key, name in tasks.items())
+    return question["train"] in ("", cell.train) and question["test"] in ("", cell.test)
 
 
 def _names_model(question: AskedQuestion, cell: Cell, *, with_store: bool) -> bool:
     """Return whether a cell is a side of a question; an empty name is any."""
     for side in ("first", "second"):
-        is_model = question[side] in ("", cell.model)
-        is_store = question[f"{side}_store"] in ("", cell.store)
-        if is_model and (is_store or not with_store):
+        is_store = not with_store or question[f"{side}_store"] in ("", cell.store)
+        if is_store and question[side] in ("", cell.model):
             return True
     return False
 
@@ -571,12 +493,16 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
         family: The differences.
         greater: Whether p is one-sided: is the first side better?
     """
-    if not family:
+    films = sorted({film for item in family for film in item.by_film})
+    if not films:
         return
-    by_film = np.column_stack([item.by_film for item in family])
+    by_film = np.full((len(films), len(family)), np.nan)
+    for column, item in enumerate(family):
+        by_film[np.searchsorted(films, [*item.by_film]), column] = [
+            *item.by_film.values()
+        ]
     factors = np.array([item.factor for item in family])
-    has_value = np.isfinite(by_film).any(axis=1)
-    p_values = p_among_all(by_film[has_value], factors, greater=greater)
+    p_values = p_among_all(by_film, factors, greater=greater)
     tested = by_film[:, np.isfinite(p_values)]
     n_comparisons = len(np.unique(np.nan_to_num(tested), axis=1).T)
     for item, p in zip(family, p_values.tolist(), strict=True):
@@ -632,22 +558,15 @@ def _contrasts(
     """Yield the same models trained on the two tasks of `report.contrast`, on common clips."""
     if not settings.contrast:
         return
+    ours, theirs = settings.contrast
     cell_of = {cell.name: cell for cell in cells}
-    for (train, test, store, model), first in cell_of.items():
-        second = cell_of.get((settings.contrast[1], test, store, model))
-        if train != settings.contrast[0] or second is None:
-            continue
-        if not first.is_model or not first.is_trained:
-            continue
-        shared = on_shared_clips([first, second])
-        if not shared.problem:
-            ours, theirs = shared.cells
-            yield ours, theirs
+    for first in cells:
+        second = cell_of.get((theirs, *first.name[1:]))
+        if first.train == ours and second and first.is_model and first.is_trained:
+            yield from _on_one_set(first, second)
 
 
-def _contrasts_of(
-    first: Cell, second: Cell, values: ComparedValues
-) -> list[Difference]:
+def _contrasts_of(first: Cell, second: Cell, settings: RunSettings) -> list[Difference]:
     """Return the difference of a model that was trained on one task and on another.
 
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
@@ -655,28 +574,25 @@ def _contrasts_of(
     each film is tested by models of the others, it has neither: how much the two training sets
     vary together depends on the data. Where test clips of either side leaked, it has neither.
     """
-    settings = values.settings
     starts_at_random = first.model in settings.starting_at_random
     is_of_films = has_interval(weakest([first.basis, second.basis]))
     if is_of_films and first.n_test_sets == 1 and not starts_at_random:
-        found = [difference(first, second, values, factor=1.0)]
+        found = [difference(first, second, settings, factor=1.0)]
     else:
-        found = [_without_interval(first, second, settings.metric, values)]
+        found = [_without_interval(first, second, settings.metric)]
     primary = settings.primary
-    # Margins have no Brier score and no calibration error.
+    # Margins have no Brier score.
     has_primary = primary in first.values and primary in second.values
     if primary != settings.metric and has_primary:
-        found.insert(0, _without_interval(first, second, primary, values))
+        found.insert(0, _without_interval(first, second, primary))
     return found
 
 
-def _without_interval(
-    first: Cell, second: Cell, metric: str, values: ComparedValues
-) -> Difference:
+def _without_interval(first: Cell, second: Cell, metric: str) -> Difference:
     """Return a difference that has no interval and no p."""
     row = row_of_difference(first, second, metric)
     row["over_films"] = row["value"]
-    return Difference(row, np.full(len(values.films), np.nan), math.inf)
+    return Difference(row, {}, math.inf)
 
 
 Fit = tuple[str, str, str, str, int]  # training and test task, model, fold, seed

@@ -68,10 +68,9 @@ def concept_quality(
                 "clips with the concept and clips without it are both required",
                 where=name,
             )
-        predictions = Predictions.of(present, scores[rows], 0.0)
+        predictions = Predictions.of(present, scores[rows], 0.0, films[rows])
         metrics = estimate(
             predictions,
-            films[rows],
             CONCEPT_METRICS,
             n_replicates=n_replicates,
             seed=seed,

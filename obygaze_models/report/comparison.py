@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ from obygaze_models.evaluation.results import (
     add_p_of_family,
     difference,
     row_of_difference,
-    values_of,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.schema import Task
@@ -225,7 +224,6 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = RunSettings(ranking_metric(metric), replicates=n_draws)
-    values = values_of(chain(*(cells.values() for cells in by_key.values())), settings)
     rows: list[RunRow] = []
     found: list[tuple[RunRow, RunRow]] = []  # of the comparison, and of the difference
     tested = []
@@ -251,7 +249,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             if metric in RANKING_METRICS:
                 # Values within other folds are of another quantity.
                 factor = None if _are_of_one_quantity(first, cell) else math.inf
-                tested.append(difference(cell, first, values, factor))
+                tested.append(difference(cell, first, settings, factor))
                 apart = tested[-1].row
             found.append((row, apart))
         if problem and len(cells) > 1 and 0 in cells:
@@ -266,7 +264,7 @@ def _compared(runs: Sequence[Run], metric: str, models: Sequence[str]) -> Compar
             row[f"difference_n_{name}"] = apart[name]
     counts = []
     for item in tested:
-        counts.append((int(np.isfinite(item.by_film).sum()), item.row["films"]))
+        counts.append((len(item.by_film), item.row["films"]))
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")

@@ -6,21 +6,19 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation import bootstrap
+from obygaze_models.evaluation import bootstrap, metrics
 from obygaze_models.evaluation.bootstrap import (
+    GroupCount,
     Interval,
     estimate,
     interval_of,
+    n_behind,
     ratio_interval,
     resample,
     reuse_inflation,
     share_variance,
 )
-from obygaze_models.evaluation.metrics import (
-    RANKING_METRICS,
-    GroupCount,
-    replicate,
-)
+from obygaze_models.evaluation.metrics import values_under
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
@@ -38,15 +36,16 @@ def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
     of_film = rng.normal(0, effect, (2, k))[:, film]
     y = rng.random(film.size) < 1 / (1 + np.exp(1.2 - of_film[0]))
     score = 1 / (1 + np.exp(0.8 - of_film[1] - rng.normal(size=film.size)))
-    return Predictions.of(y, score), film
+    return Predictions.of(y, score, films=film), film
 
 
 class TestWeights:
     def test_blocks_are_as_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         predictions, film = films(0, k=4, scale=10)
-        whole = estimate(predictions, film, ["auc"], n_replicates=50)
-        monkeypatch.setattr(bootstrap, "BLOCK", 7 * film.size)
-        assert estimate(predictions, film, ["auc"], n_replicates=50) == whole
+        whole = estimate(predictions, ["auc"], n_replicates=50)
+        monkeypatch.setattr(bootstrap, "BLOCK", 7 * 4)
+        monkeypatch.setattr(metrics, "BLOCK", 3 * film.size)
+        assert estimate(predictions, ["auc"], n_replicates=50) == whole
 
 
 class TestAgainstOthers:
@@ -54,10 +53,11 @@ class TestAgainstOthers:
         predictions, film = films(5, k=5, scale=8)
         rng = np.random.default_rng((9, 0))
         drawn = rng.integers(0, 5, size=(20, 5))
-        (weights,) = bootstrap.draw_weights(film, 20, (9, 0))
-        ours = replicate(predictions, weights, ["f1_binary", "ap", "auc"])
-        for i, names in enumerate(drawn):
-            rows = np.concatenate([np.flatnonzero(film == name) for name in names])
+        (weights,) = bootstrap.draw_weights(5, 20, (9, 0))
+        names = ["f1_binary", "ap", "auc"]
+        ours = values_under(weights, [predictions], [0], names)
+        for i in range(20):
+            rows = np.concatenate([np.flatnonzero(film == name) for name in drawn[i]])
             taken = predictions.take(rows)
             assert ours["f1_binary"][i] == pytest.approx(
                 f1_score(taken.y, taken.decision)
@@ -96,24 +96,25 @@ class TestEstimate:
     def test_draws_without_positives_have_no_value(self) -> None:
         # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
         # and of nothing else with chance (1/3)^3, together 1/3.
-        predictions = Predictions.of([1, 1, 0, 0, 0, 0], [0.9, 0.8, 0.1, 0.2, 0.3, 0.4])
-        codes = np.array([0, 0, 1, 1, 2, 2])
+        scores = [0.9, 0.8, 0.1, 0.2, 0.3, 0.4]
+        films = [0, 0, 1, 1, 2, 2]
+        predictions = Predictions.of([1, 1, 0, 0, 0, 0], scores, films=films)
 
         def statistics(weights: np.ndarray) -> dict[str, np.ndarray]:
-            return replicate(predictions, weights, ["auc"])
+            return values_under(weights, [predictions], [0], ["auc"])
 
-        drawn = bootstrap.draw(statistics, codes, 1000, (0, 0))["auc"]
+        drawn = bootstrap.draw(statistics, 3, 1000, (0, 0))["auc"]
         assert np.isnan(drawn).sum() == pytest.approx(1000 / 3, abs=45)
 
 
 class TestRefusals:
     def test_a_single_replicate(self) -> None:
         with pytest.raises(FixInput, match="n_replicates must be at least 2, got 1"):
-            resample(mean_of(np.ones(3)), [0, 1, 2], n_replicates=1)
+            resample(mean_of(np.ones(3)), 3, n_replicates=1)
 
     def test_groups_of_another_length(self) -> None:
         with pytest.raises(FixInput):
-            estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
+            Predictions.of([1, 0], [0.1, 0.2], films=["a"])
 
 
 def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
@@ -138,18 +139,19 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     value = n_right / n
     narrow = Interval(value - 1e-3, value)
     # AP is a mean over positive clips, AUC over those of the rarer class: here the same ones.
-    ap = RANKING_METRICS["ap"]
-    auc = RANKING_METRICS["auc"]
-    assert ap.n_behind(y) == auc.n_behind(y) == n
-    assert ap.n_behind(~y) == 3 * n
-    assert auc.n_behind(~y) == n
+    assert n_behind("ap", y) == n_behind("auc", y) == n
+    assert n_behind("ap", ~y) == 3 * n
+    assert n_behind("auc", ~y) == n
     found = bootstrap.not_narrower_than_clips(narrow, value, n)
     wilson = stats.binomtest(n_right, n).proportion_ci(0.95, method="wilson")
     assert found.low == pytest.approx(wilson.low)
     assert found.high == pytest.approx(wilson.high)
     inside = estimate(
-        Predictions.of(y, np.where(y, 1.0, 0.0) - np.eye(1, 4 * n)[0]),
-        np.arange(4 * n) % 12,
+        Predictions.of(
+            y,
+            np.where(y, 1.0, 0.0) - np.eye(1, 4 * n)[0],
+            films=np.arange(4 * n) % 12,
+        ),
         ["auc"],
         n_replicates=50,
     )["auc"]

@@ -12,13 +12,8 @@ from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.grouped_stats import GroupedStats
-from obygaze_models.evaluation.metrics import METRICS, evaluate, replicate
+from obygaze_models.evaluation.metrics import METRICS, evaluate, values_under
 from obygaze_models.evaluation.predictions import Predictions
-
-# Four positives among ten clips; the decision is right on three of them and on five negatives.
-Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
-SCORE = [0.9, 0.8, 0.6, 0.2, 0.7, 0.4, 0.3, 0.1, 0.1, 0.0]
 
 
 def truth_and_score(
@@ -61,7 +56,9 @@ def test_a_weight_is_a_repetition(
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
     # A clip that is drawn twice has one place in an order, two clips have two.
     names = [name for name in METRICS if name != "ap"]
-    weighted = replicate(Predictions.of(y, score / 4), times, names)
+    # Each clip is a film of its own.
+    films = Predictions.of(y, score / 4, films=range(12))
+    weighted = values_under(times[None].astype(float), [films], [0], names)
     found = {name: values[0] for name, values in weighted.items()}
     assert found == pytest.approx(evaluate(thick, names), nan_ok=True)
 
@@ -80,13 +77,36 @@ def test_ties_are_broken_in_every_order(
     expected = ap_by_brute_force(y, score)
     assert expected == pytest.approx(ap_by_places(y, score))
     assert expected == pytest.approx(ap_of_drawn_clips(y, score, np.ones(8)))
-    predictions = Predictions.of(y, score / 4)
-    weights = np.full(8, float(weight))
-    assert replicate(predictions, weights, ["ap"])["ap"] == pytest.approx(expected)
-    by_film = GroupedStats(predictions, np.zeros(8, dtype=np.intp))
-    one_film = np.array([[float(weight)]])
-    drawn_film = by_film.under(one_film)
-    assert drawn_film.average_precision[0] == pytest.approx(expected)
+    for films in (range(8), [0] * 8):
+        predictions = Predictions.of(y, score / 4, films=films)
+        weights = np.full((1, len({*films})), float(weight))
+        found = values_under(weights, [predictions], [0], ["ap"])["ap"]
+        assert found == pytest.approx(expected)
+
+
+@given(
+    n_films=st.integers(1, 8),
+    n=st.integers(8, 60),
+    seed=st.integers(0, 999),
+    ties=st.booleans(),
+)
+def test_films_that_are_drawn_twice_are_clips_that_are_drawn_twice(
+    n_films: int, n: int, seed: int, ties: bool
+) -> None:
+    """A fit of one film and of several, a film for each clip and for many: the same numbers."""
+    rng = np.random.default_rng(seed)
+    score = rng.random(n)
+    films = np.append(np.arange(n_films), rng.integers(0, n_films, n - n_films))
+    score = np.round(score, 1) if ties else score
+    y = rng.random(n) < 0.4
+    weights = rng.integers(0, 3, (5, n_films)).astype(float)
+    names = list(METRICS)
+    of_films = Predictions.of(y, score, films=films)
+    of_clips = Predictions.of(y, score, films=range(n))
+    ours = values_under(weights, [of_films], [0], names)
+    theirs = values_under(weights[:, films], [of_clips], [0], names)
+    for name in names:
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12, err_msg=name)
 
 
 class TestEdges:
@@ -109,10 +129,9 @@ class TestEdges:
         )
 
     def test_replicates_without_a_class_are_nan_alone(self) -> None:
-        weights = [[1, 1, 1], [0, 1, 1], [1, 0, 0]]
-        found = replicate(
-            Predictions.of([1, 0, 0], [0.9, 0.1, 0.2]), weights, ["auc", "ap"]
-        )
+        weights = np.array([[1.0, 1, 1], [0, 1, 1], [1, 0, 0]])
+        films = Predictions.of([1, 0, 0], [0.9, 0.1, 0.2], films=range(3))
+        found = values_under(weights, [films], [0], ["auc", "ap"])
         np.testing.assert_array_equal(found["auc"], [1, np.nan, np.nan])
         np.testing.assert_array_equal(found["ap"], [1, np.nan, 1])
 
@@ -141,12 +160,3 @@ class TestRefusals:
         with pytest.raises(FixInput, match=r"-1\.5 to 2"):
             evaluate(margins, ["brier"])
         assert evaluate(margins, metrics.MARGIN_METRICS)["f1_binary"] == 1
-
-    def test_unknown_metric(self) -> None:
-        with pytest.raises(FixInput, match="unknown metric 'f2'"):
-            evaluate(Predictions.of(Y, SCORE), ["f2"])
-
-    @pytest.mark.parametrize("weights", [[1, 1], [[-1, 1, 1]], [[np.nan, 1, 1]]])
-    def test_weights(self, weights: list) -> None:
-        with pytest.raises(FixInput, match="weights"):
-            replicate(Predictions.of([1, 0, 1], [0.1, 0.2, 0.3]), weights, ["ap"])

@@ -21,7 +21,6 @@ from obygaze_models.evaluation.results import (
     difference,
     film_differences,
     results,
-    values_of,
 )
 
 N_REPLICATES = 30
@@ -239,7 +238,7 @@ def test_a_difference_on_unseen_films_is_that_of_plain_code(
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
     cells, settings = both_cells(first, second, "unseen")
-    row = difference(*cells, values_of(cells, settings)).row
+    row = difference(*cells, settings).row
     by_film = plain_differences_of_films(first, second)
     k = len(by_film)
     assert row["over_films"] == pytest.approx(np.mean(by_film))
@@ -265,7 +264,7 @@ def test_a_difference_on_films_that_trained_is_that_of_plain_code(
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
     cells, settings = both_cells(first, second, "film")
-    row = difference(*cells, values_of(cells, settings)).row
+    row = difference(*cells, settings).row
     differences = []
     for weights in plain_draws(first, (0, 2)):
         ours = plain_value("auc", first, weights)

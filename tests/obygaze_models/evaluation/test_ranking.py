@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.tables import RunRow, cell_of
-
-from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
-from obygaze_models.evaluation.predictions import Predictions
-
-
-def within(y: object, score: object, fold: object) -> float:
-    """The AUC within folds of whole units: each fold is one unit."""
-    y, score, fold = np.asarray(y), np.asarray(score), np.asarray(fold)
-    parts = [np.flatnonzero(fold == number) for number in np.unique(fold)]
-    folds = [
-        GroupedStats(Predictions.of(y[rows], score[rows]), np.full(len(rows), number))
-        for number, rows in enumerate(parts)
-    ]
-    weights = np.ones((1, len(parts)))
-    return float(auc_over_folds([fold.under(weights) for fold in folds])[0])
 
 
 def test_the_example_of_the_page_on_reports() -> None:

@@ -115,7 +115,7 @@ def over_folds(
     for fold in np.unique(folds):
         test = folds == fold
         score[test] = scores(baseline, X[~test], table.y[~test], X[test])
-    return Predictions.of(table.y, score)
+    return Predictions.of(table.y, score, films=table.films)
 
 
 class TestOnThePublishedFiles:
@@ -126,12 +126,12 @@ class TestOnThePublishedFiles:
         table = split_file("02_HN_S.csv")
         X = film_and_scene(table.films, table.scenes)
         published = over_folds(table, table.folds, X, neighbour)
-        found = estimate(published, table.films, ["auc"], n_folds=10)["auc"]
+        found = estimate(published, ["auc"], n_folds=10)["auc"]
         assert found.by_film.low > 0.65
         by_film = grouped_folds(table.films, table.y, 4, seed=0)
         honest = over_folds(table, by_film, X, neighbour)
         assert np.unique(honest.score).size == 4, (
             "one prevalence for each fold, nothing more"
         )
-        interval = estimate(honest, table.films, ["auc"], n_folds=4)["auc"].by_film
+        interval = estimate(honest, ["auc"], n_folds=4)["auc"].by_film
         assert interval.low <= 0.5 <= interval.high

@@ -19,7 +19,6 @@ from obygaze_models.evaluation.results import (
     comparable,
     difference,
     film_differences,
-    values_of,
 )
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.protocols.reading import load_protocol
@@ -57,8 +56,7 @@ def cells_of_three_models() -> list[Cell]:
 def rows_with_p(settings: RunSettings) -> dict[tuple[str, ...], RunRow]:
     """The rows of differences that have a p, by both models and stores."""
     cells = cells_of_three_models()
-    values = values_of(cells, settings)
-    items = [difference(*both, values) for both in comparable(cells)]
+    items = [difference(*both, settings) for both in comparable(cells)]
     found = {}
     for row in add_p(items, cells, settings):
         if np.isfinite(row["p"]):

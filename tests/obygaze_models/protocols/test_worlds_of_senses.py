@@ -26,7 +26,6 @@ from obygaze_models.evaluation.results import (
     chosen,
     chosen_stores,
     difference,
-    values_of,
 )
 from obygaze_models.evaluation.tables import CHOSEN, table_of_tests
 from obygaze_models.models.joined import FeaturePart
@@ -131,7 +130,7 @@ def world(kind: str, seed: int) -> Gain:
     manifest = clips_of(is_sure, film_of)
     cells = cells_on_stores(manifest, values)
     both = (cells["joined"], cells[CHOSEN])
-    row = difference(*both, values_of(both, RunSettings())).row
+    row = difference(*both, RunSettings()).row
     return Gain(row["over_films"], row["low"], row["high"])
 
 
