@@ -1,7 +1,6 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
 import warnings
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -38,7 +36,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     disputed,
-    own_columns,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words
@@ -313,56 +310,24 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     if task.folds:
         is_outside = table.fold(task.folds) == OUTSIDE
         labels = np.where(is_outside, LEFT_OUT, labels).astype(np.int8)
-    classes_with_clips = set(np.unique(labels).tolist()) - {LEFT_OUT}
-    if classes_with_clips != {0, 1}:
-        missing = sorted({0, 1} - classes_with_clips)
+    missing = sorted({0, 1} - {*labels.tolist()})
+    if missing:
         classes = " and no clip of ".join(
             f"class {n}{_meaning(task, n)}" for n in missing
         )
         folds = f" in the split {task.folds}" if task.folds else ""
-        own = _own_columns_have(name, task, table)
-        hint = _levels_are(table)
-        if own:
-            hint = f"{own}; another value, another limit or other clips"
+        columns = columns_of_task(name, task, table)
+        has = [
+            f"the column {column} has {column_words(table.clips, column)}"
+            for column in columns
+        ]
+        view = ", in the visual view" if table.view == "visual" else ""
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
-            hint=hint,
+            hint=f"{'; '.join(has)}{view}",
         )
     return labels
-
-
-def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
-    """Return what clips have in the columns of a task; "" if it asks levels and concepts alone."""
-    meant: dict[str, str] = {}
-    for expression in _expressions(name, task, table):
-        for column, asked in expression.values.items():
-            of_clips = [clip.values(column) for clip in table.clips]
-            words = set(chain.from_iterable(of_clips))
-            for word in asked:
-                if plain_value(word, column) not in words:
-                    meant[column] = near(word, words)
-    sentences = []
-    for column in columns_of_task(name, task, table):
-        if column not in ("level", *CONCEPTS):
-            has = column_words(table.clips, column)
-            sentences.append(f"the column {column} has {has}{meant.get(column, '')}")
-    return "; ".join(sentences)
-
-
-def _levels_are(table: ClipTable) -> str:
-    """Return how many clips have each level, and what else can be asked."""
-    if not any(table.levels):
-        own = few(own_columns(table.clips[0].extra)) or "there is none"
-        return f"no clip has a level; --task with a column of your own: {own}"
-    n_of_level = Counter(table.levels.tolist()).items()
-    counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
-    if table.view == "visual":
-        return (
-            f"the levels are {counts} (in the visual view, clips without visual concepts "
-            "are EN); another task, or --set data.view=raw"
-        )
-    return f"the levels are {counts}; another task"
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
@@ -434,29 +399,25 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     """Return the expression of the positive clips, then that of the negative ones if any."""
     parsed = []
-    unknown: dict[str, UnknownName] = {}
-    columns = table.clips[0].extra
     for key in ("positive", "negative"):
         text = getattr(task, key)
-        if text:
-            where = f"tasks.{name}.{key}"
-            known = table.vocabulary or None
-            expression = parse(
-                text, columns=columns, vocabulary=known, where=where, of_empty=None
-            )
+        if not text:
+            continue
+        where = f"tasks.{name}.{key}"
+        expression = parse(
+            text,
+            columns=table.clips[0].extra,
+            vocabulary=table.vocabulary or None,
+            where=where,
+            of_empty=None,
+        )
+        for column in expression.compared:
             try:
-                for column in expression.compared:
-                    table.clips[0].values(column)
+                table.clips[0].values(column)
             except UnknownName as error:
-                unknown["" if text == name else where] = error
-            parsed.append(expression)
-    if unknown:
-        key, problem = next(iter(unknown.items()))
-        problem.where = key or parsed[0].text
-        if key:
-            changes = [f"--set {shell_word(f'{key}=EXPRESSION')}" for key in unknown]
-            problem.hint = f"{' '.join(changes)}, with {problem.hint}"
-        raise problem
+                error.where = where
+                raise
+        parsed.append(expression)
     return parsed
 
 

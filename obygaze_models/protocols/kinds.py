@@ -4,7 +4,6 @@ The kinds with their settings, rules and defaults are those of `models.registry`
 
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
 `C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
-A list alone is a value where the default is a list, and else an error that asks for a grid.
 """
 
 from collections import Counter
@@ -32,37 +31,23 @@ OF_SENTENCES = (TEXTS, "positive", "negative")  # of which no clip chooses a val
 
 def problem_of(kind: str, name: str, value: Any) -> str | None:
     """Return what a setting in a protocol must be; None if it is one value, or a grid of some."""
-    values = offered_values(value)
-    if values is None:
-        takes_lists = isinstance(default_settings(kind).get(name), list | tuple)
-        if isinstance(value, list | tuple) and not takes_lists:
-            return (
-                "must be one value, or for a choice { grid = [...] } "
-                "(a list that is the value itself: { grid = [[...]] })"
-            )
-        return _problem_by_task(kind, name, value)
-    if kind in KINDS and name in OF_SENTENCES:
+    grid = offered_values(value)
+    if isinstance(value, list | tuple) and not isinstance(
+        default_settings(kind).get(name), list | tuple
+    ):
+        return "must be one value, or for a choice { grid = [...] }"
+    if grid is not None and kind in KINDS and name in OF_SENTENCES:
         return "must be one value, not a grid"
-    if not values or len(set(map(repr, values))) < len(values):
+    if grid is not None and len({*map(repr, grid)}) < max(len(grid), 1):
         return "as a grid must list at least one value, and none twice"
-    for item in values:
-        problem = _problem_by_task(kind, name, item)
-        if problem:
-            return f"as a grid each item {problem}"
-    return None
-
-
-def _problem_by_task(kind: str, name: str, value: Any) -> str | None:
-    """Return what a value must be, or each of a table of values by training task."""
-    if not _is_by_task(value):
-        return setting_problem(kind, name, value)
-    by_task = value[BY_TASK]
-    if not isinstance(by_task, Mapping) or OTHER_TASKS not in by_task:
-        return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
-    for task, of_task in by_task.items():
-        problem = setting_problem(kind, name, of_task)
-        if problem:
-            return f"for the task {task!r} {problem}"
+    for item in [value] if grid is None else grid:
+        of_tasks = item[BY_TASK] if _is_by_task(item) else {OTHER_TASKS: item}
+        if not isinstance(of_tasks, Mapping) or OTHER_TASKS not in of_tasks:
+            return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
+        for one_value in of_tasks.values():
+            problem = setting_problem(kind, name, one_value)
+            if problem:
+                return problem
     return None
 
 

@@ -21,30 +21,20 @@ from obygaze_features.manifest.expression import (
     parse,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
-    BANK,
     BASELINES,
     KINDS,
-    TEXTS,
     default_settings,
     find_kind,
     is_kind,
 )
-from obygaze_models.protocols.kinds import (
-    GRID,
-    candidates,
-    for_task,
-    problem_of,
-)
-from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
+from obygaze_models.protocols.kinds import GRID, candidates, for_task, problem_of
 from obygaze_models.protocols.schedule import (
     KEYS_OF_ALL,
     LEAVES_OUT_GROUPS,
     SPLIT_KINDS,
 )
 from obygaze_models.protocols.schema import (
-    NONE,
     PROTOCOL_SCHEMA,
     Model,
     Protocol,
@@ -53,11 +43,10 @@ from obygaze_models.protocols.schema import (
 )
 
 MAX_BYTES = 1_000_000
-BEST_OF_FOLDS = "best_of_folds"
 # What says which clips are taken, and as what.
-CHOICES_OF_CLIPS = frozenset(("data", "data.where", "data.view"))
+CHOICES_OF_CLIPS = ("data", "data.where", "data.view")
 # Of a task, what says which clips are positive and which are negative.
-CLASSES_OF_TASK = frozenset(("classes", "positive", "negative", "column", "values"))
+CLASSES_OF_TASK = ("classes", "positive", "negative", "column", "values")
 # What says which tasks are run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
 
@@ -69,11 +58,12 @@ def protocol_names() -> list[str]:
 
 def _protocol_files() -> dict[str, Traversable]:
     """Return the file of each shipped protocol, by its name."""
-    protocol_files = {}
-    for item in files(__package__).joinpath("shipped").iterdir():
-        if item.name.endswith(".toml"):
-            protocol_files[item.name.removesuffix(".toml")] = item
-    return protocol_files
+    shipped = files(__package__).joinpath("shipped").iterdir()
+    return {
+        item.name.removesuffix(".toml"): item
+        for item in shipped
+        if item.name.endswith(".toml")
+    }
 
 
 def load_protocol(
@@ -96,11 +86,10 @@ def load_protocol(
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         return parse_protocol(data, str(path), changes, asked)
-    if str(name) not in known:
-        message = f"unknown protocol {str(name)!r}{near(str(name), known)}"
+    if text not in known:
+        message = f"unknown protocol {text!r}{near(text, known)}"
         raise NotFound(message, hint=hint)
-    data = known[str(name)].read_bytes()
-    return parse_protocol(data, f"{name}.toml", changes, asked)
+    return parse_protocol(known[text].read_bytes(), f"{text}.toml", changes, asked)
 
 
 def parse_protocol(
@@ -110,31 +99,31 @@ def parse_protocol(
     asked: Sequence[str] = (),
 ) -> Protocol:
     """Return the protocol that a file of these bytes is; see `load_protocol`."""
-    parsed_changes = [_parse_change(change) for change in changes]
+    changed = dict(map(_parse_change, changes))
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(PROTOCOL_SCHEMA, "protocol")
-    in_file = set(_tables_in(document.tree, "tasks"))
-    if not CHOICES_OF_CLIPS.isdisjoint(key for key, _ in parsed_changes):
+    document.overrides = {key: f"--set {key}" for key in changed}
+    tasks_of_file = document.tree.get("tasks", {})
+    in_file = {*tasks_of_file} if isinstance(tasks_of_file, dict) else set()
+    if not {*CHOICES_OF_CLIPS}.isdisjoint(changed):
         # The values of a paper are of the clips that its protocol takes.
         document.tree.pop("paper", None)
-    overrides = {}
-    for key, value in parsed_changes:
-        overrides[key] = f"--set {key}"
+    for key, value in changed.items():
         _set(document.tree, key, value)
-    document.overrides = overrides
     document.tree.setdefault("name", Path(where).stem)
-    models = _read_models(document)
+    models = _read_models(document, document.tree.pop("models", {}))
     protocol = document.check(Protocol)
     if protocol is not None:
-        protocol = _without_words_on_changed_tasks(protocol, overrides)
+        protocol = _without_words_on_changed_tasks(protocol, changed)
         protocol = replace(protocol, models=models)
-        _check_parts(document, protocol)
         for name, task in protocol.tasks.items():
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
-            _check_references(document, protocol)
+            _check_names(document, protocol)
+            _check_bars(document, protocol)
             _check_models(document, protocol)
-            _check_splits(document, protocol, asked or protocol.used_tasks)
+            run = {*asked} or protocol.used_tasks
+            _check_splits(document, protocol, run)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
@@ -147,16 +136,15 @@ def _without_words_on_changed_tasks(
 
     Its title is that of other classes, too, but where it was typed.
     """
-    changed: set[str] = set()
     tasks = dict(protocol.tasks)
-    for key in changed_keys:
-        section, *names = key.split(".")
-        if section != "tasks":
-            continue
-        changed.update(names[:1] or protocol.tasks)
-        is_of_classes = len(names) > 1 and names[1] in CLASSES_OF_TASK
-        if is_of_classes and f"tasks.{names[0]}.title" not in changed_keys:
-            tasks[names[0]] = replace(tasks[names[0]], title="")
+    changed: set[str] = set()
+    for name, task in protocol.tasks.items():
+        keys = [key for key in changed_keys if f"{key}.".startswith(f"tasks.{name}.")]
+        if keys or "tasks" in changed_keys:
+            changed.add(name)
+        is_of_classes = {f"tasks.{name}.{key}" for key in CLASSES_OF_TASK} & {*keys}
+        if is_of_classes and f"tasks.{name}.title" not in keys:
+            tasks[name] = replace(task, title="")
     printed = []
     for value in protocol.paper:
         if changed.isdisjoint((value.train, value.test)):
@@ -180,9 +168,9 @@ def _parse_change(change: str) -> tuple[str, Any]:
         return ".".join(parts), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
         if value.strip()[:1] in ("[", "{"):
-            hint = "text in a list needs quotes: --set 'grid.models=[\"ridge\"]'"
             raise FixUsage(
-                f"--set {key.strip()}: not valid TOML: {value}", hint=hint
+                f"--set {key.strip()}: not valid TOML: {value}",
+                hint="text in a list needs quotes: --set 'grid.models=[\"ridge\"]'",
             ) from error
         return ".".join(parts), value.strip()
 
@@ -200,90 +188,35 @@ def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
     tree[key] = value
 
 
-def _tables_in(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    """Return the tables of the models or tasks of a protocol; none where they are not tables."""
-    tables = tree.get(section)
-    return tables if isinstance(tables, dict) else {}
-
-
-def _read_models(document: Document) -> dict[str, Model]:
-    """Take the models out of a document, each with all settings of its kind; check them."""
-    tables = document.tree.pop("models", {})
-    if "models" in document.overrides:
-        document.add(
-            "models",
-            "cannot be replaced as a whole: models.NAME.kind=KIND adds one, and grid.models says"
-            " which are trained",
-        )
-        return {}
+def _read_models(document: Document, tables: Any) -> dict[str, Model]:
+    """Return the models of a document, each with all settings of its kind; check them."""
+    models = {}
     if not isinstance(tables, dict):
         document.add("models", f"must be a table, got {tables!r}")
         return {}
-    models = {}
     for name, table in tables.items():
         key_path = f"models.{name}"
-        if not isinstance(table, dict):
-            document.add(key_path, f"must be a table, got {table!r}")
-            continue
-        settings = dict(table)
+        settings = dict(table) if isinstance(table, dict) else {}
         kind = settings.pop("kind", None)
-        if kind is None:
-            document.add(f"{key_path}.kind", "required key is missing")
-        elif not isinstance(kind, str) or not is_kind(kind):
+        if not isinstance(kind, str) or not is_kind(kind):
             document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
-        else:
-            _check_settings(document, key_path, kind, settings)
-            for key, value in settings.items():
-                settings[key] = tuple(value) if isinstance(value, list) else value
-            models[name] = Model(kind, {**default_settings(kind), **settings})
-    return models
-
-
-def _check_settings(
-    document: Document, key_path: str, kind: str, settings: Mapping[str, Any]
-) -> None:
-    """Check the names and the values of a model's settings."""
-    known = find_kind(kind).types
-    for name in known.keys() - default_settings(kind).keys() - settings.keys():
-        # A parameter of an own class may have a default that no file can state.
-        if known[name] is not Any:
-            document.add(f"{key_path}.{name}", "required key is missing")
-    for name, value in settings.items():
-        if name not in known:
-            document.unknown(f"{key_path}.{name}", name, ["kind", *known])
             continue
-        problem = problem_of(kind, name, value)
-        if problem:
-            document.add(f"{key_path}.{name}", f"{problem}, got {value!r}")
-
-
-def _check_parts(document: Document, protocol: Protocol) -> None:
-    """Check names of what comes with obygaze, and lists that must not have a value twice."""
-    grid = protocol.grid
-    report = protocol.report
-    of_models = [name for name, metric in METRICS.items() if metric.direction]
-    schemes = (NONE, *SHIPPED_SCHEMES)
-    parts: tuple[tuple[str, Iterable[str], Collection[str], str], ...] = (
-        ("splits.kind", [protocol.splits.kind], SPLIT_KINDS, "kind of splits"),
-        ("grid.baselines", grid.baselines, BASELINES, "baseline"),
-        ("report.primary", [report.primary], of_models, "metric"),
-        ("report.metrics", report.metrics, METRICS, "metric"),
-        ("splits.scheme", [protocol.splits.scheme], schemes, "scheme"),
-    )
-    for key, names, known, noun in parts:
-        _check_known(document, key, names, known, noun)
-    lists: dict[str, Sequence[object]] = {
-        "data.array": protocol.data.array,
-        "grid.train": grid.train,
-        "grid.test": grid.test,
-        "grid.models": grid.models,
-        "grid.baselines": grid.baselines,
-        "report.metrics": report.metrics,
-        "report.contrast": report.contrast,
-    }
-    for key, values in lists.items():
-        if len(set(values)) < len(values):
-            document.add(key, f"must not list a value twice, got {[*values]!r}")
+        known = find_kind(kind).types
+        defaults = default_settings(kind)
+        for key in known.keys() - defaults.keys() - settings.keys():
+            # A parameter of an own class may have a default that no file can state.
+            if known[key] is not Any:
+                document.add(f"{key_path}.{key}", "required key is missing")
+        for key, value in settings.items():
+            if key not in known:
+                document.unknown(f"{key_path}.{key}", key, ["kind", *known])
+                continue
+            problem = problem_of(kind, key, value)
+            if problem:
+                document.add(f"{key_path}.{key}", f"{problem}, got {value!r}")
+            settings[key] = tuple(value) if isinstance(value, list) else value
+        models[name] = Model(kind, {**defaults, **settings})
+    return models
 
 
 def checked_task(values: Mapping[str, Any]) -> Task:
@@ -326,54 +259,72 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
         document.add(key_path, f"{reason}: {text}")
 
 
-def _check_bars(document: Document, protocol: Protocol) -> None:
-    """Check that no two tasks have the same bar: only one of them would be drawn."""
-    task_of_bar: dict[tuple[str, str], str] = {}
-    for name, task in protocol.tasks.items():
-        if not task.row:
-            continue
-        other = task_of_bar.setdefault((task.row, task.series or name), name)
-        if other != name:
-            problem = f"the same row and series as tasks.{other}"
-            document.add(f"tasks.{name}.series", problem)
+def _check_known(
+    document: Document,
+    key_path: str,
+    names: Iterable[str],
+    known: Collection[str],
+    noun: str,
+) -> None:
+    """Check that each name is known; an empty one is any."""
+    for name in names:
+        if name and name not in known:
+            document.unknown(key_path, name, known, noun)
 
 
-def _check_references(document: Document, protocol: Protocol) -> None:
-    """Check that the sections fit together."""
-    if not protocol.tasks:
-        document.add("tasks", "needs at least one task")
-    for key, names in (("tasks", protocol.tasks), ("models", protocol.models)):
-        if "" in names:  # in results, an empty second side is none
-            document.add(key, "has an empty name")
-    _check_bars(document, protocol)
-    _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
-    _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
-    for name in protocol.grid.models:
-        if name in protocol.models:
-            continue
-        if is_kind(name):
-            problem = f"the protocol has no model {name!r}: --set models.{name}.kind={name} adds it"
-            document.add("grid.models", problem)
-        else:
-            document.unknown("grid.models", name, protocol.models, "model")
-    _check_known(
-        document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
-    )
-    for number, question in enumerate(protocol.report.questions):
+def _check_names(document: Document, protocol: Protocol) -> None:
+    """Check names of tasks and models, and lists that must not have a value twice."""
+    grid = protocol.grid
+    report = protocol.report
+    tasks = protocol.tasks
+    sides = [*protocol.models, *BASELINES]
+    parts: list[tuple[str, Sequence[str], Collection[str], str]] = [
+        ("grid.train", grid.train, tasks, "task"),
+        ("grid.test", grid.test, tasks, "task"),
+        ("grid.models", grid.models, protocol.models, "model"),
+        ("report.contrast", report.contrast, tasks, "task"),
+    ]
+    lists: list[tuple[str, Sequence[str]]] = [(key, names) for key, names, *_ in parts]
+    lists.append(("data.array", protocol.data.array))
+    lists.append(("grid.baselines", grid.baselines))
+    lists.append(("report.metrics", report.metrics))
+    for key, names in lists:
+        if len({*names}) < len(names):
+            document.add(key, f"must not list a value twice, got {[*names]!r}")
+    for number, question in enumerate(report.questions):
         key = f"report.questions[{number}]"
-        sides = (question.first, question.second)
-        _check_sides(document, protocol, key, sides, (question.train, question.test))
+        of_models = (question.first, question.second)
+        parts.append((key, of_models, sides, "model or baseline"))
+        parts.append((key, (question.train, question.test), tasks, "task"))
     for number, value in enumerate(protocol.paper):
         key = f"paper[{number}]"
-        _check_known(document, f"{key}.metric", [value.metric], METRICS, "metric")
-        _check_sides(document, protocol, key, [value.model], (value.train, value.test))
-    if len(protocol.report.contrast) not in (0, 2):
+        parts.append((key, (value.model,), sides, "model or baseline"))
+        parts.append((key, (value.train, value.test), tasks, "task"))
+    for part in parts:
+        _check_known(document, *part)
+    # In results, an empty second side is none, and a baseline is known by its name.
+    for name in ("", *BASELINES):
+        if name in protocol.models:
+            document.add(f"models.{name}", "is the name of a baseline, or none")
+    if "" in tasks or not tasks:
+        document.add("tasks", "needs at least one task, with a name")
+    if len(report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
-    if not protocol.model_names and not protocol.grid.baselines:
+    if not protocol.model_names and not grid.baselines:
         document.add("grid", "needs a model or a baseline")
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
+
+
+def _check_bars(document: Document, protocol: Protocol) -> None:
+    """Check that no two tasks have the same bar: only one of them would be drawn."""
+    task_of_bar: dict[tuple[str, str], str] = {}
+    for name, task in protocol.tasks.items():
+        other = task_of_bar.setdefault((task.row, task.series or name), name)
+        if task.row and other != name:
+            problem = f"the same row and series as tasks.{other}"
+            document.add(f"tasks.{name}.series", problem)
 
 
 def _check_every_task_is_run(
@@ -383,16 +334,13 @@ def _check_every_task_is_run(
     asked: Collection[str],
 ) -> None:
     """Check that a task of --set is run, and each task of a file where nothing chooses some."""
-    choices = [key for key in CHOICES_OF_TASKS if key in document.overrides]
-    if not protocol.report.contrast and "report.contrast" in choices:
-        choices.remove("report.contrast")
-    if asked:
-        for key in choices:
-            document.add(key, "is chosen by --task, which runs each task on itself")
-    run = asked or protocol.used_tasks
-    for name in protocol.tasks:
-        is_chosen_away = name in in_file and (asked or choices)
-        if name not in run and not is_chosen_away:
+    choices = {key for key in CHOICES_OF_TASKS if key in document.overrides}
+    if not protocol.report.contrast:
+        choices.discard("report.contrast")
+    for key in choices if asked else ():
+        document.add(key, "is chosen by --task, which runs each task on itself")
+    for name in protocol.tasks.keys() - {*(asked or protocol.used_tasks)}:
+        if name not in in_file or not (asked or choices):
             document.add(
                 f"tasks.{name}",
                 "is in no pair of grid.train and grid.test, so it would not be run:"
@@ -400,95 +348,26 @@ def _check_every_task_is_run(
             )
 
 
-def _check_sides(
-    document: Document,
-    protocol: Protocol,
-    key: str,
-    models: Iterable[str],
-    tasks: Iterable[str],
-) -> None:
-    """Check that a question or a printed value is about models and tasks that are there."""
-    known = [*protocol.models, *BASELINES]
-    _check_known(document, key, filter(None, models), known, "model or baseline")
-    _check_known(document, key, filter(None, tasks), protocol.tasks, "task")
-
-
-def _check_known(
-    document: Document,
-    key_path: str,
-    names: Iterable[str],
-    known: Collection[str],
-    noun: str,
-) -> None:
-    for name in names:
-        if name not in known:
-            document.unknown(key_path, name, known, noun)
-
-
 def _check_models(document: Document, protocol: Protocol) -> None:
-    """Check the names of models, and that their settings fit the splits."""
+    """Check settings of models that must fit each other, or the splits."""
     for name, model in protocol.models.items():
-        # Results of such a model would be taken for those of the baseline.
-        if name in BASELINES:
-            document.add(f"models.{name}", "is the name of a baseline; another name")
-        kind = find_kind(model.kind)
-        if kind.has_epochs:
-            _check_epochs(document, protocol, name, model)
-        if kind.head and model.settings[TEXTS]:
-            _check_nothing_is_found(document, name, model)
-    if protocol.splits.follow_scheme:
-        return
-    for name, model in protocol.models.items():
-        if find_kind(model.kind).head:
-            _check_concept_vectors(document, protocol, name, model)
-
-
-def _check_epochs(
-    document: Document, protocol: Protocol, name: str, model: Model
-) -> None:
-    """Check that each combination of settings of a perceptron allows the epochs that it needs."""
-    for settings in _offered(protocol, model):
-        least = settings["min_epochs"]
-        most = settings["max_epochs"]
-        if most < least:
-            document.add(
-                f"models.{name}.max_epochs",
-                f"must be at least min_epochs, got {most} and min_epochs {least}",
-            )
-            return
-
-
-def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
-    """Return each combination of settings of a model, for each task that it is trained on."""
-    offered = []
-    for settings in candidates(model):
-        for task in protocol.train_tasks:
-            offered.append(for_task(settings, task))
-    return offered
-
-
-def _check_nothing_is_found(document: Document, name: str, model: Model) -> None:
-    """Check that a bottleneck of sentences has no settings of vectors that are found on clips."""
-    default = default_settings(model.kind)
-    for key in BANK:
-        if model.settings[key] != default[key]:
-            problem = "has no meaning with texts, which are the concept vectors"
+        offered = []
+        for settings in candidates(model):
+            offered += [for_task(settings, task) for task in protocol.train_tasks]
+        problems: dict[str, str] = {}
+        for settings in offered:
+            if settings.get("max_epochs", 1) < settings.get("min_epochs", 0):
+                problems["max_epochs"] = "must be at least min_epochs"
+            if protocol.splits.follow_scheme or not find_kind(model.kind).head:
+                continue
+            for key, value in (("best_of_folds", True), ("tolerance", "folds")):
+                if settings[key] == value:
+                    problems[key] = "needs published splits and a scheme"
+            # Margins of clips on which the vectors were found would choose the widest store.
+            if protocol.fit.choose_store and settings["cross_fit"] < 2:
+                problems["cross_fit"] = "fit.choose_store needs 2 or more"
+        for key, problem in problems.items():
             document.add(f"models.{name}.{key}", problem)
-
-
-def _check_concept_vectors(
-    document: Document, protocol: Protocol, name: str, model: Model
-) -> None:
-    """Check the settings of concept vectors outside of published splits with a scheme."""
-    offered = _offered(protocol, model)
-    needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
-    for key, value in needs_scheme.items():
-        if any(settings[key] == value for settings in offered):
-            document.add(f"models.{name}.{key}", "needs published splits and a scheme")
-    # Margins of clips on which the vectors were found would choose the widest store.
-    has_own_margins = any(settings["cross_fit"] < 2 for settings in offered)
-    if protocol.fit.choose_store and has_own_margins:
-        document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
 def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) -> None:
@@ -501,7 +380,7 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
     """
     splits = protocol.splits
     kind = SPLIT_KINDS[splits.kind]
-    for name in sorted(protocol.tasks.keys() & set(run)):
+    for name in sorted(protocol.tasks.keys() & run):
         if kind.by_task and not protocol.tasks[name].folds:
             document.add(
                 f"tasks.{name}",

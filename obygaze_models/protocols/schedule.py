@@ -69,20 +69,16 @@ class _Clips(NamedTuple):
 
 def _published(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of the fold column of a task, or those that a scheme makes of it."""
-    protocol, table, labels, usable = clips
+    protocol, table, all_labels, usable = clips
     splits = protocol.splits
+    labels = all_labels[train]
     folds = table.fold(protocol.tasks[train].folds)
     validates = splits.validation != "none"
     if splits.follow_scheme:
-        return SHIPPED_SCHEMES[splits.scheme](
-            folds,
-            labels[train],
-            usable,
-            balanced=protocol.balancing == "rotated",
-            validates=validates,
-        )
-    can_be_used = usable & (labels[train] >= 0)
-    return rotated(folds, labels[train], can_be_used, validates=validates)
+        scheme = SHIPPED_SCHEMES[splits.scheme]
+        balanced = protocol.balancing == "rotated"
+        return scheme(folds, labels, usable, balanced=balanced, validates=validates)
+    return rotated(folds, labels, usable & (labels >= 0), validates=validates)
 
 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
@@ -286,36 +282,27 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             hint="give the column another name in the table, and import it again",
         )
     table = replace(table, group_column=column)
-    unit = "clip"
-    id_column = "clip_id"
-    wholes = table.ids
-    if table.has_films:
-        unit = "film"
-        id_column = FILM_COLUMN
-        wholes = table.films.tolist()
-    filled_in = (
-        f"obygaze manifest join {shell_word(table.name)} GROUPS.csv --force, where GROUPS.csv has"
-        f" {id_column} and {column} of all {plural(unit)}"
-    )
+    unit = "film" if table.has_films else "clip"
+    wholes = table.films.tolist() if table.has_films else table.ids
     groups_of_whole: dict[str, set[str]] = {}
     for whole, group in zip(wholes, table.groups.tolist(), strict=True):
         groups_of_whole.setdefault(whole, set()).add(group)
     for whole, groups in groups_of_whole.items():
-        if len(groups) > 1 or "|" in "".join(groups):
-            named = few([*map(repr, sorted(groups))], 3)
-            raise FixInput(
-                f"the {unit} {whole!r} has {named} in the column {column}, and splits.column needs"
-                f" one group for a {unit}",
-                where=table.name,
-                hint=filled_in,
-            )
+        problem = ""
         if groups == {""}:
+            problem = (
+                f"no value in the column {column}, so its {column} may be any other"
+            )
+        elif len(groups) > 1 or "|" in "".join(groups):
+            named = few([*map(repr, sorted(groups))], 3)
+            problem = f"{named} in the column {column}, and splits.column needs one group for a"
+            problem += f" {unit}"
+        if problem:
             where = f"data.where={quoted_word(column)} != {quoted_word('')}"
             raise FixInput(
-                f"the {unit} {whole!r} has no value in the column {column}, so its {column} may be"
-                " any other",
+                f"the {unit} {whole!r} has {problem}",
                 where=table.name,
-                hint=f"{filled_in}; or leave out such {plural(unit)} with --set"
-                f" {shell_word(where)}",
+                hint=f"obygaze manifest join --force, with one {column} for each {unit}; or leave"
+                f" out such {plural(unit)} with --set {shell_word(where)}",
             )
     return table

@@ -19,16 +19,21 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.schema_check import Name
+from obygaze_features.core.schema_check import Name, one_of
 from obygaze_features.store.segments import Reducer, WindowRule
-from obygaze_models.evaluation.metrics import F1_WEIGHTED
+from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
 NONE = "none"
 AUTO = "auto"  # no view is named: `protocols.clips.with_view` chooses one
 _Whole = Annotated[int, Meta(ge=0)]
 _Class = Annotated[int, Meta(ge=0, le=1)]
+_Baseline = Annotated[str, one_of(BASELINES)]
+_Metric = Annotated[str, one_of(METRICS)]
+_OfModels = Annotated[str, one_of(name for name in METRICS if METRICS[name].direction)]
+_Scheme = Annotated[str, one_of((NONE, *SHIPPED_SCHEMES))]
 # scikit-learn takes seeds below 2 ** 32.
 LARGEST_SEED = 2**31 - 1
 
@@ -102,8 +107,8 @@ class Splits:
     made from published folds: `obygaze_models.protocols.paper_splits:code_splits`, `:text_splits`.
     """
 
-    kind: str = "nested"
-    scheme: str = NONE
+    kind: Literal["nested", "kfold", "published", "fixed"] = "nested"
+    scheme: _Scheme = NONE
     folds: _Whole = 0
     validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
@@ -125,7 +130,7 @@ class GridSettings:
     test: tuple[Name, ...] = ()
     pairs: Literal["all", "same"] = "all"
     models: tuple[Name, ...] = ()
-    baselines: tuple[str, ...] = tuple(BASELINES)
+    baselines: tuple[_Baseline, ...] = tuple(BASELINES)
 
 
 @dataclass(frozen=True)
@@ -169,8 +174,8 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: str = F1_WEIGHTED.name
-    metrics: tuple[str, ...] = ()
+    primary: _OfModels = F1_WEIGHTED.name
+    metrics: tuple[_Metric, ...] = ()
     replicates: Annotated[int, Meta(ge=2, le=1_000_000)] = 1000
     compare: bool = True
     questions: tuple[Question, ...] = ()
@@ -187,7 +192,7 @@ class PaperValue:
     `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
     """
 
-    metric: str = F1_WEIGHTED.name
+    metric: _Metric = F1_WEIGHTED.name
     mean: Annotated[float, Meta(ge=-1, le=1)] = 0.0
     sd: Annotated[float, Meta(ge=0, le=1)] = -1.0
     model: str = ""

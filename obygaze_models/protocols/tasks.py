@@ -14,7 +14,7 @@ A clip whose cell is empty is in no class.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from obygaze_features.core.console import count, few
@@ -34,7 +34,6 @@ from obygaze_features.manifest.model import (
     KEEPS_LEVELS,
     Clip,
     Manifest,
-    own_columns,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import (
@@ -57,7 +56,7 @@ COMPARISON = re.compile(
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
-ASKED = "Do the features of an unseen {unit} say {what}?"
+ASKED = "Do the features of an unseen {unit} say for which clips {what}?"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -66,15 +65,6 @@ IN_WORDS = {
     ">": "is above",
     "<": "is below",
 }
-MOST_IN_TITLE = 6
-
-
-@dataclass(frozen=True)
-class AskedTask:
-    """A task, and what it asks features; "" for a task of a protocol."""
-
-    task: Task
-    asks: str = ""
 
 
 def with_tasks(
@@ -83,39 +73,35 @@ def with_tasks(
     """Return a protocol whose tasks are those that are asked for, each tested on itself."""
     if not asked:
         return protocol
-    of_name: dict[str, AskedTask] = {}
+    tasks: dict[str, Task] = {}
     for text in asked:
-        for name, asked_task in asked_tasks(text, protocol, manifest).items():
-            if of_name.setdefault(name, asked_task).task != asked_task.task:
+        for name, task in asked_tasks(text, protocol, manifest).items():
+            if tasks.setdefault(name, task) != task:
+                raise FixUsage(f"two tasks have the name {name}")
+            if SPLIT_KINDS[protocol.splits.kind].by_task and not task.folds:
                 raise FixUsage(
-                    f"two tasks have the name {name}", hint="a run for each of them"
+                    f"the published splits of the protocol {protocol.name} have no folds for"
+                    f" the task {name}"
                 )
-    names = tuple(of_name)
-    for name, asked_task in of_name.items():
-        if SPLIT_KINDS[protocol.splits.kind].by_task and not asked_task.task.folds:
-            raise FixUsage(
-                f"the published splits of the protocol {protocol.name} have no folds for"
-                f" the task {name}",
-                hint="without splits.kind=published, honest leaves out each film",
-            )
+    names = tuple(tasks)
     # What the protocol asks and a paper prints is not about another task of the same name.
-    kept = [name for name in names if of_name[name].task == protocol.tasks.get(name)]
-    printed = [value for value in protocol.paper if value.test in kept]
+    kept = [name for name in names if tasks[name] == protocol.tasks.get(name)]
+    printed = []
+    for value in protocol.paper:
+        if value.test in kept and value.train in ("", value.test):
+            printed.append(value)
+    questions = _questions(protocol, tasks, kept)
     return replace(
         protocol,
-        tasks={name: asked_task.task for name, asked_task in of_name.items()},
+        tasks=tasks,
         grid=replace(protocol.grid, train=names, test=names, pairs="same"),
-        report=replace(
-            protocol.report,
-            contrast=(),
-            questions=_questions(protocol, of_name, kept),
-        ),
-        paper=tuple(value for value in printed if value.train in ("", value.test)),
+        report=replace(protocol.report, contrast=(), questions=questions),
+        paper=tuple(printed),
     )
 
 
 def _questions(
-    protocol: Protocol, of_name: Mapping[str, AskedTask], kept: Sequence[str]
+    protocol: Protocol, tasks: Mapping[str, Task], kept: Sequence[str]
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
@@ -124,40 +110,41 @@ def _questions(
     asked = []
     unit = unit_of(protocol.splits.kind, protocol.splits.column)
     for question in protocol.report.questions:
-        if not {question.first, question.second} & set(BASELINES):
+        if not {question.first, question.second} & {*BASELINES}:
             asked.append(replace(question, train="", test=""))
             continue
-        for name, task in of_name.items():
-            is_of_protocol = name in kept and name == question.test
+        for name, task in tasks.items():
             text = question.text
-            if not is_of_protocol:
-                text = ASKED.format(unit=unit, what=task.asks) if task.asks else ""
+            if name not in kept:
+                text = ASKED.format(unit=unit, what=task.in_words(name) or name)
+            elif name != question.test:
+                text = ""
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 
 
 def one_task(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
-) -> tuple[str, AskedTask]:
+) -> tuple[str, Task]:
     """Return the name and the task that is asked for; an error where there are several."""
     return _only_one(text, asked_tasks(text, protocol, manifest, option))
 
 
-def _only_one(text: str, of_name: Mapping[str, AskedTask]) -> tuple[str, AskedTask]:
+def _only_one(text: str, tasks: Mapping[str, Task]) -> tuple[str, Task]:
     """Return the only task that a text asks for, and its name; an error for several."""
-    if len(of_name) > 1:
+    if len(tasks) > 1:
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
-            f" {len(of_name)} words",
-            hint=f"one of {', '.join(map(shell_word, of_name))}",
+            f" {len(tasks)} words",
+            hint=f"one of {', '.join(map(shell_word, tasks))}",
         )
-    ((name, task),) = of_name.items()
-    return name, task
+    (of_name,) = tasks.items()
+    return of_name
 
 
 def asked_tasks(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
-) -> dict[str, AskedTask]:
+) -> dict[str, Task]:
     """Return the tasks that are asked for, by name.
 
     Args:
@@ -172,40 +159,42 @@ def asked_tasks(
                 f"{text} is a task of the protocol {protocol.name}, and a column",
                 hint=f"{text}=VALUE for the column, honest:{text} or FILE.toml:{text} for the task",
             )
-        return {text: AskedTask(protocol.tasks[text])}
-    place, colon, name = text.rpartition(":")
-    if colon and (place.endswith(".toml") or place in protocol_names()):
-        return {name: AskedTask(_task_of_protocol(place, name))}
+        return {text: protocol.tasks[text]}
+    place, _, name = text.rpartition(":")
+    if place.endswith(".toml") or place in protocol_names():
+        tasks = load_protocol(place, asked=[name]).tasks
+        if name not in tasks:
+            raise FixUsage(
+                f"{place} has no task {name!r}{near(name, tasks)}",
+                hint=f"one of {', '.join(tasks)}",
+            )
+        return {name: tasks[name]}
     labels = _Labels(protocol.data, manifest, option)
     of_column = labels.tasks_of(text)
     if of_column:
         return of_column
+    unknown = text
     named = NAMED.fullmatch(text)
-    unknown = named[1] if named else text
-    is_task = named and (named[2] in labels.columns or not _is_of_words(named[2]))
-    if named and is_task and unknown != DIFFERS:
-        name, asked = named.groups()
-        _check_name(name, protocol, labels)
-        of_name = labels.tasks_of(asked) or labels.task_of_expression(asked)
-        return {name: _only_one(asked, of_name)[1]}
-    if _is_of_words(unknown):
-        own = own_columns(manifest.columns)
-        others = [name for name in labels.columns if name in manifest.columns]
-        columns = [*dict.fromkeys((*own, *others, "level", "concept"))]
-        known = [*protocol.tasks, *columns]
-        hint = (
-            f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
-            f" columns {few(columns)}"
-        )
-        if text in manifest.header.concepts:
-            hint = f"{option} {shell_word(f'concept={text}')}"
-        elif named and named[2] in manifest.header.concepts:
-            expression = f"{named[1]}={quoted_word(named[2])} in concept"
-            hint = f"{option} {shell_word(expression)}"
-        raise FixUsage(
-            f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
-        )
-    return labels.task_of_expression(text)
+    if named:
+        unknown, asked = named.groups()
+        is_known = asked in labels.columns or not _is_of_words(asked)
+        if is_known and unknown != DIFFERS:
+            _check_name(unknown, protocol, labels)
+            tasks = labels.tasks_of(asked) or labels.task_of_expression(asked)
+            return {unknown: _only_one(asked, tasks)[1]}
+    if not _is_of_words(unknown):
+        return labels.task_of_expression(text)
+    columns = [*dict.fromkeys((*manifest.columns, "level", "concept"))]
+    hint = (
+        f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
+        f" columns {few(columns)}"
+    )
+    if text in manifest.header.concepts:
+        hint = f"{option} {shell_word(f'concept={text}')}"
+    known = [*protocol.tasks, *columns]
+    raise FixUsage(
+        f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
+    )
 
 
 def _is_of_words(text: str) -> bool:
@@ -226,21 +215,7 @@ def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
     elif name in protocol.tasks:
         problem = "is taken: it is a task of the protocol"
     if problem:
-        raise FixUsage(
-            f"the name {name!r} {problem}",
-            hint=f"{labels.option} NAME=EXPRESSION, with another NAME, such as violent",
-        )
-
-
-def _task_of_protocol(place: str, name: str) -> Task:
-    """Return a task of the protocol that is named before a colon."""
-    tasks = load_protocol(place, asked=[name]).tasks
-    if name not in tasks:
-        raise FixUsage(
-            f"{place} has no task {name!r}{near(name, tasks)}",
-            hint=f"one of {', '.join(tasks)}",
-        )
-    return tasks[name]
+        raise FixUsage(f"the name {name!r} {problem}")
 
 
 class _Labels:
@@ -262,24 +237,16 @@ class _Labels:
         where = parse(self.data.where, columns=self.manifest.columns)
         return [clip for clip in viewed if where.holds(clip.values)]
 
+    def words(self, column: str) -> list[str]:
+        """Return the words of a column."""
+        return sorted({*self.cells(column)})
+
     def cells(self, column: str) -> list[str]:
         """Return the values in a column; of a clip with several, each of them."""
         values: list[str] = []
         for clip in self.clips:
             values += clip.values(column)
         return values
-
-    def words(self, column: str) -> list[str]:
-        """Return the words of a column."""
-        return sorted(set(self.cells(column)))
-
-    def require_known(self, expression: Expression) -> None:
-        """Raise an error for an unknown column, or a word that a column does not have."""
-        for column in expression.compared:
-            values = self.words(column)
-            for word in expression.values.get(column, ()):
-                if plain_value(word, column) not in values:
-                    raise self.unknown_word(column, word)
 
     def unknown_word(self, column: str, word: str) -> FixUsage:
         """Return the error of a word that no selected clip has in a column."""
@@ -299,7 +266,7 @@ class _Labels:
             hint=f"one of its values: {few(values)}",
         )
 
-    def tasks_of(self, text: str) -> dict[str, AskedTask]:
+    def tasks_of(self, text: str) -> dict[str, Task]:
         """Return the tasks of a column, or of a column and a value; none of another text."""
         if text in self.columns:
             return self.tasks_of_column(text)
@@ -307,39 +274,38 @@ class _Labels:
             # A word may have any signs, also those of an expression.
             if text.startswith(f"{column}="):
                 word = text.removeprefix(f"{column}=")
-                if word in self.cells(column):
-                    return self.task_of_value(column, "==", word)
+                words = self.words(column)
                 # An import gives words that differ by capitals alone one spelling.
-                for spelled in self.words(column):
-                    if spelled.casefold() == word.casefold():
-                        return self.task_of_value(column, "==", spelled)
+                alike = [one for one in words if one.casefold() == word.casefold()]
+                if alike:
+                    spelled = word if word in alike else alike[0]
+                    return self.task_of_value(column, "==", spelled)
         comparison = COMPARISON.fullmatch(text)
         if not comparison:
             return {}
         column, sign, value = (part.strip("\"'") for part in comparison.groups())
         if column not in self.columns:
             return {}
-        if re.search(r" (and|or) ", value) and value not in self.cells(column):
+        if re.search(r" (and|or) ", value) and value not in self.words(column):
             return {}  # a longer expression
         return self.task_of_value(column, "==" if sign == "=" else sign, value)
 
-    def task_of_expression(self, text: str) -> dict[str, AskedTask]:
+    def task_of_expression(self, text: str) -> dict[str, Task]:
         """Return the task of the clips for which an expression holds, against the others."""
-        positive = parse(
+        positive: Expression = parse(
             text,
             columns=self.manifest.columns,
             vocabulary=self.manifest.header.concepts or None,
             where=f"{self.option} {text}",
         )
-        self.require_known(positive)
-        title = ""
-        compared = [*positive.compared]
-        if len(compared) == 1 and compared[0] in self.manifest.columns:
-            title = text + self.against(compared[0], positive)
-        task = Task(title=title, positive=positive.text)
-        return {text: AskedTask(task, f"for which clips {text}")}
+        for column in positive.compared:
+            values = self.words(column)
+            for word in positive.values.get(column, ()):
+                if plain_value(word, column) not in values:
+                    raise self.unknown_word(column, word)
+        return {text: Task(positive=positive.text)}
 
-    def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
+    def tasks_of_column(self, column: str) -> dict[str, Task]:
         """Return the task of yes and no, or a task for each word."""
         values = self.words(column)
         if not values or (len(values) == 1 and column not in CONCEPTS):
@@ -354,63 +320,34 @@ class _Labels:
         written = {value.lower(): value for value in values}
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:
-                (asked,) = self.task_of_value(column, "==", written[yes]).values()
+                (task,) = self.task_of_value(column, "==", written[yes]).values()
                 # A cell with both words is in both classes, which is an error.
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
-                task = replace(asked.task, negative=negative)
-                return {column: replace(asked, task=task)}
-        option = f"{self.option} {shell_word(f'{column}={values[0]}')}, or another word"
-        if len(values) == 2:
-            options = [
-                f"{self.option} {shell_word(f'{column}={word}')}" for word in values
-            ]
-            option = " or ".join(options)
+                return {column: replace(task, negative=negative)}
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
-        if has_numbers(self.cells(column)):
+        examples = [f"{column}={word}" for word in values[:2]]
+        cells = self.cells(column)
+        if has_numbers(cells):
             # A word among many numbers is an error, which the task with a limit names.
-            cells = filter(NUMBER.fullmatch, self.cells(column))
-            numbers = sorted(cells, key=float)
-            with_limit = shell_word(f"{column}>={limit_of(numbers)}")
-            option = f"{self.option} {with_limit}"
+            numbers = sorted(filter(NUMBER.fullmatch, cells), key=float)
+            examples = [f"{column}>={limit_of(numbers)}"]
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )
         elif 2 < len(values) <= MOST_WORDS:
-            tasks: dict[str, AskedTask] = {}
+            tasks: dict[str, Task] = {}
             for value in values:
                 tasks |= self.task_of_value(column, "==", value)
-            asks = f"which {column} a clip has"
-            return {name: replace(asked, asks=asks) for name, asked in tasks.items()}
-        raise FixUsage(f"{problem}; which are positive?", hint=option)
+            return tasks
+        options = [f"{self.option} {shell_word(example)}" for example in examples]
+        raise FixUsage(f"{problem}; which are positive?", hint=" or ".join(options))
 
-    def against(self, column: str, positive: Expression) -> str:
-        """Return the other words of a column for the title of a task; not many numbers.
-
-        Most clips without a concept have no other one either.
-        """
-        if column in CONCEPTS:
-            return ""
-        others = [
-            word
-            for word in self.words(column)
-            if not positive.holds({column: [word]}.__getitem__)
-        ]
-        is_long = len(others) > MOST_IN_TITLE
-        if not others or (is_long and has_numbers(others)):
-            return ""
-        shown = few(others, MOST_IN_TITLE) if is_long else " or ".join(others)
-        return f", against {shown}"
-
-    def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
+    def task_of_value(self, column: str, sign: str, value: str) -> dict[str, Task]:
         """Return the task of the clips that compare so with a value, against the other ones."""
-        values = self.words(column)
-        is_known = plain_value(value, column) in values
+        is_known = plain_value(value, column) in self.words(column)
         if not is_known and sign[0] not in "<>":
             raise self.unknown_word(column, value)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"
-        words = f"{column} {IN_WORDS[sign]} {value}"
-        title = words + self.against(column, parse(text))
-        task = Task(title=title, positive=text)
-        return {name: AskedTask(task, f"for which clips {words}")}
+        return {name: Task(title=f"{column} {IN_WORDS[sign]} {value}", positive=text)}

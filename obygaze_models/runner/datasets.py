@@ -91,8 +91,7 @@ def dataset(
     data = with_view(data, clips, {"features": opened})
     if isinstance(task, str):
         honest = load_protocol("honest")
-        name, asked = one_task(task, replace(honest, data=data), clips)
-        chosen = asked.task
+        name, chosen = one_task(task, replace(honest, data=data), clips)
     else:
         name = "classes"
         chosen = _task_of(task)

@@ -156,8 +156,7 @@ def _protocol(
         name = info.task
         asked_task = Task(**msgspec.to_builtins(info.asked))
     else:
-        name, found = one_task(asked, replace(honest, data=data), manifest)
-        asked_task = found.task
+        name, asked_task = one_task(asked, replace(honest, data=data), manifest)
     question = Question(
         f"How well does {info.name} rank clips that it was not trained on?",
         first=info.name,

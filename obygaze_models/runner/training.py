@@ -132,7 +132,7 @@ def training_protocol(
         return _concepts_protocol(honest, manifest)
     task_name, asked = one_task(task, honest, manifest)
     of_task = with_tasks(honest, [task], manifest).with_models([name])
-    title = f"{name}: {asked.task.title or task_name}"
+    title = f"{name}: {asked.title or task_name}"
     report = replace(of_task.report, title=title)
     return replace(of_task, name=f"train-{name}", report=report)
 

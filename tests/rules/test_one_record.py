@@ -18,7 +18,7 @@ def test_a_kind_of_split_refuses_each_key_that_it_does_not_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keyless = replace(SPLIT_KINDS["kfold"], keys=(), needs=(), pairs=False)
-    monkeypatch.setitem(SPLIT_KINDS, "keyless", keyless)
+    monkeypatch.setitem(SPLIT_KINDS, "kfold", keyless)
     values = {
         "scheme": "obygaze_models.protocols.paper_splits:code_splits",
         "folds": 3,
@@ -29,9 +29,9 @@ def test_a_kind_of_split_refuses_each_key_that_it_does_not_list(
     own = {field.name for field in fields(Splits)} - {"kind", "validation", "seed"}
     assert values.keys() == own
     changes = [f"splits.{key}={json.dumps(value)}" for key, value in values.items()]
-    more = ("splits.kind=keyless", "splits.validation=each")
+    more = ("splits.kind=kfold", "splits.validation=each")
     with pytest.raises(FixInput) as refused:
         load_protocol("honest", [*changes, *more])
     details = "\n".join(refused.value.details)
     for key in (*values, "validation"):
-        assert re.search(rf"splits\.{key}: .*has no meaning in keyless splits", details)
+        assert re.search(rf"splits\.{key}: .*has no meaning in kfold splits", details)

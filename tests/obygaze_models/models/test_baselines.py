@@ -49,7 +49,14 @@ class TestBlind:
         rng = np.random.default_rng(0)
         drawn = evaluate(Predictions.of(self.y, rng.random(len(self.y))))
         shares = scores(random, self.X, self.y)
-        found = evaluate(Predictions(self.y, shares, np.full(len(shares), 0.5)))
+        found = evaluate(
+            Predictions(
+                self.y,
+                shares,
+                np.full(len(shares), 0.5),
+                np.zeros(len(shares), dtype=np.intp),
+            )
+        )
         form = closed_form(0.25, 0.5)
         assert found["share_positive"] == 0.5
         for name in (

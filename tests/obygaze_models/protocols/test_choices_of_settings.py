@@ -128,7 +128,7 @@ def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
     with pytest.raises(FixInput) as error:
         quick("honest", "models.mlp.max_epochs.grid=[3, 8]")
     assert list(error.value.details) == [
-        "--set models.mlp.max_epochs.grid: must be at least min_epochs, got 3 and min_epochs 5"
+        "--set models.mlp.max_epochs.grid: must be at least min_epochs"
     ]
     by_task = "{ by_task = { HN_S = 2, other = 9 } }"
     with pytest.raises(FixInput, match="not valid"):

@@ -61,7 +61,7 @@ class TestRefused:
             ),
             (
                 '[report]\nmetrics = ["acc"]',
-                "unknown metric 'acc' (did you mean 'auc'?); known: f1_binary,",
+                "must be one of f1_binary, f1_weighted,",
             ),
             (
                 "[tasks.X]\nclasses = { S = 1, HN = 1 }",
@@ -78,7 +78,7 @@ class TestRefused:
             ('[splits]\nkind = "fixed"', "need column and test"),
             (
                 '[models.m]\nkind = "mlp"\ndropout = { grid = [0.1, 2] }',
-                "each item must be a number",
+                "must be a number",
             ),
         ],
     )

@@ -140,7 +140,7 @@ class TestTasks:
             caught.value.message == f"the task X has no clip of class 1 ({expression})"
         )
         levels = [clip.level for clip in films()]
-        assert f"{levels.count('S')} S" in (caught.value.hint or "")
+        assert f"S: {levels.count('S')}" in (caught.value.hint or "")
         with pytest.raises(
             FixInput, match=r"the task HN_S has no clip of class 0 \(HN\)"
         ):

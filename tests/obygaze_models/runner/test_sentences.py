@@ -166,9 +166,6 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
     with pytest.raises(FixInput) as caught:
         quick("honest", "models.said.kind=zero-shot", "models.said.texts=t.npz")
     assert len(caught.value.details) == 2
-    with pytest.raises(FixInput) as caught:
-        quick("honest", f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.cross_fit=3")
-    assert "has no meaning with texts" in str(caught.value.details)
     with pytest.raises(FixUsage, match="zero-shot is not trained"):
         training_protocol("zero-shot", "EN_S", manifest)
 
