@@ -8,6 +8,7 @@ factors that it leaves out because they never vary, follow from others, or are t
 one clip alone would have log odds of 1.1 (log 3) in any film.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -92,15 +93,11 @@ def analyse_success(
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
-    of_all_films = analyse(right, table, clusters=codes, intercept=intercept)
-    analyses = [of_all_films]
-    for code, film in enumerate(names):
+    analyses = [analyse(right, table, clusters=codes, intercept=intercept)]
+    for code, film in enumerate(names.tolist()):
         inside = codes == code
-        table_of_film = {name: column[inside] for name, column in table.items()}
-        of_film = analyse(
-            right[inside], table_of_film, film=str(film), intercept=intercept
-        )
-        analyses.append(of_film)
+        of_film = {name: column[inside] for name, column in table.items()}
+        analyses.append(analyse(right[inside], of_film, film=film, intercept=intercept))
     return analyses
 
 
@@ -138,22 +135,22 @@ def analyse(
     """
     right = as_truth(success)
     n_clips = right.size
-    n_success = int(right.sum())
-    columns, left_out = independent_factors(factors, right.size, intercept=intercept)
-    empty = Analysis(film, right.size, n_success, left_out=left_out)
-    if n_success in (0, right.size):
-        outcome = "right" if n_success else "wrong"
-        return replace(empty, note=f"every clip is {outcome}")
-    if not columns:
-        return replace(empty, note="no factor varies")
+    columns, left_out = independent_factors(factors, n_clips, intercept=intercept)
+    empty = Analysis(film, n_clips, int(right.sum()), left_out=left_out)
     n_needed = max(LEAST_CLIPS * len(factors), len(columns) + 2)
-    if n_clips < n_needed:
+    note = ""
+    if right.all() or not right.any():
+        note = f"every clip is {'right' if right.all() else 'wrong'}"
+    elif not columns:
+        note = "no factor varies"
+    elif n_clips < n_needed:
         note = f"{n_clips} clips, {n_needed} are needed for {len(factors)} factors"
+    if note:
         return replace(empty, note=note)
-    X = np.column_stack(list(columns.values()))
     by_film = None
     if clusters is not None and np.unique(clusters).size > 1:
         by_film = clusters
+    X = np.column_stack([*columns.values()])
     try:
         fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
@@ -161,7 +158,6 @@ def analyse(
         return replace(empty, note=error.message)
     all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
     estimates = all_estimates[:, int(intercept) :]
-    note = ""
     if fit.method == "firth":
         # Its p are far too small over films, too large in one film (docs/design/0018).
         estimates[1:] = np.nan
@@ -170,7 +166,7 @@ def analyse(
     for (name, column), values in zip(columns.items(), estimates.T, strict=True):
         n_with = int(np.count_nonzero(column))
         n_of_rarer_side = min(n_with, n_clips - n_with)
-        if _is_yes_or_no(column) and n_of_rarer_side < LEAST_CLIPS:
+        if np.isin(column, (0, 1)).all() and n_of_rarer_side < LEAST_CLIPS:
             side = "with" if n_of_rarer_side == n_with else "without"
             left_out[name] = f"{n_of_rarer_side} of {n_clips} clips are {side} it"
             continue
@@ -178,21 +174,14 @@ def analyse(
         shown.append(Factor(name, log_odds, se, low, high, p, n_with))
     if not shown:
         note = f"fewer than {LEAST_CLIPS} clips have, or have not, each factor"
-    log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")
     return replace(
         empty,
         factors=tuple(shown),
-        left_out=left_out,
-        intercept=log_odds_at_zero,
+        intercept=float(fit.beta[0]) if intercept else math.nan,
         method=fit.method,
         errors=fit.errors,
         note=note,
     )
-
-
-def _is_yes_or_no(column: FloatArray) -> bool:
-    """Return whether a column has no other values than 0 and 1."""
-    return bool(np.isin(column, (0, 1)).all())
 
 
 def independent_factors(

@@ -21,23 +21,15 @@ TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
 # More tests than this are summarised: how many are significant, and those with the smallest p.
 MANY = 12
-# If the means of the films explain this share of a difference, it is called one between films.
-MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
-class FilmShare:
-    """A difference of means, and `of_blocks`: the difference between the means of the films.
-
-    `share` is `of_blocks` divided by the difference, None if there is no difference.
-    """
+class SharedFilms:
+    """How many films there are, how many have items of both groups, and how many items these."""
 
     n_blocks: int
     n_shared: int
     n_items_shared: int
-    difference: float
-    of_blocks: float
-    share: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +51,7 @@ class GroupTest:
     effect_size: float | None
     across: PValue
     within: PValue | None
-    films: FilmShare | None
+    films: SharedFilms | None
     tail: Tail
     p_holm: float = 1.0
 
@@ -110,8 +102,6 @@ class GroupTest:
     def explain(self) -> str:
         """Return why the p-values within and across films differ, or why there is only one."""
         films = self.films
-        across = self.p_across
-        within = self.p
         if films is None:
             return "Items are treated as independent: no films were given."
         if self.within is None:
@@ -119,26 +109,16 @@ class GroupTest:
                 "No film has items of both groups, so this p-value cannot separate a difference "
                 f"between films from a difference between {self.x} and {self.y}."
             )
-        p_values = f"{p_equals(within)} within films, {p_equals(across)} across films"
-        part = "nothing"
-        if films.share is not None:
-            part = f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"
-        part = f"the means of the films explain {part} of the difference"
-        shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
-        shared += f" ({films.n_items_shared} items)"
-        if across < ALPHA <= within:
-            why = f"Only {shared}"
-            finding = "is significant across films but not within films"
-            if films.share is not None and films.share >= MOSTLY:
-                why = f"{self.x} and {self.y} come from the same films in different proportions"
-                finding = "is between films"
-            return f"The difference {finding}: {p_values}. {why}, and {part}."
-        if within < ALPHA <= across:
-            return (
-                f"The difference is within films and is hidden across films: {p_values}. "
-                f"Films differ more than {self.x} and {self.y} do within a film, and {part}."
-            )
-        return f"Both ways of exchanging items agree: {p_values}; {part}, and {shared}."
+        finding = "Both ways of exchanging items agree"
+        if self.p_across < ALPHA <= self.p:
+            finding = "The difference is between films"
+        elif self.p < ALPHA <= self.p_across:
+            finding = "The difference is within films and is hidden across films"
+        return (
+            f"{finding}: {p_equals(self.p)} within films, {p_equals(self.p_across)} across films."
+            f" {films.n_shared} of {films.n_blocks} films have items of both groups"
+            f" ({films.n_items_shared} items)."
+        )
 
 
 def compare_groups(
@@ -175,7 +155,7 @@ def compare_groups(
     within = None
     films = None
     if blocks is not None:
-        films = film_share(s, is_x, blocks)
+        films = shared_films(is_x, blocks)
         within = p_value(blocks) if films.n_shared else None
     effect = effect_size(s_x, s_y)
     return GroupTest(*names, s_x, s_y, blocks, effect, across, within, films, tail)
@@ -225,22 +205,10 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     return float(x.mean() - y.mean()) / spread
 
 
-def film_share(
-    s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]
-) -> FilmShare:
-    """Return how much of the difference of two means is a difference between films.
-
-    Shuffled within its film, an item has the mean of its film on average. The difference that is
-    left then comes from the films that the groups were taken from.
-    """
-    names, codes = np.unique(blocks, return_inverse=True)
+def shared_films(is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> SharedFilms:
+    """Return how many films have items of both groups."""
+    _, codes = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(codes)
-    means = (np.bincount(codes, weights=s) / sizes)[codes]
-    in_x = np.bincount(codes[is_x], minlength=len(names))
+    in_x = np.bincount(codes, weights=is_x)
     shared = (in_x > 0) & (in_x < sizes)
-    difference, of_blocks = (
-        float(v[is_x].mean() - v[~is_x].mean()) for v in (s, means)
-    )
-    share = of_blocks / difference if abs(difference) > 1e-12 else None
-    counts = (len(names), int(shared.sum()), int(sizes[shared].sum()))
-    return FilmShare(*counts, difference, of_blocks, share)
+    return SharedFilms(len(sizes), int(shared.sum()), int(sizes[shared].sum()))

@@ -92,8 +92,6 @@ def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
 
 def is_separated(design: FloatArray, y: BoolArray) -> bool:
     """Return whether a linear combination separates the classes: the likelihood has no maximum."""
-    if design.shape[1] == 2 and np.all(design[:, 0] == 1):
-        return _is_split(design[:, 1], y)
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
     # Late: a page reads results, and separates nothing.
@@ -103,15 +101,6 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
         -scaled.sum(axis=0), A_ub=-scaled, b_ub=np.zeros(len(scaled)), bounds=(-1, 1)
     )
     return bool(solution.status == 0 and -solution.fun > 1e-7)
-
-
-def _is_split(values: FloatArray, y: BoolArray) -> bool:
-    """Return whether a threshold separates the classes, both of which may have clips on it."""
-    if y.all() or not y.any():
-        return True
-    above = values[y]
-    below = values[~y]
-    return bool(below.max() <= above.min() or above.max() <= below.min())
 
 
 def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
@@ -182,29 +171,24 @@ def _variances(
     if clusters is None:
         return independent, np.inf
     names, codes = as_codes(clusters, y.size)
-    k = names.size
-    if k < 2:
-        raise FixInput(
-            f"standard errors over films require at least two films, got {k}"
-        )
+    if len(names) < 2:
+        raise FixInput("standard errors over films require at least two films, got 1")
     values, axes = np.linalg.eigh(bread)
     root = axes * np.sqrt(np.maximum(values, 0))
     p = special.expit(design @ beta)
+    weighted = design * (p * (1 - p))[:, None]
     variance = np.zeros(len(beta))
-    for film in range(k):
-        design_of_film = design[codes == film]
-        weight = (p * (1 - p))[codes == film, None]
+    for film in range(len(names)):
+        of_film = codes == film
         # The fit follows the clips of a film, so that their residuals are too small.
-        left, axes = np.linalg.eigh(
-            np.eye(len(beta))
-            - root.T @ (design_of_film.T @ (design_of_film * weight)) @ root
-        )
+        follows = root.T @ (design[of_film].T @ weighted[of_film]) @ root
+        left, axes = np.linalg.eigh(np.eye(len(beta)) - follows)
         scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)
-        gradient = root.T @ rows[codes == film].sum(axis=0)
+        gradient = root.T @ rows[of_film].sum(axis=0)
         variance += (root @ (axes * scale) @ axes.T @ gradient) ** 2
     has_variance = variance > 1e-9 * independent
     for i, column in enumerate(design.T):
         values, counts = np.unique(column, return_counts=True)
         varies_in = codes[column != values[np.argmax(counts)]]
         has_variance[i] &= len(values) == 1 or np.unique(varies_in).size > 1
-    return np.where(has_variance, variance, np.nan), float(k - 1)
+    return np.where(has_variance, variance, np.nan), float(len(names) - 1)

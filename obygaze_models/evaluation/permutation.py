@@ -6,6 +6,7 @@ exchangeable. Without blocks all items form one block.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import comb, erfc, prod, sqrt
 from typing import Any
 
@@ -15,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.errors import FixInput
 
 Floats = NDArray[np.float64]
+# Items that can be exchanged with each other, and how many of them are in the first group.
+Block = tuple[Floats, int]
 
 # Items of one block that are counted: two halves of 2**24 sums each, 0.25 GB and a few seconds.
 MAX_ITEMS = 48
@@ -47,26 +50,6 @@ class PValue:
     normal: dict[str, float] | None = None
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Items that can be exchanged with each other; `taken` of them are in the first group."""
-
-    values: Floats
-    taken: int
-
-    @property
-    def n_permutations(self) -> int:
-        return comb(len(self.values), self.taken)
-
-    @property
-    def variance(self) -> float:
-        """The variance of the sum of the taken items, over all ways to take them."""
-        n = len(self.values)
-        if self.taken in {0, n}:
-            return 0.0
-        return self.taken * (n - self.taken) / n * float(self.values.var(ddof=1))
-
-
 def permutation_p(
     values: ArrayLike,
     is_first: ArrayLike,
@@ -86,21 +69,38 @@ def permutation_p(
     first = np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     _check_items(s, first, labels)
-    blocks, observed = _exchangeable(s, first, labels)
-    is_sampled = not _can_be_counted(blocks)
-    sums = _all_sums(blocks)
-    if is_sampled:
+    blocks = []
+    observed = mean = variance = 0.0
+    for label in np.unique(labels):
+        inside = labels == label
+        items = s[inside]
+        n = len(items)
+        taken = int(first[inside].sum())
+        # Where all or none are taken, nothing can be exchanged.
+        if 0 < taken < n:
+            blocks.append((items, taken))
+            observed += float(s[inside & first].sum())
+            mean += taken * float(items.mean())
+            variance += taken * (n - taken) / n * float(items.var(ddof=1))
+    is_whole = len(blocks) == 1 and len(blocks[0][0]) <= MAX_ITEMS
+    n_permutations = prod(comb(len(items), taken) for items, taken in blocks)
+    is_sampled = not is_whole and n_permutations > MAX_COUNTED
+    if is_whole:
+        sums = _sums_of_halves(blocks[0])
+    elif is_sampled:
         sums = _random_sums(blocks, permutations)
-    mean = sum(block.taken * float(block.values.mean()) for block in blocks)
+    else:
+        sums = _all_sums(blocks)
     # Sums that are equal as fractions differ in their last bits, in proportion to the values.
     tolerance = 1e-10 * float(np.abs(s).sum())
     counts = _count(sums, observed, mean, tolerance)
     # The observed groups count as one of the sampled permutations.
     greater, less, far, n = (count + is_sampled for count in counts)
-    variance = sum(block.variance for block in blocks)
     normal = None
     if variance > tolerance**2:
-        normal = _normal_p((observed - mean) / sqrt(variance))
+        z = (observed - mean) / sqrt(variance)
+        normal = {"greater": 0.5 * erfc(z / sqrt(2)), "less": 0.5 * erfc(-z / sqrt(2))}
+        normal["two_sided"] = erfc(abs(z) / sqrt(2))
     method = (
         f"sampled, {permutations} permutations, seed {SEED}" if is_sampled else "exact"
     )
@@ -124,32 +124,6 @@ def _check_items(
         raise FixInput("both groups need at least one item")
 
 
-def _exchangeable(
-    values: Floats, is_first: NDArray[np.bool_], labels: NDArray[Any]
-) -> tuple[list[_Block], float]:
-    """Return the blocks with items of both groups, and the sum of their items in the first."""
-    observed = float(values[is_first].sum())
-    blocks: list[_Block] = []
-    _, sizes = np.unique(labels, return_counts=True)
-    by_block = np.argsort(labels, kind="stable")
-    for inside in np.split(by_block, np.cumsum(sizes)[:-1]):
-        block_values = values[inside]
-        n_taken = int(is_first[inside].sum())
-        if n_taken in {0, len(block_values)}:
-            # Nothing can be exchanged here: these items are the same in every permutation.
-            observed -= float(block_values[is_first[inside]].sum())
-        else:
-            blocks.append(_Block(block_values, n_taken))
-    return blocks, observed
-
-
-def _normal_p(z: float) -> dict[str, float]:
-    """Return the p-values of a standard normal, one-sided both ways and two-sided."""
-    above = 0.5 * erfc(z / sqrt(2))
-    below = 0.5 * erfc(-z / sqrt(2))
-    return {"greater": above, "less": below, "two_sided": erfc(abs(z) / sqrt(2))}
-
-
 def occurrence_p(
     occurs: NDArray[np.bool_],
     is_first: NDArray[np.bool_],
@@ -166,20 +140,16 @@ def occurrence_p(
         block: The block (film) of each item; items are exchanged only within a block.
     """
     labels = np.zeros(len(occurs)) if block is None else np.asarray(block)
-    names, codes = np.unique(labels, return_inverse=True)
+    _, codes = np.unique(labels, return_inverse=True)
     items_of_blocks = np.bincount(codes)
-    yes_of_blocks = np.bincount(codes[occurs], minlength=len(names))
-    taken_of_blocks = np.bincount(codes[is_first], minlength=len(names))
-    blocks = zip(
-        items_of_blocks.tolist(),
-        yes_of_blocks.tolist(),
-        taken_of_blocks.tolist(),
-        strict=True,
-    )
+    yes_of_blocks = np.bincount(codes, weights=occurs).astype(np.int64)
+    taken_of_blocks = np.bincount(codes, weights=is_first).astype(np.int64)
     # The chance of each number of occurrences, from `least` on.
     chances = np.ones(1)
     least = 0
-    for n_items, n_yes, n_taken in blocks:
+    for number, n_items in enumerate(items_of_blocks.tolist()):
+        n_yes = int(yes_of_blocks[number])
+        n_taken = int(taken_of_blocks[number])
         if not n_yes or not n_taken:
             continue
         chances = np.convolve(chances, _hypergeometric(n_items, n_yes, n_taken))
@@ -192,21 +162,18 @@ def occurrence_p(
     counts = least + np.arange(len(chances))
     mean = float(chances @ counts)
     is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
-    greater = min(1.0, float(chances[counts >= observed].sum()))
-    less = min(1.0, float(chances[counts <= observed].sum()))
-    two_sided = min(1.0, float(chances[is_as_far].sum()))
-    return PValue(greater, less, two_sided, "exact")
+    sides = (counts >= observed, counts <= observed, is_as_far)
+    greater, less, far = (min(1.0, float(chances[side].sum())) for side in sides)
+    return PValue(greater, less, far, "exact")
 
 
 def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
-    """Return the chance of each number of a block's occurrences in the first group, from 0 on."""
-    from scipy.stats import hypergeom  # takes half a second
+    """Return the chance of each number of a block's occurrences in the first group, from 0 on.
 
+    The ratio of the chances of neighbours is simple; from the most probable number on, sums of its
+    logarithms stay small. (SciPy's time for each number grows with the items.)
+    """
     counts = np.arange(min(n_yes, n_taken) + 1)
-    if n_items <= MOST_CHANCES:
-        return np.asarray(hypergeom.pmf(counts, n_items, n_yes, n_taken))
-    # Of many items, SciPy's time for each number grows with the items. The ratio of the chances of
-    # neighbours is simple; from the most probable number on, sums of its logarithms stay small.
     least = max(0, n_yes + n_taken - n_items)
     before = counts[least:-1].astype(np.float64)
     ratios = (n_yes - before) * (n_taken - before)
@@ -221,32 +188,26 @@ def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
     return np.asarray(chances / chances.sum())
 
 
-def _can_be_counted(blocks: Sequence[_Block]) -> bool:
-    """Return whether all permutations are counted, and not a sample of them."""
-    if len(blocks) == 1 and len(blocks[0].values) <= MAX_ITEMS:
-        return True
-    return prod(block.n_permutations for block in blocks) <= MAX_COUNTED
+def _sums_of_halves(block: Block) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the sums of all permutations of one block, as pairs of lists for `_count`.
 
-
-def _all_sums(blocks: Sequence[_Block]) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the sums of all permutations, as pairs of lists for `_count`.
-
-    The items of one block are two halves: however many items the first half takes, the second one
-    takes the others.
+    However many items the first half takes, the second one takes the others.
     """
-    if len(blocks) == 1 and len(blocks[0].values) <= MAX_ITEMS:
-        values = blocks[0].values
-        taken = blocks[0].taken
-        middle = len(values) // 2
-        left = _subset_sums(values[:middle], taken)
-        right = _subset_sums(values[middle:], taken)
-        for size, sums in enumerate(left):
-            if taken - size < len(right):
-                yield sums, right[taken - size]
-        return
+    values, taken = block
+    middle = len(values) // 2
+    left = _subset_sums(values[:middle], taken)
+    right = _subset_sums(values[middle:], taken)
+    for size, sums in enumerate(left):
+        if taken - size < len(right):
+            yield sums, right[taken - size]
+
+
+def _all_sums(blocks: Sequence[Block]) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the sums of all permutations, as a pair with a zero."""
     sums = np.zeros(1)
-    for block in blocks:
-        sums = np.add.outer(sums, _taken_sums(block)).ravel()
+    for values, taken in blocks:
+        of_block = map(sum, combinations(values.tolist(), taken))
+        sums = np.add.outer(sums, np.fromiter(of_block, np.float64)).ravel()
     yield np.zeros(1), sums
 
 
@@ -263,31 +224,22 @@ def _count(
     distance = abs(observed - mean)
     total = greater = less = far = 0
     for left, right in sums:
-        steps = np.sort(left)
         others = np.sort(right)
+        steps = np.sort(left)
+
+        def below(
+            limit: float, side: Any, *, others: Floats = others, steps: Floats = steps
+        ) -> int:
+            return int(np.searchsorted(others, limit - steps, side=side).sum())
+
         n = len(left) * len(right)
-        below = observed - tolerance - steps
-        above = observed + tolerance - steps
-        nearer = mean + distance - tolerance - steps
-        farther = mean - distance + tolerance - steps
         total += n
-        greater += n - int(np.searchsorted(others, below).sum())
-        less += int(np.searchsorted(others, above, side="right").sum())
-        far += n - int(np.searchsorted(others, nearer).sum())
-        far += int(np.searchsorted(others, farther, side="right").sum())
+        greater += n - below(observed - tolerance, "left")
+        less += below(observed + tolerance, "right")
+        far += n - below(mean + distance - tolerance, "left")
+        far += below(mean - distance + tolerance, "right")
     # If the distance is zero, every permutation is as far, and `far` counts some of them twice.
     return greater, less, total if distance <= tolerance else far, total
-
-
-def _taken_sums(block: _Block) -> Floats:
-    """Return the sums of the taken items of a block, for all ways to take them."""
-    n_left_out = len(block.values) - block.taken
-    if n_left_out >= block.taken:
-        return _subset_sums(block.values, block.taken)[block.taken]
-    # There are as many ways to leave the others out, and fewer subsets on the way to them.
-    return (
-        float(block.values.sum()) - _subset_sums(block.values, n_left_out)[n_left_out]
-    )
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
@@ -300,41 +252,37 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 
 
 def _random_sums(
-    blocks: Sequence[_Block], permutations: int
+    blocks: Sequence[Block], permutations: int
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of random subsets of each block, many at a time, as pairs with a zero."""
     generator = np.random.default_rng(SEED)
-    largest = max(len(block.values) for block in blocks)
+    largest = max(len(values) for values, _ in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
     for start in range(0, permutations, chunk):
         size = min(chunk, permutations - start)
         sums = np.zeros(size)
-        for block in blocks:
-            sums += _shuffled(block, size, generator)
+        for values, taken in blocks:
+            sums += _shuffled(values, taken, size, generator)
         yield np.zeros(1), sums
 
 
-def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Floats:
+def _shuffled(
+    values: Floats, taken: int, size: int, generator: np.random.Generator
+) -> Floats:
     """Return the sums of random subsets: the first steps of `size` shuffles at once."""
-    n = len(block.values)
-    taken = block.taken
-    total = float(block.values.sum())
-    if taken in {0, n}:
-        return np.full(size, total if taken else 0.0)
+    n = len(values)
     # Draw the items that are left out if they are fewer: they are as random.
     fewer = min(taken, n - taken)
     # One row per item and one column per shuffle, so that a step reads whole rows.
-    pool = np.repeat(block.values, size)
+    pool = np.repeat(values, size)
     columns = np.arange(size)
     sums = np.zeros(size)
     for step in range(fewer):
-        drawn = (
-            generator.integers(step, n, size=size, dtype=np.int32) * np.int64(size)
-            + columns
-        )
+        rows = generator.integers(step, n, size=size, dtype=np.int32)
+        drawn = rows * np.int64(size) + columns
         sums += pool[drawn]
         pool[drawn] = pool[step * size : (step + 1) * size]
-    return sums if fewer == taken else total - sums
+    return sums if fewer == taken else float(values.sum()) - sums
 
 
 def p_text(p: float) -> str:

@@ -10,7 +10,7 @@ from support.cli import call_obygaze
 
 from obygaze.audits.eat import compute, present, run_tests
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.group_tests import GroupTest, film_share
+from obygaze_models.evaluation.group_tests import GroupTest
 from obygaze_models.text_vectors import VectorGroup
 
 A, B = [[1.0, 0.0]], [[0.0, 1.0]]
@@ -46,14 +46,7 @@ def only_test(x: VectorGroup, y: VectorGroup) -> GroupTest:
     return test
 
 
-def test_films_share_of_a_difference_by_hand() -> None:
-    # Film 1 holds 4, 2 | 0, film 2 holds 1 | 1, 1: means 2 and 1, three films' worth of X and Y.
-    values, in_x = np.array([4.0, 2, 1, 0, 1, 1]), np.arange(6) < 3
-    share = film_share(values, in_x, np.array([1, 1, 2, 1, 2, 2]))
-    assert (share.n_blocks, share.n_shared, share.n_items_shared) == (2, 2, 6)
-    assert share.difference == pytest.approx(7 / 3 - 2 / 3)
-    assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
-    assert share.share == pytest.approx(0.2)
+def test_groups_with_other_films_than_vectors_are_refused() -> None:
     with pytest.raises(FixInput, match=r"blocks of shape \(1,\) for 2 rows"):
         VectorGroup("X", [[1.0], [2.0]], [1])
 
