@@ -22,7 +22,7 @@ MetricValues = dict[str, FloatArray]
 BLOCK = 2_000_000
 
 
-class Counts(NamedTuple):
+class Confusion(NamedTuple):
     """The confusion counts of decisions, one entry for each row of weights."""
 
     tp: FloatArray
@@ -55,7 +55,7 @@ class Metric:
     """
 
     name: str
-    of_counts: Callable[[Counts], FloatArray] | None = None
+    of_counts: Callable[[Confusion], FloatArray] | None = None
     title: str = ""
     direction: int = 1
     needs_probabilities: bool = False
@@ -73,22 +73,22 @@ def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatA
 # ---- metrics of decisions ----
 
 
-def precision(c: Counts) -> FloatArray:
+def precision(c: Confusion) -> FloatArray:
     """Return the share of clips called positive that are positive."""
     return divide(c.tp, c.tp + c.fp, 0.0)
 
 
-def recall(c: Counts) -> FloatArray:
+def recall(c: Confusion) -> FloatArray:
     """Return the share of positive clips that are called positive."""
     return divide(c.tp, c.tp + c.fn, 0.0)
 
 
-def f1_binary(c: Counts) -> FloatArray:
+def f1_binary(c: Confusion) -> FloatArray:
     """Return the F1 of the positive class."""
     return divide(2 * c.tp, 2 * c.tp + c.fp + c.fn, 0.0)
 
 
-def f1_weighted(c: Counts) -> FloatArray:
+def f1_weighted(c: Confusion) -> FloatArray:
     """Return the mean F1 of both classes, weighted by their numbers of clips."""
     positive = c.tp + c.fn
     negative = c.tn + c.fp
@@ -96,22 +96,22 @@ def f1_weighted(c: Counts) -> FloatArray:
     return divide(weighted, positive + negative)
 
 
-def f1_macro(c: Counts) -> FloatArray:
+def f1_macro(c: Confusion) -> FloatArray:
     """Return the unweighted mean F1 of both classes; a class without clips counts as 0."""
     return (f1_binary(c) + f1_binary(c.swapped())) / 2
 
 
-def accuracy(c: Counts) -> FloatArray:
+def accuracy(c: Confusion) -> FloatArray:
     """Return the share of correct decisions."""
     return divide(c.tp + c.tn, c.total)
 
 
-def prevalence(c: Counts) -> FloatArray:
+def prevalence(c: Confusion) -> FloatArray:
     """Return the share of positive clips, which F1 and AP depend on."""
     return divide(c.tp + c.fn, c.total)
 
 
-def share_positive(c: Counts) -> FloatArray:
+def share_positive(c: Confusion) -> FloatArray:
     """Return the share of clips called positive."""
     return divide(c.tp + c.fp, c.total)
 
@@ -229,7 +229,7 @@ def _values_of_run(
 
     y = whole.y
     called = whole.decision
-    counts = Counts(
+    counts = Confusion(
         *map(total, (y * called, ~y * called, y * (1.0 - called), ~y * (1.0 - called)))
     )
     values: MetricValues = {}

@@ -13,8 +13,6 @@ from obygaze_models.models.common import (
     Floats,
     Ints,
     Scaling,
-    draw_seed,
-    encode_classes,
 )
 from obygaze_models.models.concepts import (
     ConceptBank,
@@ -22,14 +20,13 @@ from obygaze_models.models.concepts import (
     cross_fitted_margins,
 )
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.examples import concept_columns, concept_names
 from obygaze_models.models.heads import Head, LogisticHead
-from obygaze_models.models.lessons import InnerScores, Lessons, lessons_of
+from obygaze_models.models.lessons import InnerScores, Lessons
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.models.sentences import bank_of
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
@@ -40,14 +37,14 @@ class ResidualHead(Head):
     C: float = 0.01
 
     def fit(self, X: Any, y: Any, offset: Any = None) -> Self:
-        """Fit what the features add to `offset`, one logit for each row (None: 0)."""
+        """Fit what the features add to `offset`, one logit for each row."""
         return super().fit(X, y, offset)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         from scipy.optimize import minimize
         from scipy.special import expit
 
-        base = _offset(groups, len(X))
+        base = np.zeros(len(X)) if groups is None else groups
         signs = np.where(codes == 1, 1.0, -1.0)
         mean = X.mean(axis=0)
         Z = X - mean  # centred, so that the fit converges faster
@@ -70,12 +67,11 @@ class ResidualHead(Head):
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
         """Return the logit of the second class for each row: concepts and rest."""
-        X = self._check(X)
-        logit: Floats = _offset(offset, len(X)) + X @ self.coef_ + self.intercept_
-        return logit
+        of_rest: Floats = self._check(X) @ self.coef_ + self.intercept_
+        return of_rest if offset is None else of_rest + offset
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class Bottleneck(Classifier):
     """Concept vectors and a head on their margins, optionally with a residual.
 
@@ -98,23 +94,6 @@ class Bottleneck(Classifier):
         part = super().part(name)
         defaults = {"bank": ConceptBank, "head": LogisticHead}
         return defaults[name]() if part is None and name in defaults else part
-
-    def fit(  # type: ignore[override]
-        self, X: Any, y: Any, concepts: Any = None, groups: Any = None
-    ) -> Self:
-        """Find the concepts, and fit the head on cross-fitted margins.
-
-        `concepts` are targets as in `concept_targets`. Without them the second class is the
-        only concept.
-        """
-        X, y = self._check_training(X, y, dtype=np.float64)
-        if concepts is None:
-            classes, _ = encode_classes(y)
-            concepts = y[:, None] == classes[1:]
-        targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
-        names = concept_names(self.part("bank").concepts, targets.shape[1])
-        films = None if groups is None else np.asarray(groups)
-        return self.learn(lessons_of(X, y, names, targets, films))
 
     @property
     def reads_concepts(self) -> bool:
@@ -186,7 +165,7 @@ class Bottleneck(Classifier):
             bank = unfitted.of_lessons(lessons)
             rows = lessons.of_concepts
             groups = lessons.groups_of_concepts
-            seed = draw_seed(unfitted.random_state)
+            seed = unfitted.random_state
             parts = cross_fit_parts(rows, groups, self.cross_fit, seed)
             return _Margins(bank, cross_fitted_margins(bank, lessons, parts))
 
@@ -249,14 +228,3 @@ class _Margins:
     @property
     def n_bytes(self) -> int:
         return int(self.of_rows.nbytes)
-
-
-def _offset(offset: Any, n_rows: int) -> Floats:
-    if offset is None:
-        return np.zeros(n_rows)
-    base = np.asarray(offset, dtype=np.float64)
-    if base.shape != (n_rows,):
-        raise FixTraining(
-            f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
-        )
-    return base

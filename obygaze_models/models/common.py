@@ -171,15 +171,6 @@ def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]
         yield rows, X[np.ix_(rows, np.flatnonzero(~pattern))]
 
 
-def draw_seed(random_state: Any) -> int:
-    """Return a seed from a scikit-learn random state; an integer is its own seed."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    from sklearn.utils import check_random_state  # late: it costs more than a small fit
-
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
 def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     """Return the sorted classes and the class number of each row; two classes are required."""
     classes, codes = np.unique(y, return_inverse=True)

@@ -19,7 +19,6 @@ from obygaze_models.models.common import (
     Ints,
     Scaling,
     balanced_weights,
-    draw_seed,
     one_thread,
     total_variance,
 )
@@ -27,7 +26,6 @@ from obygaze_models.models.estimator import Savable
 from obygaze_models.models.examples import (
     Against,
     concept_columns,
-    concept_names,
     findable,
 )
 from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
@@ -56,7 +54,7 @@ RELEASED = (
 )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class ConceptBank(Savable):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
@@ -79,7 +77,7 @@ class ConceptBank(Savable):
     C: Tolerance = "inner"
     balance: Literal["weights", "subsample"] | None = "weights"
     unit_norm: bool = True
-    random_state: Any = 0
+    random_state: int = 0
     against: Against = "absent"
     scaled: bool = False
     best_of_folds: bool = False
@@ -146,12 +144,9 @@ class ConceptBank(Savable):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
-        from sklearn.utils.validation import validate_data
-
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        return self.fit_rows(
-            machines_on(X), concept_columns(y, len(X)), np.arange(len(X)), groups
-        )
+        rows = np.asarray(X, dtype=np.float64)
+        targets = concept_columns(y, len(rows))
+        return self.fit_rows(machines_on(rows), targets, np.arange(len(rows)), groups)
 
     def fit_rows(
         self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
@@ -166,7 +161,7 @@ class ConceptBank(Savable):
         """
         n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]
-        names = concept_names(self.concepts, n_concepts)
+        names = self.concepts or [f"concept{number}" for number in range(n_concepts)]
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -199,23 +194,9 @@ class ConceptBank(Savable):
         """Return the margin of each row to each concept's plane."""
         return self.margins(self._check(X))
 
-    def fit_transform(self, X: Any, y: Any, groups: Any = None) -> Floats:
-        """Find the planes, and return the margin of each row to each of them."""
-        return self.fit(X, y, groups).transform(X)
-
     def margins(self, X: Floats) -> Floats:
         """Return the margin of each row; the rows are not checked."""
         return np.asarray(X @ self.coef_.T + self.intercept_)
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, TransformerTags
-
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
-        return tags
 
     def _fit_one(
         self,
@@ -226,7 +207,7 @@ class ConceptBank(Savable):
         positive: Bools,
         groups: Any,
     ) -> None:
-        seed = [draw_seed(self.random_state), column]
+        seed = [self.random_state, column]
         tolerance = self._tolerance(name, machines, rows, positive, groups, seed)
         if not has_both(positive):
             raise FixTraining(
@@ -251,10 +232,6 @@ class ConceptBank(Savable):
         self, rows: Ints, positive: Bools, seed: list[int]
     ) -> tuple[Ints, Bools, Floats | None]:
         """Return the rows to use, whether each has the concept, and the weight of each."""
-        if self.balance not in ("weights", "subsample", None):
-            raise FixTraining(
-                f"unknown balance {self.balance!r}", hint="weights, subsample or None"
-            )
         if self.balance == "subsample":
             drawn = subsample(positive, seed)
             rows = rows[drawn]

@@ -1,17 +1,14 @@
 """The base classes of the estimators: checked input, and a fitted state of plain arrays.
 
-A parameter is a field of a dataclass, as scikit-learn expects its `__init__`: stored unchanged. A
-fitted estimator is saved as arrays and plain data, and loaded without running saved code: arrays
-are numeric (text is kept as code points), the description is JSON with the class of the estimator
-and its parameters, and only the classes of the registry are built.
-
-scikit-learn takes a second to import, and a saved model of arrays needs nothing of it to predict.
-So the estimators are no subclasses of its base class: they call it where it is needed.
+An estimator is a dataclass of its parameters. A fitted one is saved as arrays and plain data, and
+loaded without running saved code: arrays are numeric (text is kept as code points), the description
+is JSON with the class of the estimator and its parameters, and only the classes of the registry are
+built. A saved model of arrays needs nothing of scikit-learn, which takes a second to import.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -32,8 +29,7 @@ from obygaze_models.models.registry import CLASSES, estimator_class
 
 StateArrays = dict[str, NDArray[Any]]
 Description = dict[str, Any]
-ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
-MAX_REPR = 120
+ClassWeight = Literal["balanced"] | None
 MAX_FEATURES = 1_000_000
 OUTPUTS = (
     "predict",
@@ -56,58 +52,17 @@ class Savable(Learner):
     n_features_in_: int
     classes_: NDArray[Any]  # of a classifier
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return [*inspect.signature(cls).parameters]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; those of nested estimators too if `deep`."""
-        from sklearn.base import BaseEstimator
-
-        params: dict[str, Any] = BaseEstimator.get_params(self, deep)
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; `bank__C` is the parameter C of the parameter `bank`."""
-        from sklearn.base import BaseEstimator
-
-        BaseEstimator.set_params(self, **params)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.base import BaseEstimator
-
-        return BaseEstimator.__sklearn_tags__(self)
-
-    def __repr__(self) -> str:
-        """Return the class and the parameters that are not defaults, on one line."""
-        shown = []
-        for name, parameter in inspect.signature(type(self)).parameters.items():
-            value = repr(getattr(self, name))
-            if value != repr(parameter.default):
-                shown.append(f"{name}={value}")
-        line = " ".join(f"{type(self).__name__}({', '.join(shown)})".split())
-        return line if len(line) <= MAX_REPR else f"{line[: MAX_REPR - 4]}...)"
-
     def _check(self, X: Any) -> Floats:
-        """Return the rows as float64, if the estimator is fitted on rows of this width."""
-        if not self._is_plain(X):
-            # scikit-learn reads what is no plain array, and says what is wrong with one.
-            from sklearn.utils.validation import check_is_fitted, validate_data
-
-            check_is_fitted(self)
-            X = validate_data(self, X, dtype=np.float64, reset=False)
-        rows: Floats = X.astype(np.float64, copy=False)
-        return rows
-
-    def _is_plain(self, X: Any) -> bool:
-        """Return whether X is a table of numbers with a column for each fitted feature."""
-        if type(X) is not np.ndarray or X.dtype.kind != "f" or X.ndim != 2:
-            return False
+        """Return the rows as float64; an error unless the estimator can read them."""
+        rows: Floats = np.asarray(X, dtype=np.float64)
         width = getattr(self, "n_features_in_", None)
-        has_names = hasattr(self, "feature_names_in_")
-        has_same_width = len(X) > 0 and X.shape[1] == width and not has_names
-        return has_same_width and bool(np.isfinite(X).all())
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise FixTraining(
+                f"expected rows of {width} features, got shape {rows.shape}"
+            )
+        if not np.isfinite(rows).all():
+            raise FixTraining("the features contain NaN or infinity")
+        return rows
 
     def to_arrays(self) -> StateArrays:
         """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
@@ -192,10 +147,11 @@ class Classifier(Savable):
             groups: The group of each row, such as its film; an estimator that validates does so
                 on whole groups.
         """
-        X, y = self._check_training(X, y, dtype=np.float64)
-        self.classes_, codes = encode_classes(y)
+        self.n_features_in_ = np.shape(X)[-1]
+        rows = self._check(X)
+        self.classes_, codes = encode_classes(np.asarray(y))
         with one_thread():
-            self._fit(X, codes, None if groups is None else np.asarray(groups))
+            self._fit(rows, codes, None if groups is None else np.asarray(groups))
         return self
 
     def learn(self, lessons: Lessons) -> Self:
@@ -203,64 +159,23 @@ class Classifier(Savable):
         rows = lessons.train
         return self.fit(lessons.rows.X[rows], lessons.y[rows], lessons.training_films)
 
-    def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
-        """Return checked rows and classes; options are those of `validate_data`."""
-        from sklearn.utils.multiclass import check_classification_targets
-        from sklearn.utils.validation import validate_data
-
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **options)
-        check_classification_targets(y)
-        return X, y
-
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         raise NotImplementedError
 
-    def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        """Return the weight of each class for these rows; None where all weigh the same."""
-        if weight is None:
-            return None
-        if isinstance(weight, Mapping):
-            # scikit-learn's own checks ask for it.
-            return np.array(
-                [float(weight.get(name, 1)) for name in self.classes_.tolist()]
-            )
-        if weight != "balanced":
-            raise FixTraining(
-                f"unknown class_weight {weight!r}", hint="balanced or None"
-            )
-        return balanced_weights(codes)
-
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        weights = self._weights(codes, weight)
-        return None if weights is None else weights[codes]
+        """Return the weight of each row by its class; None where all weigh the same."""
+        return balanced_weights(codes)[codes] if weight == "balanced" else None
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row; a tie is the earlier class."""
         codes = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows that get their own class."""
-        from sklearn.metrics import accuracy_score
-
-        predicted = self.predict(X)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags
-
-        tags = super().__sklearn_tags__()
-        tags.estimator_type = "classifier"
-        tags.classifier_tags = ClassifierTags()
-        tags.target_tags.required = True
-        tags.classifier_tags.multi_class = False
-        return tags
-
 
 def _is_fitted(name: str) -> bool:
-    """Return whether an attribute of this name is kept; those of columns are of data frames."""
+    """Return whether an attribute of this name is kept."""
     is_public = name.isidentifier() and not name.startswith("_")
-    return is_public and name.endswith("_") and name != "feature_names_in_"
+    return is_public and name.endswith("_")
 
 
 def _put(arrays: StateArrays, name: str, value: Any) -> None:
@@ -345,9 +260,9 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
 def _plain(name: str, value: Any) -> Any:
     """Return the value of a parameter as JSON can hold it; estimators with class and parameters."""
     if isinstance(value, Savable):
-        params = {
-            k: _plain(k, item) for k, item in value.get_params(deep=False).items()
-        }
+        own: Any = value
+        names = [one.name for one in fields(own) if one.init]
+        params = {name: _plain(name, getattr(value, name)) for name in names}
         return {"kind": type(value).__name__, "params": params}
     if isinstance(value, np.generic):
         return value.item()

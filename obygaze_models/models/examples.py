@@ -56,38 +56,17 @@ def concept_targets(levels: Strings, has: Bools, against: Against = "absent") ->
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
     """Return checked targets, a column for each concept; one concept may be a flat array."""
-    if y is None:
-        raise FixTraining("requires y to be passed, but the target y is None")
-    from sklearn.utils import check_array
-
-    targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-    targets = targets.reshape(len(targets), -1)
+    targets = np.asarray(y)
     if len(targets) != n_rows:
         raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")
-    left_out = targets == -1
-    values = np.unique(targets[~left_out])
-    if len(values) > 2:
+    values = np.unique(targets).tolist()
+    if not {*values} <= {-1, 0, 1}:
         raise FixTraining(
             "concept targets must be 1 (present), 0 (absent) or -1 (not used); "
-            f"got {', '.join(str(value) for value in values[:5])}"
+            f"got {', '.join(map(str, values[:5]))}"
         )
-    # Any two numbers are allowed, as for every classifier; the larger one means present.
-    present = targets == (values[-1] if len(values) == 2 else 1)
-    return np.where(left_out, -1, present.astype(np.int64))
-
-
-def concept_names(names: Sequence[str] | None, n_concepts: int) -> list[str]:
-    """Return a name for each column of targets: those that are given, or numbered ones."""
-    if names is None:
-        return [f"concept{number}" for number in range(n_concepts)]
-    if len(names) != n_concepts:
-        raise FixTraining(
-            f"concepts must have {n_concepts} names, one per column of targets,"
-            f" got {len(names)}"
-        )
-    if len(set(names)) < n_concepts:
-        raise FixTraining(f"concepts must not have a name twice, got {[*names]}")
-    return list(names)
+    columns: Ints = targets.reshape(n_rows, -1).astype(np.int64)
+    return columns
 
 
 def fewest_examples(targets: Ints) -> Ints:

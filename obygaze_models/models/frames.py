@@ -6,7 +6,7 @@ an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class StoreRows:
         return replace(self, clips=clips)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class FrameProbe(Classifier):
     """A classifier of clips from their frames or tokens; rows of a matrix are clips of one frame.
 
@@ -79,23 +79,8 @@ class FrameProbe(Classifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
-        if self.pooling not in get_args(Pooling):
-            raise FixTraining(
-                f"unknown pooling {self.pooling!r}", hint=", ".join(get_args(Pooling))
-            )
-        from sklearn.utils import check_consistent_length
-        from sklearn.utils.multiclass import check_classification_targets
-        from sklearn.utils.validation import column_or_1d
-
-        if getattr(X, "ndim", 2) < 3:
-            X, y = self._check_training(X, y)
-            X = X[:, None]
-        else:
-            self.n_features_in_ = np.shape(X[:1])[-1]
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        check_classification_targets(y)
-        self.classes_, codes = encode_classes(y)
+        self.n_features_in_ = X.shape[-1]
+        self.classes_, codes = encode_classes(np.asarray(y))
         (coef,), bias = logistic(self._pooled(X), codes, self.C)
         self.coef_ = np.stack([np.zeros_like(coef), coef]).T
         self.intercept_ = np.array([0.0, *bias])
@@ -103,12 +88,12 @@ class FrameProbe(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each clip."""
-        if getattr(X, "ndim", 2) < 3:
-            X = self._check(X)[:, None]
         return softmax(self._pooled(X) @ self.coef_ + self.intercept_)
 
     def _pooled(self, X: Any) -> Floats:
-        """Return one vector for each clip."""
+        """Return one vector for each clip; rows of a matrix are clips of one frame."""
+        if X.ndim == 2:
+            X = X[:, None]
         parts = [pool(block, self.pooling) for block in self._blocks(X)]
         return np.concatenate(parts)
 

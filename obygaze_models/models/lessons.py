@@ -279,42 +279,6 @@ def _several(films: Strings) -> Strings | None:
     return films if np.any(films != films[:1]) else None
 
 
-def lessons_of(
-    X: Floats,
-    y: NDArray[Any],
-    names: Sequence[str],
-    targets: Ints,
-    films: NDArray[Any] | None,
-) -> Lessons:
-    """Return lessons in which every row trains, and is an example of concepts.
-
-    Args:
-        X: The features.
-        y: The class of each row.
-        names: The names of the concepts.
-        targets: Their targets, as from `concepts.concept_columns`.
-        films: The film of each row; None where each stands alone.
-    """
-    every_row = np.arange(len(X))
-    teaches = np.ones(len(X), dtype=np.bool_)
-    units = every_row
-    if films is not None:
-        units = np.unique(films, return_inverse=True)[1]
-    return Lessons(
-        FeatureRows(X),
-        y,
-        every_row,
-        NO_ROWS,
-        np.full(len(X), "") if films is None else films,
-        units,
-        is_by_film=films is not None,
-        may_learn=teaches,
-        concepts=Concepts(
-            tuple(names), dict.fromkeys(("EN", "absent"), targets), teaches
-        ),
-    )
-
-
 def inner_folds(
     positive: Bools, groups: NDArray[Any] | None, n_folds: int
 ) -> list[Bools]:

@@ -52,7 +52,7 @@ class LinearProbe(Classifier):
         return np.asarray(self.classes_[codes])
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class LogisticProbe(LinearProbe):
     """Logistic regression with an L2 penalty; the intercept is free."""
 
@@ -70,7 +70,7 @@ class LogisticProbe(LinearProbe):
         return softmax(np.stack([np.zeros_like(scores), scores], axis=1))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class RidgeProbe(LinearProbe):
     """Ridge regression on +1/-1 labels; its strength is chosen by leaving out each film in turn.
 
@@ -210,7 +210,7 @@ def _solve_without(
     return solved
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class SVMProbe(LinearProbe):
     """The soft-margin linear machine of libsvm."""
 

@@ -16,8 +16,8 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    balanced_weights,
     check_values,
-    draw_seed,
     encode_classes,
     one_thread,
 )
@@ -31,14 +31,11 @@ from obygaze_models.models.mlp_network import (
     softmax,
     with_ones,
 )
-from obygaze_models.models.registry import KINDS, setting_problem
-
-VALIDATION_SHARE = 0.1
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class MLPProbe(Classifier):
-    """A perceptron that stops early on validation rows, which `fit` holds out.
+    """A perceptron that stops early on validation rows.
 
     The default settings are the paper's. `keep` selects the weights that are kept: those of the
     best validation loss, or the last, as in the released code. `double_softmax` applies softmax
@@ -57,27 +54,18 @@ class MLPProbe(Classifier):
     class_weight: ClassWeight = None
     keep: Literal["best", "last"] = "best"
     double_softmax: bool = False
-    random_state: Any = 0
+    random_state: int = 0
 
-    layers_: list[NDArray[Any]] = field(init=False)
-    kept_epoch_: int = field(init=False)
-    train_loss_: NDArray[Any] = field(init=False)
-    validation_loss_: NDArray[Any] = field(init=False)
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        _check_settings(self)
-        check_values(float(np.abs(X).max()))
-        seed = draw_seed(self.random_state)
-        held = hold_out(codes, seed)
-        training = _Training(with_ones(X), codes, np.flatnonzero(~held), seed)
-        training.fit([self], [np.flatnonzero(held)])
+    layers_: list[NDArray[Any]] = field(init=False, repr=False)
+    kept_epoch_: int = field(init=False, repr=False)
+    train_loss_: NDArray[Any] = field(init=False, repr=False)
+    validation_loss_: NDArray[Any] = field(init=False, repr=False)
 
     def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
         """Return a fit of each of some lessons, which are trained together.
 
         It stops early on the validation rows; without any it runs through all epochs.
         """
-        _check_settings(self)
         lessons = folds[0]
         X = lessons.rows.X
         validations = [fold.validation for fold in folds]
@@ -88,7 +76,7 @@ class MLPProbe(Classifier):
         for fit in fits:
             fit.n_features_in_ = X.shape[1]
             fit.classes_ = classes
-        seed = draw_seed(self.random_state)
+        seed = self.random_state
         training = _Training(with_ones(X), lessons.y, lessons.train, seed)
         training.fit(fits, validations)
         return fits
@@ -121,34 +109,6 @@ class MLPProbe(Classifier):
     def n_epochs(self) -> int:
         """The number of epochs, including those after the one that is kept."""
         return len(self.train_loss_)
-
-
-def _check_settings(probe: MLPProbe) -> None:
-    """Raise an error for a setting that a protocol refuses, too."""
-    for name in KINDS["mlp"].types:
-        value = getattr(probe, name)
-        # Protocols have neither weights by class nor a perceptron without a hidden layer.
-        if name == "class_weight" or value == ():
-            continue
-        plain = list(value) if isinstance(value, tuple) else value
-        reason = setting_problem("mlp", name, plain)
-        if reason:
-            raise FixTraining(f"{name} {reason}, got {value!r}")
-    if probe.min_epochs > probe.max_epochs:
-        raise FixTraining(
-            f"max_epochs must be at least min_epochs, got {probe.max_epochs}"
-        )
-
-
-def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
-    """Return a mask of validation rows: a tenth of each class, never all of its rows."""
-    rng = np.random.default_rng([seed, 1])
-    held = np.zeros(len(codes), dtype=bool)
-    for code in np.unique(codes):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        n_held = min(round(VALIDATION_SHARE * len(rows)), len(rows) - 1)
-        held[rows[:n_held]] = True
-    return held
 
 
 class _EarlyStop:
@@ -221,8 +181,9 @@ class _Training:
         probe = probes[0]
         codes = self.codes[self.train]
         n_classes = len(probe.classes_)
-        weights = probe._weights(codes, probe.class_weight)
-        weights = np.ones(n_classes) if weights is None else weights
+        weights = np.ones(n_classes)
+        if probe.class_weight == "balanced":
+            weights = balanced_weights(codes)
         rng = np.random.default_rng(self.seed)
         width = self.rows.shape[1]
         network = Network((width - 1, *probe.hidden, n_classes), rng)

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from obygaze_models.models.common import FixTraining, Floats
+from obygaze_models.models.common import Floats
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.lessons import InnerScores, Lessons
@@ -25,19 +25,13 @@ def bank_of(sentences: Sentences) -> ConceptBank:
     return bank
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class ZeroShot(Classifier):
     """Tells two classes apart by two attributes of sentences; nothing is trained."""
 
     texts: str = ""
     positive: str = ""
     negative: str = ""
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Raise an error: no rows say what the classes are."""
-        raise FixTraining(
-            "two attributes of sentences are the classes: nothing is fitted"
-        )
 
     def learn(self, lessons: Lessons) -> Self:
         """Take the directions of the attributes; nothing is learned from a row."""

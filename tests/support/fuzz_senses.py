@@ -383,12 +383,12 @@ def _sentences() -> Tree:
 def _read_sentences(files: Tree, folder: Path) -> None:
     from obygaze_features.store.texts import read_texts
     from obygaze_models.models.fitting import fit
-    from obygaze_models.models.lessons import lessons_of
     from obygaze_models.models.registry import build
     from obygaze_models.models.sentences import bank_of
     from obygaze_models.text_vectors import (
         Sentences,
     )
+    from support.lessons import lessons_of
 
     table = read_texts(place_of(files, folder) / "t.npz")
     sentences = Sentences.of(table)

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.metrics import roc_auc_score
+from support.lessons import taught
 
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.common import FixTraining
@@ -35,9 +36,7 @@ BANK = ConceptBank(("Body", "Look", "Clothing"), C=0.05)
 
 def test_the_head_learns_from_margins_that_saw_nothing() -> None:
     X, y, has, films = clips()
-    ours = Bottleneck(BANK, LogisticHead(), cross_fit=4).fit(
-        X, y, concepts=has, groups=films
-    )
+    ours = taught(Bottleneck(BANK, LogisticHead(), cross_fit=4), X, y, has, films)
     # Nine films in four parts: each film by vectors that were found without its part.
     M = np.empty((len(X), 3))
     for part in range(4):
@@ -53,11 +52,10 @@ def test_the_head_learns_from_margins_that_saw_nothing() -> None:
 
 def test_a_residual_finds_what_no_concept_names() -> None:
     X, y, has, _ = clips(1200)
-    plain = Bottleneck(BANK, LogisticHead(1.0)).fit(
-        X[:600], y[:600], concepts=has[:600]
-    )
+    first = (X[:600], y[:600], has[:600])
+    plain = taught(Bottleneck(BANK, LogisticHead(1.0)), *first)
     hybrid = Bottleneck(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
-    hybrid.fit(X[:600], y[:600], concepts=has[:600])
+    taught(hybrid, *first)
     aucs = [
         roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)
     ]
@@ -74,4 +72,4 @@ def test_a_residual_finds_what_no_concept_names() -> None:
 def test_a_residual_needs_a_logit_to_add_to() -> None:
     X, y, has, _ = clips()
     with pytest.raises(FixTraining, match="got TreeHead"):
-        Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
+        taught(Bottleneck(BANK, TreeHead(), residual=ResidualHead()), X, y, has)

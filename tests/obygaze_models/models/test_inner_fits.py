@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.lessons import lessons_of
 
-from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.changed import reading_changed
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.fitting import fit, fit_best
 from obygaze_models.models.joined import FeaturePart
-from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import build
 
@@ -63,12 +61,3 @@ def test_parts_are_scaled_once_for_all_tasks() -> None:
     fewer = replace(lessons, train=lessons.train[:90])
     factors = [fit(probe, each).facts["part_factors"] for each in (lessons, fewer)]
     assert factors[0] != factors[1]
-
-
-def test_each_concept_has_a_name_of_its_own() -> None:
-    lessons = six_films()
-    targets = np.column_stack([lessons.y, 1 - lessons.y])
-    with pytest.raises(FixTraining, match="a name twice"):
-        Bottleneck(ConceptBank(["Body", "Body"])).fit(
-            lessons.rows.X, lessons.y, targets
-        )

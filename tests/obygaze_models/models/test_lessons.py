@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from support.lessons import lessons_of
 
 from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.lessons import FeatureRows, Lessons, Memo, lessons_of
+from obygaze_models.models.lessons import FeatureRows, Lessons, Memo
 
 FILMS = np.repeat(["a", "b", "c", "d"], 3)
 NUMBERS = np.arange(12)

@@ -1,22 +1,10 @@
-"""The perceptron as a scikit-learn classifier."""
+"""Linear algebra of fits uses one thread."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-
-import numpy as np
-
-from obygaze_models.models.mlp import hold_out
-
-
-def test_rows_held_out_are_the_same_share_of_each_class() -> None:
-    codes = np.repeat([0, 1], [80, 20])
-    held = hold_out(codes, seed=0)
-    assert np.bincount(codes[held]).tolist() == [8, 2]
-    # The only row of a class stays.
-    assert not hold_out(np.array([0, 1]), seed=0).any()
 
 
 def test_one_thread_limits_a_library_that_nothing_has_loaded_yet() -> None:

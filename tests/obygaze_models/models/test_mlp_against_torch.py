@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.lessons import lessons_of
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.mlp_network import Network, with_ones
 
@@ -174,16 +174,3 @@ def test_features_of_a_wild_scale_end_in_words() -> None:
     X = X.astype(np.float64) * 1e39  # finite, but not in float32
     with pytest.raises(FixInput, match=r"values up to \de\+39"):
         one(X, Job(np.arange(150), labels), MLPProbe(hidden=(8,), max_epochs=5))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"hidden": (0,)}, {"dropout": 1.0}, {"min_epochs": 101}, {"keep": "first"}),
-        *({"learning_rate": 0}, {"class_weight": "equal"}),
-    ],
-)
-def test_settings_that_cannot_train_are_refused(wrong: dict[str, Any]) -> None:
-    X, labels = planted()
-    with pytest.raises(FixTraining, match=next(iter(wrong))):
-        one(X, Job(np.arange(150), labels), MLPProbe(**wrong))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.lessons import taught
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.models.estimator import Savable
 from obygaze_models.models.registry import (
     KINDS,
     build,
@@ -45,6 +48,13 @@ def test_a_setting_that_cannot_be_is_an_error(
         build(kind, settings)
 
 
+def named(kind: str, names: list[str]) -> Any:
+    """Return an unfitted bottleneck of these concepts."""
+    built = build(kind)
+    built.bank = replace(built.bank, concepts=names)
+    return built
+
+
 def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     """Its contribution to a decision was that of the part."""
     rng = np.random.default_rng(0)
@@ -52,20 +62,19 @@ def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     concepts = (X[:, :2] > 0).astype(int)
     names = ["Look", "residual"]
     with pytest.raises(FixInput, match="no concept can be called 'residual'"):
-        hybrid = build("pcbm-h")
-        hybrid.set_params(bank__concepts=names).fit(X, X[:, 0] > 0, concepts)
-    linear = build("pcbm-lr").set_params(bank__concepts=names)
-    linear.fit(X, X[:, 0] > 0, concepts)
+        taught(named("pcbm-h", names), X, X[:, 0] > 0, concepts)
+    linear = taught(named("pcbm-lr", names), X, X[:, 0] > 0, concepts)
     assert linear.bank_.concepts_.tolist() == names
 
 
 def plain_parameters(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and of its parts."""
     found: dict[str, Any] = {}
-    for name, value in estimator.get_params(deep=False).items():
-        part = estimator.part(name) if name in ("bank", "head") else value
-        is_estimator = hasattr(part, "get_params")
-        found[name] = plain_parameters(part) if is_estimator else part
+    for one in fields(estimator):
+        if one.init:
+            value = estimator.part(one.name)
+            is_estimator = isinstance(value, Savable)
+            found[one.name] = plain_parameters(value) if is_estimator else value
     return found
 
 

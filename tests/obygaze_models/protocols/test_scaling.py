@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 from support.experiments import films
+from support.lessons import lessons_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import Scaling
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.lessons import lessons_of
 
 
 @pytest.fixture
