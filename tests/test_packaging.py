@@ -43,15 +43,11 @@ EXTRAS = {
     "docs": {"furo", "myst-nb", "sphinx"},
 }
 # Names under which packages are imported, where they differ from the distribution's.
-IMPORT_NAMES = {"scikit-learn": "sklearn"}
-# What comes with a declared package as a part of its own interface.
-COMES_ALONG = {
-    "scipy": "scikit-learn",
-    "joblib": "scikit-learn",
-    "threadpoolctl": "scikit-learn",
+IMPORT_NAMES = {
+    "google-crc32c": "google_crc32c",
+    "pillow": "PIL",
+    "scikit-learn": "sklearn",
 }
-COMES_ALONG |= {"PIL": "matplotlib", "packaging": "matplotlib"}
-COMES_ALONG |= {"numcodecs": "zarr", "google_crc32c": "zarr"}
 
 
 def normal(name: str) -> str:
@@ -172,7 +168,7 @@ def test_every_package_that_is_imported_is_declared():
     extras = PROJECT["project"]["optional-dependencies"]
     declared = laptop().union(*({bare(r) for r in extras[name]} for name in EXTRAS))
     known = {IMPORT_NAMES.get(name, name) for name in declared}
-    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG}
+    known |= {*sys.stdlib_module_names, *PACKAGES}
     sources = [p for name in PACKAGES for p in (ROOT / name).rglob("*.py")]
     undeclared = {
         f"{path.relative_to(ROOT)}: {name}"

@@ -1,4 +1,4 @@
-"""How objects appear in a notebook: a repr of one line, a data frame."""
+"""How objects appear in a notebook: a repr of one line, a table of facts, a data frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +18,17 @@ def short_repr(kind: str, *facts: object) -> str:
     text = " ".join(f"{kind}({', '.join(map(str, facts))})".split())
     text = visible(text)
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 5]} ...)"
+
+
+def html_repr(
+    title: str, facts: Mapping[str, object], sentences: Sequence[str] = ()
+) -> str:
+    """Return what a notebook shows of an object: its title, sentences, and facts that are known."""
+    # Late: no --help needs it.
+    from obygaze_features.core.rendering import render
+
+    known = {name: value for name, value in facts.items() if value}
+    return render("notebook.html", title=title, facts=known, sentences=sentences)
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]]) -> Any:

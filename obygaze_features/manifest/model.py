@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.notebook import (
     data_frame,
+    html_repr,
     short_repr,
     unknown_name,
 )
@@ -300,20 +301,31 @@ class Manifest:
         return clip
 
     def __repr__(self) -> str:
+        return short_repr(
+            "Manifest", repr(self.name), *filter(None, self._facts().values())
+        )
+
+    def _repr_html_(self) -> str:
+        terms = {"licence": self.header.licence, "cite": self.header.citation}
+        facts = {**self._facts(), "columns": ", ".join(self.columns), **terms}
+        return html_repr(f"Manifest {self.name}", facts)
+
+    def _facts(self) -> dict[str, str]:
+        """Return what the reprs say of the clips, by its name; "" for what there is not."""
         of_windows = isinstance(self.clips, Windows)
         levels = [] if of_windows else [clip.level for clip in self.clips]
         n_of_level = {level: levels.count(level) for level in LEVELS}
         if any(n_of_level.values()):
             n_of_level[NO_LEVEL] = levels.count("")
         counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
-        facts = (
-            f"{count(len(self), self.header.unit)}{of_films(len(self.films))}",
-            f"{self.header.view} view",
-            str(self.header.grid),
-            counts,
-            count(len(self.folds), "split") if self.folds else "",
-        )
-        return short_repr("Manifest", repr(self.name), *filter(None, facts))
+        clips = f"{count(len(self), self.header.unit)}{of_films(len(self.films))}"
+        return {
+            "clips": clips,
+            "view": f"{self.header.view} view",
+            "grid": str(self.header.grid),
+            "levels": counts,
+            "folds": count(len(self.folds), "split") if self.folds else "",
+        }
 
     @cached_property
     def by_id(self) -> Mapping[str, Clip]:

@@ -31,6 +31,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
+    html_repr,
     short_repr,
     unknown_name,
 )
@@ -90,6 +91,7 @@ from obygaze_features.store.rows import Reason as Reason
 from obygaze_features.store.rows import Row
 from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
+from obygaze_features.store.torch_dataset import TorchDataset
 
 Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
@@ -417,8 +419,36 @@ class Store:
             "Store", repr(location), f"{len(self)} clips", *self.feature_arrays
         )
 
+    def _repr_html_(self) -> str:
+        arrays = []
+        for array in self.record.arrays:
+            shape = " x ".join(map(str, (len(self), *array.shape)))
+            arrays.append(f"{array.name} ({shape} {array.dtype})")
+        counts = [f"{n} {status}" for status, n in self.record.rows.by_status.items()]
+        facts = {
+            "features": self.recipe.title,
+            "clips": f"{len(self)} ({', '.join(counts)})",
+            "arrays": ", ".join(arrays),
+            "manifest": self.record.manifest.text,
+            "licence": self.terms.licence,
+            "cite": self.terms.citation,
+        }
+        return html_repr(f"Store {self.location}", facts)
+
     def __len__(self) -> int:
         return self.record.rows.total
+
+    def torch(self, array: str | None = None) -> TorchDataset:
+        """Return the clips that have features as a map-style data set of PyTorch.
+
+        Args:
+            array: The array; the default is `default_array`.
+
+        Example:
+            >>> dataset = og.open_store("films").torch("clip")
+            >>> features, clip_id = dataset[0]
+        """
+        return TorchDataset(self, array or self.default_array)
 
     def store_json(self) -> bytes:
         """Return the bytes of store.json, which decide the seal."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.console import MISSING, table
+from obygaze_features.core.notebook import html_repr
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
@@ -31,6 +32,15 @@ class PrintedRun(Run):
 
     def __str__(self) -> str:
         return result_text(self)
+
+    def _repr_html_(self) -> str:
+        limits = [one.text for one in limits_of(self) if one.name in ON_FIRST_SCREEN]
+        facts = {
+            "clips": _clips(self),
+            "limits": " ".join(limits),
+            "folder": self.folder,
+        }
+        return html_repr(_title(self), facts, answers(self))
 
 
 def printed(run: Run) -> PrintedRun:

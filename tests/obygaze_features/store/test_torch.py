@@ -1,0 +1,68 @@
+"""A store in a DataLoader of PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.stores import made_store
+
+from obygaze_features.store import Row, Store
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def values() -> np.ndarray:
+    return np.random.default_rng(3).standard_normal((50, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path, values: np.ndarray) -> Store:
+    rows = [Row(f"film-{n:03d}", "film") for n in range(50)]
+    return made_store(tmp_path / "s", rows, {"clip": values})
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_a_loader_gives_each_clip_once_with_its_vector(
+    store: Store, values: np.ndarray, n_workers: int
+) -> None:
+    dataset = store.torch("clip")
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=16, shuffle=True, num_workers=n_workers
+    )
+    found = {}
+    for vectors, ids in loader:
+        found |= dict(zip(ids, vectors.numpy(), strict=True))
+    assert len(dataset) == len(found) == 50
+    for number, clip_id in enumerate(store.clip_ids):
+        np.testing.assert_array_equal(found[clip_id], values[number])
+
+
+def test_clips_without_features_are_left_out(
+    tmp_path: Path, values: np.ndarray
+) -> None:
+    rows = [Row(f"film-{n:03d}", "film") for n in range(50)]
+    rows[7] = Row("film-007", "film", status="failed", reason="a broken file")
+    dataset = made_store(tmp_path / "s", rows, {"clip": values}).torch()
+    assert len(dataset) == 49 and "film-007" not in dataset.clip_ids
+    vector, clip_id = dataset[7]
+    assert clip_id == "film-008"
+    np.testing.assert_array_equal(vector.numpy(), values[8])
+
+
+def test_only_the_files_of_a_batch_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    read = store.read
+
+    def counted(array: str, rows: np.ndarray) -> np.ndarray:
+        asked.append(rows.tolist())
+        return read(array, rows)
+
+    monkeypatch.setattr(store, "read", counted)
+    loader = torch.utils.data.DataLoader(store.torch(), batch_size=20)
+    assert next(iter(loader))[0].shape == (20, 8)
+    assert asked == [[*range(20)]]
