@@ -448,7 +448,9 @@ class Store:
             >>> dataset = og.open_store("films").torch("clip")
             >>> features, clip_id = dataset[0]
         """
-        return TorchDataset(self, array or self.default_array)
+        read = partial(self.read, self.array(array or self.default_array).name)
+        rows = np.flatnonzero(self.status().is_ok)
+        return TorchDataset(read, rows, self.clip_ids[rows].tolist())
 
     def store_json(self) -> bytes:
         """Return the bytes of store.json, which decide the seal."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.lazy import need
 
 if TYPE_CHECKING:
     import torch
-
-    from obygaze_features.store.reading import Store
 
     Item = tuple[torch.Tensor, str]
 
@@ -23,19 +21,25 @@ class TorchDataset:
     An item is the tensor of a clip, and the id of the clip. Only the files of the asked clips are
     read, each time anew, so that a store may be larger than memory; the clips of a batch are read
     at once.
-
-    Attributes:
-        store: The store.
-        array: The name of the array.
-        clip_ids: The clips, in the order of the items.
     """
 
-    def __init__(self, store: Store, array: str) -> None:
+    def __init__(
+        self,
+        read: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+        rows: npt.NDArray[Any],
+        clip_ids: Sequence[str],
+    ) -> None:
+        """Remember what is read.
+
+        Args:
+            read: Returns the values of rows of the store.
+            rows: The row of each item.
+            clip_ids: The clip of each item.
+        """
         need("torch", "mlp", "Store.torch")
-        self.store = store
-        self.array = store.array(array).name
-        self._rows = np.flatnonzero(store.status().is_ok)
-        self.clip_ids: Sequence[str] = store.clip_ids[self._rows].tolist()
+        self._read = read
+        self._rows = rows
+        self.clip_ids = clip_ids
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -48,5 +52,5 @@ class TorchDataset:
         """Return several items; a DataLoader asks for the items of a batch in this way."""
         import torch
 
-        tensors = torch.from_numpy(self.store.read(self.array, self._rows[[*numbers]]))
+        tensors = torch.from_numpy(self._read(self._rows[[*numbers]]))
         return [(tensors[place], self.clip_ids[n]) for place, n in enumerate(numbers)]

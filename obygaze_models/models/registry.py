@@ -198,7 +198,7 @@ class HybridBottleneck(Bank):
     scaled: bool = True
 
 
-class ZeroShot(Struct):
+class Attributes(Struct):
     """The settings of a model that compares features with two attributes of a prompt file."""
 
     texts: Annotated[
@@ -291,7 +291,7 @@ KINDS = {
     "pcbm-dt": ModelKind("Bottleneck", Tree, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", LogisticBottleneck, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", HybridBottleneck, "LogisticHead"),
-    "zero-shot": ModelKind("ZeroShot", ZeroShot, is_trained=False),
+    "zero-shot": ModelKind("ZeroShot", Attributes, is_trained=False),
 }
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,7 @@ from obygaze_models.models.common import Floats
 
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 # Its columns before those of the scores, and behind them where clips are counted in frames.
 FACTS = ("clip_id", "movie_id", "start_s", "end_s", "features")
 FRAME_COLUMNS = (*FRAMES, RATE_COLUMN)
@@ -184,6 +186,11 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
         return ", ".join(
             f"{name} = {json.dumps(value)}" for name, value in self.chosen.items()
         )
+
+    @property
+    def is_dataset_of_hub(self) -> bool:
+        """Whether the manifest has a name that the Hugging Face hub takes for a data set."""
+        return HUB_NAME.fullmatch(self.training.manifest) is not None
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""

@@ -12,6 +12,7 @@ from support.lessons import taught
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.registry import (
+    CLASSES,
     KINDS,
     build,
     default_settings,
@@ -94,3 +95,12 @@ def test_parts_of_a_bottleneck_have_the_defaults_of_its_kinds() -> None:
         for part in (built.bank, built.head, built.residual):
             if part is not None:
                 assert plain_parameters(part) == plain_parameters(type(part)())
+
+
+def test_every_class_that_can_be_saved_is_imported_from_the_package() -> None:
+    from obygaze_models import models
+
+    assert sorted(models.__all__) == sorted(CLASSES)
+    for name, module in CLASSES.items():
+        cls = getattr(models, name)
+        assert cls.__module__ == f"obygaze_models.models.{module}"

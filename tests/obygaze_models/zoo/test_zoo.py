@@ -45,6 +45,7 @@ from obygaze_models.zoo.info import (
     FeatureSpec,
     ModelInfo,
     TrainingData,
+    model_card_text,
 )
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import check_target, load_model, save_model
@@ -629,3 +630,21 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="invalid model name"):
         check_target(saved, "my model", force=True)
+
+
+@pytest.mark.parametrize("manifest", ["films", "my films: all"])
+def test_the_hub_reads_the_values_of_a_card(saved: Path, manifest: str) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    info = load_model(saved).info
+    metrics = {
+        "ap": {"value": 0.84, "ci": (0.7, 0.9)},
+        "auc": {"value": None, "ci": (None, None)},
+    }
+    training = structs.replace(info.training, manifest=manifest)
+    info = structs.replace(info, training=training, metrics=metrics)
+    card = hub.ModelCard(model_card_text(info))
+    (result,) = card.data.eval_results
+    assert (result.metric_type, result.metric_value) == ("ap", 0.84)
+    assert result.dataset_name == manifest
+    # Another name than that of a data set makes the hub refuse the card.
+    assert card.data.datasets == (["films"] if manifest == "films" else None)
