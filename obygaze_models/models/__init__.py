@@ -1,6 +1,7 @@
 """Estimators: probes, concept vectors, concept bottlenecks, baselines.
 
-Each is a scikit-learn estimator whose fitted attributes are plain arrays.
+Each is a dataclass of its parameters, with `fit`, `predict` and scores. Its fitted attributes are
+plain arrays.
 
 a fit        `fitting.fit(estimator, lessons)`; `lessons.Lessons` say what it learns from
 by name      `registry.build`, for the kinds that a protocol names
