@@ -117,8 +117,7 @@ COMMANDS: dict[str, Command | str] = {
             "every": Option(metavar="SECONDS"),
             "orders": Option("--order", metavar="COLUMN=WORDS"),
             "rule": Option(metavar="RULE"),
-            "name": Option("-o --output", metavar="NAME", group="Output"),
-            "force": Option(group="Output"),
+            "name": Option("-o --output", metavar="NAME"),
         },
     ),
     "manifest sample": Command(

@@ -31,9 +31,9 @@ from obygaze.audits.agreement_measures import (
 )
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.audits.texts import column_names, read_records
-from obygaze.films.labels import named_films, project_tables
+from obygaze.films.labels import project_tables
 from obygaze.films.marks import CONCEPTS_COLUMN, LEVEL, UNKNOWN
-from obygaze.films.projection import ClipSpan, with_nothing
+from obygaze.films.projection import with_nothing
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
@@ -53,16 +53,11 @@ Said = dict[tuple[str, str], dict[str, str]]
 ALL_FILMS = "all films"
 ALL_WORDS = "all"
 NOT_SURE = "NS"
-WITHOUT_NS = "without NS"
-EACH_TWO = "each two"
-MEASURES = (
-    "equal",
-    "kappa",
-    "alpha",
-    "gamma_uniform",
-    "gamma_own",
-    "gamma_pooled",
-    "cronbach",
+GAMMAS = ("gamma_uniform", "gamma_own", "gamma_pooled")
+MEASURES = ("equal", "kappa", "alpha", *GAMMAS, "cronbach")
+COLUMNS = (
+    *("film", "people", "words", "items", "equal", "kappa", "alpha", "low", "high"),
+    *(*GAMMAS, "cronbach", "cronbach_low", "cronbach_high"),
 )
 # What a person found in a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
@@ -149,38 +144,40 @@ def agree(
     sources = [source] if isinstance(source, str | os.PathLike) else [*source]
     typed = orders_of(orders or {})
     names = column_names(raters)
-    clusters = column_names(cluster)
-    if len(sources) > 1 and clips is None and every is None:
+    are_marks = clips is not None or every is not None
+    if len(sources) > 1 and not are_marks:
         raise FixUsage("several tables are for marks", hint="--every 30")
-    if names:
-        if clips is not None or every is not None or typed or column != LEVEL:
-            raise FixUsage(
-                "--raters is for a table of ratings; --clips, --every, --column and --order are for"
-                " manifests and marks"
-            )
-        answers = answers_of_table(sources[0], names, clusters)
-        title = f"Agreement: {Path(sources[0]).name}"
-        return present(compute(answers), title)
-    if clusters:
+    if names and (are_marks or typed or column != LEVEL):
+        raise FixUsage(
+            "--raters is for a table of ratings; --clips, --every, --column and --order are for"
+            " manifests and marks"
+        )
+    if cluster and not names:
         raise FixUsage("--cluster is for a table of ratings", hint="--raters ada,ben")
+    if names:
+        answers = answers_of_table(sources[0], names, column_names(cluster))
+        return present(compute(answers), f"Agreement: {Path(sources[0]).name}")
     warnings: tuple[str, ...] = ()
-    if clips is None and every is None:
-        manifest = _annotated(sources, workspace)
-    else:
+    if are_marks:
         projected = project_tables(
             sources, clips, every, orders=typed, workspace=workspace
         )
-        manifest = _one_of_each(projected.marked, projected.spans)
+        # Of clips that have the same span of a film, one is compared.
+        of_span = {span[1:4]: span.clip_id for span in reversed(projected.spans)}
+        kept = {*of_span.values()}
+        manifest = projected.manifest
+        manifest = manifest.with_clips(c for c in manifest if c.clip_id in kept)
         warnings = projected.warnings
         complete = with_nothing(typed)
         typed = {name: [*complete[name]] for name in typed}
-    spelled = spelled_orders(typed, manifest)
+    else:
+        manifest = _annotated(sources[0], workspace)
+    order = spelled_orders(typed, manifest).get(column, ())
     answers = answers_of_manifest(manifest, column)
     title = f"Agreement: {', '.join(map(str, sources))}, {column}"
     if manifest.header.view != "raw":
         title += f", {view_words(manifest.header.view)}"
-    found = compute(answers, column, spelled.get(column, ()))
-    return present(found, title, warnings)
+    return present(compute(answers, column, order), title, warnings)
 
 
 # ---- where the answers are from ------------------------------------------------------------------
@@ -194,18 +191,16 @@ def answers_of_table(
     names = tuple(dict.fromkeys(raters))
     if len(names) < 2:
         raise FixInput(
-            f"expected at least two raters, got {len(names)}: {', '.join(names)}",
-            hint="--raters ada,ben",
+            f"expected at least two raters, got {len(names)}: {', '.join(names)}"
         )
     said: Said = {}
     # A word is one in the columns of all raters.
     spelling = Spelling()
     needed = (*names, *cluster)
     for record in read_records(os.fspath(table), needed, hint="--raters, --cluster"):
-        cells = {
-            name: spelling.cell(record.cells[name].strip(), "answer") for name in names
-        }
-        said[record.cluster(cluster), record.where] = cells
+        cells = [spelling.cell(record.cells[name].strip(), "answer") for name in names]
+        film = record.cluster(cluster)
+        said[film, record.where] = dict(zip(names, cells, strict=True))
     return _answers(names, said, has_films=bool(cluster))
 
 
@@ -214,7 +209,7 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
     known: dict[str, None] = {}
     for one in manifest.annotations:
         columns = (LEVEL, CONCEPTS_COLUMN, *one.own)
-        known.update(dict.fromkeys(name for name in columns if cell_of(one, name)))
+        known |= dict.fromkeys(name for name in columns if cell_of(one, name))
     name, sign, typed = (column, "", "") if column in known else column.partition("=")
     if name not in known:
         raise FixInput(
@@ -227,7 +222,7 @@ def answers_of_manifest(manifest: Manifest, column: str) -> Answers:
     said: Said = {}
     for one in manifest.annotations:
         cell = cell_of(one, name)
-        words.update(dict.fromkeys(cell.split("|")))
+        words |= dict.fromkeys(cell.split("|"))
         if sign and cell not in ("", UNKNOWN):
             cell = "yes" if word in cell.split("|") else "no"
         film = manifest[one.clip_id].movie_id if manifest.has_films else one.clip_id
@@ -253,19 +248,15 @@ def cell_of(annotation: Annotation, column: str) -> str:
 
 def _answers(people: Sequence[str], said: Said, *, has_films: bool) -> Answers:
     """Return answers as a table; who could not tell has not answered."""
-    rows = []
-    for words in said.values():
-        row = [words.get(name, "") for name in people]
-        rows.append(["" if word == UNKNOWN else word for word in row])
+    rows = [[words.get(name, "") for name in people] for words in said.values()]
     table = np.array(rows, dtype=np.str_).reshape(len(rows), len(people))
-    films = np.array([film for film, _ in said], dtype=np.str_)
-    items = np.array([item for _, item in said], dtype=np.str_)
+    table[table == UNKNOWN] = ""
+    films, items = np.array([*said], dtype=np.str_).reshape(len(rows), 2).T
     return Answers(tuple(people), items, films, table, has_films)
 
 
-def _annotated(sources: Sequence[PathLike], workspace: PathLike | None) -> Manifest:
+def _annotated(name: PathLike, workspace: PathLike | None) -> Manifest:
     """Return the manifest with annotators that is named."""
-    name = sources[0]
     if Workspace.of(workspace).manifest(str(name)).is_file():
         manifest = read_manifest(name, workspace=workspace)
         if manifest.annotations:
@@ -273,18 +264,9 @@ def _annotated(sources: Sequence[PathLike], workspace: PathLike | None) -> Manif
     raise FixUsage(
         "expected --clips or --every, on which marks are compared; --raters, the columns of a table"
         " of ratings; or the manifest of clips that several people annotated",
-        where=", ".join(map(str, sources)),
+        where=str(name),
         hint="--every 30, or --raters ada,ben",
     )
-
-
-def _one_of_each(manifest: Manifest, spans: Iterable[ClipSpan]) -> Manifest:
-    """Return one clip of those that have the same span of a film."""
-    of_span: dict[tuple[str, float, float], str] = {}
-    for span in spans:
-        of_span.setdefault((span.movie_id, span.start_s, span.end_s), span.clip_id)
-    kept = {*of_span.values()}
-    return manifest.with_clips(clip for clip in manifest if clip.clip_id in kept)
 
 
 # ---- numbers -------------------------------------------------------------------------------------
@@ -318,9 +300,7 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
     answered = answers.answered_by(1)
     films = {*compared.films.tolist()}
     of_one = {*answered.films.tolist()} - films if answers.has_films else ()
-    defined = ["kappa", "alpha"]
-    if scale.name != NUMBERS:
-        defined += ["gamma_uniform", "gamma_own", "gamma_pooled"]
+    defined = ["kappa", "alpha", *(GAMMAS if scale.name != NUMBERS else ())]
     return Agreement(
         people=answers.people,
         scale=scale.name,
@@ -335,95 +315,64 @@ def compute(answers: Answers, column: str = "", order: Sequence[str] = ()) -> Ag
 
 
 def _require_one_kind(answers: Answers, column: str) -> None:
-    """Raise an error where some answers are numbers, and others words."""
+    """Raise an error where some answers are numbers, and others words or numbers with a comma."""
     said = sorted({*answers.words.ravel().tolist()} - {""})
     words = [word for word in said if number_of_cell(word) is None]
-    if not words:
-        return
-    item, person = np.argwhere(answers.words == words[0])[0]
-    place = f"{words[0]!r} ({answers.people[person]}, {answers.items[item]})"
-    if all(map(_DECIMAL_COMMA.fullmatch, words)):
+    is_mixed = 0 < len(words) < len(said)
+    if is_mixed or (words and all(map(_DECIMAL_COMMA.fullmatch, words))):
+        item, person = np.argwhere(answers.words == words[0])[0]
         raise FixInput(
-            f"expected numbers with a point, got {place}",
+            f"expected only numbers with a point, or only words, got {words[0]!r}"
+            f" ({answers.people[person]}, {answers.items[item]})",
             where=column or None,
-            hint=f"write {words[0].replace(',', '.')}",
+            hint="--column COLUMN=WORD, one word against all others; or --order with all words",
         )
-    if len(words) == len(said):
-        return
-    hint = "correct these cells, or leave them empty"
-    if column:
-        one = shell_word(f"{column}={words[0]}")
-        ordered = shell_word(f"{column}=WORD,WORD")
-        hint = (
-            f"--column {one}, this word against all others; or --order {ordered} with all words,"
-            " from the lowest"
-        )
-    raise FixInput(
-        "expected only numbers or only words, got numbers and"
-        f" {count(len(words), 'word')}: {place}",
-        where=column or None,
-        hint=hint,
-    )
 
 
-def measured(
-    answers: Answers, scale: Scale, film: str = ALL_FILMS, words: str = ALL_WORDS
-) -> Row:
+def measured(answers: Answers, scale: Scale, film: str = ALL_FILMS) -> Row:
     """Return the row of some people and films: all measures that their answers allow."""
-    alpha = krippendorff_alpha(answers, scale)
-    is_pair = len(answers.people) == 2
+    alpha, low, high = krippendorff_alpha(answers, scale)
     row: Row = {
+        **dict.fromkeys(COLUMNS),
         "film": film,
         "people": " / ".join(answers.people),
-        "words": words,
+        "words": ALL_WORDS,
         "items": len(answers),
         "equal": equal_share(answers),
-        "kappa": cohen_kappa(answers) if is_pair else None,
-        "alpha": alpha.value,
-        "low": alpha.low,
-        "high": alpha.high,
+        **{"alpha": alpha, "low": low, "high": high},
     }
-    row |= dict.fromkeys(("gamma_uniform", "gamma_own", "gamma_pooled"))
-    row |= dict.fromkeys(("cronbach", "cronbach_low", "cronbach_high"))
+    if len(answers.people) == 2:
+        row["kappa"] = cohen_kappa(answers)
     if scale.name == NUMBERS:
-        cronbach = cronbach_over_films(answers, scale)
-        ends = {"cronbach_low": cronbach.low, "cronbach_high": cronbach.high}
-        row |= {"cronbach": cronbach.value, **ends}
-    elif is_pair:
-        for null, gamma in gammas(answers, scale).items():
-            row[f"gamma_{null}"] = gamma
+        ends = ("cronbach", "cronbach_low", "cronbach_high")
+        row |= zip(ends, cronbach_over_films(answers, scale), strict=True)
+    elif len(answers.people) == 2:
+        row |= zip(GAMMAS, gammas(answers, scale).values(), strict=True)
     return row
 
 
 def rows_of_films(answers: Answers, scale: Scale) -> list[Row]:
     """Return the rows of each two people in each film, and before them their means."""
-    pairs = list(_pairs_in_films(answers))
-    rows = [measured(pair, scale, film) for film, pair in pairs]
-    means = _means(rows)
-    if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
-        # The paper has both: of these items, nobody was not sure.
-        rest = scale.without(NOT_SURE)
-        sure = []
-        for film, pair in pairs:
-            of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
-            if len(of_sure):
-                sure.append(measured(of_sure, rest, film, WITHOUT_NS))
-        if sure:
-            means += _means(sure)
-        rows = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))
-    return [*means, *rows]
-
-
-def _pairs_in_films(answers: Answers) -> Iterator[tuple[str, Answers]]:
-    """Yield each film with the answers of each two people."""
+    rows = []
+    sure = []
     for film in sorted({*answers.films.tolist()}):
+        # The names of several columns are joined so that no two films are alike.
+        name = film.replace("\0", " ")
         for pair in answers.where(answers.films == film).pairs():
-            # The names of several columns are joined so that no two films are alike.
-            yield film.replace("\0", " "), pair
+            rows.append(measured(pair, scale, name))
+            if scale.name == LEVELS_ON_LINE and (answers.words == NOT_SURE).any():
+                # The paper has both: of these items, nobody was not sure.
+                of_sure = pair.where((pair.words != NOT_SURE).all(axis=1))
+                if len(of_sure):
+                    row = measured(of_sure, Scale.of_levels(NOT_SURE), name)
+                    sure.append({**row, "words": f"without {NOT_SURE}"})
+    means = [*_means(rows), *_means(sure)]
+    in_order = sorted([*rows, *sure], key=lambda row: (row["film"], row["people"]))
+    return [*means, *in_order]
 
 
-def _means(rows: Sequence[Row]) -> list[Row]:
-    """Return the means over films, of the means of a film's pairs, and over all pairs."""
+def _means(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the means over films, of the means of a film's pairs, and over all pairs."""
     of_film: dict[str, list[Row]] = {}
     for row in rows:
         of_film.setdefault(row["film"], []).append(row)
@@ -431,16 +380,13 @@ def _means(rows: Sequence[Row]) -> list[Row]:
         "mean of films": [*of_film.values()],
         "mean of pairs": [[row] for row in rows],
     }
-    means = []
-    for title, groups in groups_of.items():
-        mean: Row = {**dict.fromkeys(rows[0]), "film": title, "people": EACH_TWO}
+    for title, groups in groups_of.items() if rows else ():
+        mean: Row = {**dict.fromkeys(COLUMNS), "film": title, "people": "each two"}
         mean |= {"words": rows[0]["words"], "items": sum(row["items"] for row in rows)}
         for name in MEASURES:
-            mean[name] = _mean(
-                [_mean([row[name] for row in group]) for group in groups]
-            )
-        means.append(mean)
-    return means
+            of_groups = [_mean([row[name] for row in group]) for group in groups]
+            mean[name] = _mean(of_groups)
+        yield mean
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -468,8 +414,7 @@ def present(found: Agreement, title: str, warnings: Sequence[str] = ()) -> Audit
             label += f", {row['words']}"
         points.append(Point(label, row["alpha"], (row["low"], row["high"])))
     if found.films_of_one:
-        compared = {row["film"] for row in found.rows}
-        named = named_films(found.films_of_one, compared)
+        named = few(found.films_of_one, 5)
         warnings = (*warnings, f"films of one annotator only, not compared: {named}")
     return Audit(
         title=title,

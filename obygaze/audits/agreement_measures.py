@@ -17,7 +17,8 @@ from obygaze_models.evaluation.bootstrap import resample
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-Bools = NDArray[np.bool_]
+# A measure with the ends of its interval of 95 % over films; None where there is none.
+Measured = tuple[float | None, float | None, float | None]
 
 # The places of the levels on a line, as in the paper.
 PLACES = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
@@ -46,13 +47,10 @@ class Answers:
     def __len__(self) -> int:
         return len(self.words)
 
-    def where(self, is_kept: Bools) -> Self:
+    def where(self, kept: NDArray[np.bool_]) -> Self:
         """Return some of the items."""
-        items, films, words = (
-            self.items[is_kept],
-            self.films[is_kept],
-            self.words[is_kept],
-        )
+        arrays = (self.items[kept], self.films[kept], self.words[kept])
+        items, films, words = arrays
         return replace(self, items=items, films=films, words=words)
 
     def answered_by(self, n_people: int) -> Self:
@@ -61,9 +59,9 @@ class Answers:
 
     def pairs(self) -> Iterator[Self]:
         """Yield the answers of each two people to the items that both have answered."""
-        for first, second in combinations(range(len(self.people)), 2):
-            people = (self.people[first], self.people[second])
-            pair = replace(self, people=people, words=self.words[:, [first, second]])
+        for both in combinations(range(len(self.people)), 2):
+            people = tuple(self.people[person] for person in both)
+            pair = replace(self, people=people, words=self.words[:, both])
             pair = pair.answered_by(2)
             if len(pair):
                 yield pair
@@ -88,15 +86,16 @@ class Scale:
             # Each two words are 1 apart.
             return cls(PLAIN_WORDS, words, np.eye(len(words)) / 2**0.5)
         values = np.array(numbers, dtype=np.float64)
-        ascending = np.argsort(values)
         # No measure depends on the mean; without it, sums of squares keep their digits.
+        ascending = np.argsort(values)
         points = values[ascending, None] - values.mean()
         return cls(NUMBERS, [words[place] for place in ascending], points)
 
     @classmethod
-    def of_levels(cls) -> Self:
-        """Return the scale of the levels."""
-        return cls(LEVELS_ON_LINE, [*PLACES], on_line(PLACES.values()))
+    def of_levels(cls, without: str = "") -> Self:
+        """Return the scale of the levels, of those who do not say one of them."""
+        places = {level: at for level, at in PLACES.items() if level != without}
+        return cls(LEVELS_ON_LINE, [*places], on_line(places.values()))
 
     @property
     def distances(self) -> Floats:
@@ -104,12 +103,6 @@ class Scale:
         apart = self.points[:, None] - self.points
         squares: Floats = (apart**2).sum(axis=2)
         return squares
-
-    def without(self, word: str) -> Self:
-        """Return the scale of those who do not say one of the words."""
-        is_kept = np.array([one != word for one in self.words])
-        words = [one for one in self.words if one != word]
-        return replace(self, words=words, points=self.points[is_kept])
 
     def places(self, answers: Answers) -> Ints:
         """Return the place of each answer among the words, -1 where there is none."""
@@ -128,31 +121,18 @@ def on_line(places: Iterable[float]) -> Floats:
     return np.tri(len(steps) + 1, len(steps), -1) * steps
 
 
-@dataclass(frozen=True)
-class Alpha:
-    """An alpha with the ends of its interval of 95 % over films; None where there is none."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
 def equal_share(answers: Answers) -> float:
     """Return the share of pairs of answers to an item that are the same."""
-    n_equal = 0
-    n_pairs = 0
-    for pair in answers.pairs():
-        n_equal += int((pair.words[:, 0] == pair.words[:, 1]).sum())
-        n_pairs += len(pair)
-    return n_equal / n_pairs
+    equal = [pair.words[:, 0] == pair.words[:, 1] for pair in answers.pairs()]
+    return float(np.concatenate(equal).mean())
 
 
 def cohen_kappa(pair: Answers) -> float | None:
     """Return Cohen's kappa of two people; None where chance always agrees."""
     words, places = np.unique(pair.words, return_inverse=True)
-    first, second = _counts(places.reshape(pair.words.shape), len(words))
-    by_chance = int(first @ second) / len(pair) ** 2
-    return _beyond_chance(1 - equal_share(pair), 1 - by_chance)
+    # Answers that differ are all equally wrong.
+    apart = 1 - np.eye(len(words))
+    return _beyond_chance(places.reshape(pair.words.shape), apart)["own"]
 
 
 def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
@@ -161,34 +141,27 @@ def gammas(pair: Answers, scale: Scale) -> dict[str, float | None]:
     Each word of the scale is as likely as any other (`uniform`), or as frequent as each person
     (`own`) or both (`pooled`) say it. Gamma is None where chance always agrees.
     """
-    distances = scale.distances
-    places = scale.places(pair)
+    return _beyond_chance(scale.places(pair), scale.distances)
+
+
+def _beyond_chance(places: Ints, distances: Floats) -> dict[str, float | None]:
     observed = float(distances[places[:, 0], places[:, 1]].mean())
-    first, second = _counts(places, len(scale.words))
-    any_word = np.ones(len(scale.words), dtype=np.intp)
+    n_words = len(distances)
+    first, second = (np.bincount(column, minlength=n_words) for column in places.T)
+    any_word = np.ones(n_words, dtype=np.intp)
     chances = {
         "uniform": (any_word, any_word),
         "own": (first, second),
         "pooled": (first + second, first + second),
     }
-    found = {}
+    found: dict[str, float | None] = {}
     for null, (one, other) in chances.items():
         expected = float(one @ distances @ other) / int(one.sum() * other.sum())
-        found[null] = _beyond_chance(observed, expected)
+        found[null] = 1 - observed / expected if expected > ROUNDING else None
     return found
 
 
-def _counts(places: Ints, n_words: int) -> tuple[Ints, Ints]:
-    """Return how often each of two people says each word."""
-    first, second = (np.bincount(column, minlength=n_words) for column in places.T)
-    return first, second
-
-
-def _beyond_chance(observed: float, expected: float) -> float | None:
-    return 1 - observed / expected if expected > ROUNDING else None
-
-
-def krippendorff_alpha(answers: Answers, scale: Scale) -> Alpha:
+def krippendorff_alpha(answers: Answers, scale: Scale) -> Measured:
     """Return Krippendorff's alpha: 1 - the variance within items / that of all answers.
 
     Each item has at least two answers.
@@ -214,15 +187,14 @@ def _krippendorff(sums: Floats) -> Floats:
     return np.where(around_mean > ROUNDING * squares, alpha, np.nan)
 
 
-def cronbach_over_films(answers: Answers, scale: Scale) -> Alpha:
+def cronbach_over_films(answers: Answers, scale: Scale) -> Measured:
     """Return Cronbach's alpha of the numbers of the items that all have rated."""
     complete = answers.answered_by(len(answers.people))
     if len(complete) < 2:
-        return Alpha(None)
+        return None, None, None
     places = scale.places(complete)
-    return _over_films(
-        complete, places, _rater_sums(scale.points[places, 0]), _cronbach
-    )
+    sums = _rater_sums(scale.points[places, 0])
+    return _over_films(complete, places, sums, _cronbach)
 
 
 def cronbach_alpha(ratings: ArrayLike) -> float | None:
@@ -261,31 +233,24 @@ def _over_films(
     places: Ints,
     sums_of_items: Floats,
     alpha_of: Callable[[Floats], Floats],
-) -> Alpha:
-    """Return an alpha, a function of sums over items, with its interval by drawing whole films."""
-    codes = _film_codes(answers.films.tolist(), places.tolist())
-    sums = np.zeros((max(codes) + 1, sums_of_items.shape[1]))
-    np.add.at(sums, codes, sums_of_items)
+) -> Measured:
+    """Return an alpha, a function of sums over items, with its interval by drawing whole films.
+
+    Films with lower answers come first, so that the draws depend neither on the names of films nor
+    on the order of items.
+    """
+    items_of: dict[str, list[int]] = {}
+    for item, film in enumerate(answers.films.tolist()):
+        items_of.setdefault(film, []).append(item)
+    by_answers = sorted(items_of.values(), key=lambda of: sorted(places[of].tolist()))
+    sums = np.array([sums_of_items[items].sum(axis=0) for items in by_answers])
     value = _known(alpha_of(sums.sum(axis=0, keepdims=True))[0])
     if value is None or len(sums) < 2:
-        return Alpha(value)
+        return value, None, None
     drawn = resample(lambda weights: {"alpha": alpha_of(weights @ sums)}, len(sums))
     low, high = drawn["alpha"].ends
     # Alpha is at most 1.
-    return Alpha(value, low, None if high is None else min(high, 1.0))
-
-
-def _film_codes(films: Sequence[str], places: Sequence[list[int]]) -> list[int]:
-    """Return the number of each item's film: films with lower answers come first.
-
-    So the draws depend neither on the names of films nor on the order of items.
-    """
-    answers_of: dict[str, list[list[int]]] = {}
-    for film, of_item in zip(films, places, strict=True):
-        answers_of.setdefault(film, []).append(of_item)
-    in_order = sorted(answers_of, key=lambda film: sorted(answers_of[film]))
-    number_of = {film: number for number, film in enumerate(in_order)}
-    return [number_of[film] for film in films]
+    return value, low, None if high is None else min(high, 1.0)
 
 
 def _known(value: float) -> float | None:

@@ -15,11 +15,17 @@ from typing import Any
 import numpy as np
 
 from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
-from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.notebook import unknown_name
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.model import Clip, require_films, view_words
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    Clip,
+    own_columns,
+    require_films,
+    view_words,
+)
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
@@ -93,6 +99,13 @@ def audit_annotations(
     group_x, group_y = _decided_groups(manifest, column, (x, y))
     values = compute(group_x, group_y, column)
     return present(values, group_x, group_y, column, manifest)
+
+
+def require_column(manifest: Manifest, column: str) -> None:
+    """Raise an error that names the manifest unless it has a column."""
+    known = (*own_columns(manifest.columns), *CLIP_COLUMNS, *CONCEPTS)
+    if column not in (*known, *manifest.columns):
+        raise unknown_name("column", column, known, where=manifest.name)
 
 
 def _decided_groups(

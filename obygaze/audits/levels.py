@@ -7,17 +7,17 @@ and a step from one level to the next is tested by the signs of the differences 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.result import Audit, IntervalEnds, Plot, Point
-from obygaze.films.sampling import require_column
+from obygaze.audits.annotations import require_column
+from obygaze.audits.result import Audit, Plot, Point
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
@@ -27,7 +27,7 @@ from obygaze_features.manifest.model import (
     require_films,
     view_words,
 )
-from obygaze_models.evaluation.bootstrap import ratio_interval
+from obygaze_models.evaluation.bootstrap import ratio_interval, resample
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.evaluation.sign_flips import sign_flip_p
@@ -41,50 +41,29 @@ STEPS = (("HN", "NS"), ("NS", "S"))
 # As in comparisons of models: of fewer films, a sign-flip test says little.
 LEAST_FILMS = 6
 OF_STEP = ("rise in a film", "low", "high", "rising films", "films", "p of a rise")
-
-
-@dataclass(frozen=True)
-class LevelMean:
-    """The mean number of concepts of the clips of a level, with its interval over films."""
-
-    level: str
-    n_clips: int
-    n_films: int
-    mean: float | None
-    interval: IntervalEnds
-
-
-@dataclass(frozen=True)
-class Step:
-    """By how much the number of concepts rises from one level to the next within films.
-
-    The difference is the mean over the films that have clips of both levels; `n_rising` of them
-    have more at the higher level. `p` is that of a rise, or None of fewer than six films.
-    """
-
-    lower: str
-    higher: str
-    difference: float | None
-    interval: IntervalEnds
-    n_films: int
-    n_rising: int
-    p: float | None
+# A level or a step, by the names of JSON.
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class PersonLevels:
-    """The levels and the steps of one annotator, of another value of a column, or of all clips."""
+    """The levels and steps of one annotator, of another value of a column, or of all clips.
+
+    A level has the mean number of concepts of its clips, with the interval over films. A step says
+    how much the number rises from one level to the next: the mean difference over the films that
+    have clips of both, how many of them have more at the higher one, and the p of a rise, None of
+    fewer than six films.
+    """
 
     annotator: str
-    levels: Sequence[LevelMean]
-    steps: Sequence[Step]
+    levels: Sequence[Record]
+    steps: Sequence[Record]
 
     @property
     def rises(self) -> bool:
         """Whether the mean of all clips of a level rises with each step."""
-        means = [level.mean for level in self.levels if level.mean is not None]
-        has_all = len(means) == len(self.levels)
-        return has_all and all(lower < higher for lower, higher in pairwise(means))
+        means = [level["mean"] for level in self.levels]
+        return None not in means and all(low < high for low, high in pairwise(means))
 
 
 @dataclass(frozen=True)
@@ -103,9 +82,8 @@ class ConceptsByLevel:
     @property
     def p(self) -> float | None:
         """The p of a rise with each step for each: the largest; None where a step has none."""
-        p_values = [step.p for one in self.asked for step in one.steps]
-        known = [p for p in p_values if p is not None]
-        return max(known) if len(known) == len(p_values) else None
+        p_values = [step["p"] for one in self.asked for step in one.steps]
+        return None if None in p_values else max(p_values)
 
 
 def audit_levels(
@@ -186,7 +164,16 @@ def compute(
 def levels_of(name: str, clips: Sequence[Clip]) -> PersonLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
     numbers = {level: _numbers_at(level, clips) for level in LEVELS[1:]}
-    levels = [_level_mean(level, by_film) for level, by_film in numbers.items()]
+    levels = []
+    for level, by_film in numbers.items():
+        films = [film for film, of_film in by_film.items() for _ in of_film]
+        of_level = [*chain.from_iterable(by_film.values())]
+        record = {"level": level, "n_clips": len(of_level), "n_films": len(by_film)}
+        mean = fmean(of_level) if of_level else None
+        interval: list[float | None] = [None, None]
+        if of_level:
+            interval = ratio_interval(of_level, np.ones(len(of_level)), films)
+        levels.append({**record, "mean": mean, "interval": interval})
     steps = [_step(lower, higher, numbers) for lower, higher in STEPS]
     return PersonLevels(name, levels, steps)
 
@@ -204,54 +191,32 @@ def _numbers_at(level: str, clips: Sequence[Clip]) -> dict[str, list[float]]:
     return by_film
 
 
-def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> LevelMean:
-    """Return the mean number of concepts of the clips of a level, with its interval over films."""
-    numbers: list[float] = []
-    films: list[str] = []
-    for film, of_film in by_film.items():
-        numbers += of_film
-        films += [film] * len(of_film)
-    if not numbers:
-        return LevelMean(level, 0, 0, None, [None, None])
-    interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
-
-
 def _step(
-    lower: str,
-    higher: str,
-    numbers: Mapping[str, Mapping[str, Sequence[float]]],
-) -> Step:
+    lower: str, higher: str, numbers: Mapping[str, Mapping[str, Sequence[float]]]
+) -> Record:
     """Return how much the number of concepts rises from one level to the next within films."""
     films = sorted(numbers[lower].keys() & numbers[higher].keys())
+    step: Record = {"lower": lower, "higher": higher, "difference": None}
+    step |= {"interval": [None, None], "n_films": len(films), "n_rising": 0, "p": None}
     if not films:
-        return Step(lower, higher, None, [None, None], 0, 0, None)
-    means_of_lower = [fmean(numbers[lower][film]) for film in films]
-    means_of_higher = [fmean(numbers[higher][film]) for film in films]
-    differences = difference_of(means_of_higher, means_of_lower)
-    p = None
-    if len(films) >= LEAST_FILMS:
-        p, _ = sign_flip_p(differences, greater=True)
-    return Step(
-        lower,
-        higher,
-        float(differences.mean()),
-        _interval_of_mean(differences),
-        len(films),
-        int((differences > 0).sum()),
-        p,
-    )
-
-
-def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
-    """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
-    from obygaze_models.evaluation.bootstrap import resample
+        return step
+    ends = []
+    for level in (higher, lower):
+        ends.append([fmean(numbers[level][film]) for film in films])
+    differences = difference_of(*ends)
 
     def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        return {"mean": weights @ values / weights.sum(axis=1)}
+        return {"mean": weights @ differences / weights.sum(axis=1)}
 
-    interval = resample(mean, len(values))["mean"]
-    return [*interval.ends]
+    interval = resample(mean, len(films))["mean"]
+    if len(films) >= LEAST_FILMS:
+        step["p"], _ = sign_flip_p(differences, greater=True)
+    return {
+        **step,
+        "difference": float(differences.mean()),
+        "interval": [*interval.ends],
+        "n_rising": int((differences > 0).sum()),
+    }
 
 
 # ---- the page ------------------------------------------------------------------------------------
@@ -265,11 +230,17 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
     points = []
     for person in people:
         for level, step in zip(person.levels, [None, *person.steps], strict=True):
-            rows.append(
-                (person.annotator, *_cells_of_level(level), *_cells_of_step(step))
-            )
-            label = f"{person.annotator}, {level.level}"
-            points.append(Point(label, level.mean, level.interval))
+            row = [person.annotator, level["level"], level["n_clips"], level["mean"]]
+            row += level["interval"]
+            # The step that leads to the level; the lowest one has none.
+            of_step: list[object] = [None] * len(OF_STEP)
+            if step is not None:
+                p = None if step["p"] is None else p_text(step["p"])
+                of_step = [step["difference"], *step["interval"]]
+                of_step += [step["n_rising"], step["n_films"], p]
+            rows.append([*row, *of_step])
+            label = f"{person.annotator}, {level['level']}"
+            points.append(Point(label, level["mean"], level["interval"]))
     of_level = (found.noun, "level", f"{unit}s", f"concepts a {unit}", "low", "high")
     title = f"Concepts by level: {manifest.name}, {view_words(manifest.header.view)}"
     limits = [
@@ -289,7 +260,7 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
             "source": manifest.name,
             "view": manifest.header.view,
             "unit": unit,
-            "annotators": [asdict(person) for person in people],
+            "annotators": [vars(person) for person in people],
             "p": found.p,
             "n_without_level": n_without_level,
             "by": found.noun,
@@ -297,19 +268,6 @@ def present(found: ConceptsByLevel, manifest: Manifest, n_without_level: int) ->
         },
         figure=Plot(title, points, f"concepts a {unit}, with 95 % over films"),
     )
-
-
-def _cells_of_level(level: LevelMean) -> tuple[object, ...]:
-    return (level.level, level.n_clips, level.mean, *level.interval)
-
-
-def _cells_of_step(step: Step | None) -> tuple[object, ...]:
-    """Return the cells of the step that leads to a level; the lowest one has none."""
-    if step is None:
-        return (None,) * len(OF_STEP)
-    p = None if step.p is None else p_text(step.p)
-    n_rising = step.n_rising
-    return (step.difference, *step.interval, n_rising, step.n_films, p)
 
 
 def _answers(found: ConceptsByLevel) -> list[str]:
@@ -324,11 +282,10 @@ def _answers(found: ConceptsByLevel) -> list[str]:
         verb = "rises" if found.everyone.rises else "does not rise"
         rising = f"{verb} from HN to NS to S for {who}"
     tested = "A step has too few films for a test, so this claim is not tested."
-    p = found.p
-    if p is not None:
-        verdict = "it does" if p < ALPHA else "this is not shown"
+    if found.p is not None:
+        verdict = "it does" if found.p < ALPHA else "this is not shown"
         tested = (
             f"Does it rise within films, with each step, for {who}: {verdict} "
-            f"({p_equals(p)}, the largest p of a step)."
+            f"({p_equals(found.p)}, the largest p of a step)."
         )
     return [f"The mean number of concepts {rising}.", tested]

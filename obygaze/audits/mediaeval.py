@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from obygaze.audits.mediaeval_runs import (
-    AffectScore,
-    RankingScore,
     is_affect_run,
     official_name,
     read_affect_run,
@@ -41,32 +38,17 @@ EXTERNAL_DATA = (
     " states."
 )
 TITLE = "MediaEval 2015, Affective Impact of Movies"
-HEADERS = (
-    "run",
-    "subtask",
-    "measure",
-    "value",
-    "of the returned",
-    "chance",
-    "majority",
-)
+# The true class, or the grade, of each clip by subtask.
+Judged = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class RunScore:
-    """The scores of one run file; None for a subtask that it does not belong to."""
+    """The scores of one run file by subtask, and warnings of its lines."""
 
     run: str
-    violence: RankingScore | None
-    valence: AffectScore | None
-    arousal: AffectScore | None
+    subtasks: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
-
-    @property
-    def subtasks(self) -> dict[str, RankingScore | AffectScore]:
-        """The scores by subtask."""
-        scores = {name: getattr(self, name) for name in COLUMNS}
-        return {name: score for name, score in scores.items() if score is not None}
 
 
 def audit_mediaeval(
@@ -112,9 +94,18 @@ def audit_mediaeval(
         obygaze audit mediaeval --write violence.txt --predictions scores.csv
         obygaze audit mediaeval --write affect.txt --affect affect.csv --manifest liris-accede
     """
-    _check_options(runs, qrels, manifest, write, affect, predictions)
-    grades = read_qrels(qrels) if qrels is not None else None
-    classes: Mapping[str, Mapping[str, int]] = {}
+    if (affect is not None) + (predictions is not None) != (write is not None):
+        raise FixUsage(
+            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
+        )
+    if qrels is not None and manifest is not None:
+        raise FixUsage("expected --qrels or --manifest, got both")
+    if not runs and write is None:
+        raise FixInput("expected at least one run, got none")
+    if qrels is None and manifest is None and runs:
+        raise FixUsage("expected --qrels or --manifest, got neither")
+    grades = read_qrels(qrels) if qrels is not None else {}
+    classes: Judged = {}
     if manifest is not None:
         classes = classes_of(read_manifest(manifest, workspace=workspace))
     paths = [*map(Path, runs)]
@@ -126,80 +117,9 @@ def audit_mediaeval(
         elif predictions is not None:
             n_clips = write_trec_run(written, Path(predictions), force=force)
         answers.append(f"{written}: {count(n_clips, 'clip')}.")
-        if grades is not None or classes:
+        if grades or classes:
             paths.append(written)
     return present([score_run(path, grades, classes) for path in paths], answers)
-
-
-def _check_options(
-    runs: Sequence[str | Path],
-    qrels: str | Path | None,
-    manifest: Manifest | str | Path | None,
-    write: PathLike | None,
-    affect: PathLike | None,
-    predictions: PathLike | None,
-) -> None:
-    """Raise an error for options that do not go together."""
-    if (affect is not None) + (predictions is not None) != (write is not None):
-        raise FixUsage(
-            "--write RUN takes the scores of one table: --affect TABLE or --predictions PATH"
-        )
-    if qrels is not None and manifest is not None:
-        raise FixUsage("expected --qrels or --manifest, got both")
-    if qrels is None and manifest is None and (runs or write is None):
-        raise FixUsage("expected --qrels or --manifest, got neither")
-    if not runs and write is None:
-        raise FixInput("expected at least one run, got none")
-
-
-def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
-    """Return the table and the sentences of the scores of runs.
-
-    Args:
-        scores: The runs.
-        answers: What is said before.
-    """
-    broken = _broken_rules(scores)
-    limits = [*chain.from_iterable(run.warnings for run in scores), EXTERNAL_DATA]
-    rows: list[tuple[object, ...]] = []
-    points = []
-    # At the top, for each subtask, its first run.
-    first = dict[str, Any].fromkeys(COLUMNS)
-    for run in scores:
-        name = Path(run.run).name
-        for subtask, score in run.subtasks.items():
-            first[subtask] = first[subtask] or asdict(score)
-            for measure, value, *others in score.rows():
-                rows.append((name, subtask, measure, value, *others))
-                points.append(Point(f"{name}, {subtask}, {measure}", value))
-            limits += [f"{name}, {subtask}: {line}" for line in score.to_sentences()]
-    return Audit(
-        title=TITLE,
-        headers=HEADERS,
-        rows=rows,
-        answers=[
-            *answers,
-            *(f"Against the rules of the task: {line}." for line in broken),
-        ],
-        limits=limits,
-        values={
-            **first,
-            "broken": broken,
-            "runs": [asdict(run) for run in scores],
-        },
-        figure=Plot(TITLE, points, "average precision, or accuracy"),
-    )
-
-
-def _broken_rules(scores: Sequence[RunScore]) -> list[str]:
-    """Return the rules of the task that the runs break."""
-    n_violence = sum(run.violence is not None for run in scores)
-    n_runs_of = {"violence": n_violence, "affect": len(scores) - n_violence}
-    return [
-        f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
-        for subtask, n_runs in n_runs_of.items()
-        if n_runs > MAX_RUNS
-    ]
 
 
 def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
@@ -211,9 +131,9 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
     classes: dict[str, dict[str, int]] = {}
     for subtask, column in COLUMNS.items():
-        cells = {}
-        for clip in clips:
-            cells[official_name(clip.clip_id)] = clip.extra.get(column, "")
+        cells = {
+            official_name(clip.clip_id): clip.extra.get(column, "") for clip in clips
+        }
         try:
             classes[subtask] = {name: int(cell) for name, cell in cells.items() if cell}
         except ValueError:
@@ -224,9 +144,37 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
         raise FixInput(
             f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
             where=manifest.name,
-            hint="obygaze manifest import --help",
         )
     return classes
+
+
+def score_run(path: Path, grades: Judged, classes: Judged) -> RunScore:
+    """Score a run against TREC judgements (violence), or the classes of each subtask."""
+    if is_affect_run(path):
+        scores = {}
+        predicted = zip(("valence", "arousal"), read_affect_run(path), strict=True)
+        for subtask, returned in predicted:
+            if classes.get(subtask):
+                _check_names(classes[subtask], returned, path)
+                scores[subtask] = score_affect(classes[subtask], returned)
+        if not scores:
+            raise FixInput("no valence or arousal classes given", where=str(path))
+        return RunScore(str(path), scores)
+    ranked, warnings = read_trec_run(path)
+    topic, returned_scores = next(iter(ranked.items()))
+    if classes.get("violence"):
+        grades = {topic: classes["violence"]}
+    if not grades:
+        raise FixInput("no violence judgements for this run", where=str(path))
+    if len(ranked) != 1 or topic not in grades:
+        topics = f"{', '.join(sorted(ranked))} in the run, {', '.join(sorted(grades))} judged"
+        raise FixInput(
+            f"a run and its judgements must have the same topic, got {topics}",
+            where=str(path),
+        )
+    _check_names(grades[topic], returned_scores, path)
+    score = score_ranking(grades[topic], returned_scores)
+    return RunScore(str(path), {"violence": score}, warnings)
 
 
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
@@ -238,51 +186,56 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
             f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
             f" one is {judged_names[0]!r}",
             where=str(run),
-            hint="name clips as the official files do: ACCEDE00001.mp4",
         )
 
 
-def score_run(
-    path: Path,
-    grades: Mapping[str, Mapping[str, int]] | None,
-    classes: Mapping[str, Mapping[str, int]],
-) -> RunScore:
-    """Score a run against TREC judgements (violence), or the classes of each subtask."""
-    if is_affect_run(path):
-        predicted_valence, predicted_arousal = read_affect_run(path)
-        valence = _score_classes(path, classes.get("valence"), predicted_valence)
-        arousal = _score_classes(path, classes.get("arousal"), predicted_arousal)
-        if valence is None and arousal is None:
-            raise FixInput(
-                "no valence or arousal classes given",
-                where=str(path),
-                hint="--manifest",
+def present(scores: Sequence[RunScore], answers: Sequence[str] = ()) -> Audit:
+    """Return the table and the sentences of the scores of runs.
+
+    Args:
+        scores: The runs.
+        answers: What is said before.
+    """
+    n_violence = sum("violence" in run.subtasks for run in scores)
+    broken = []
+    for subtask, n_runs in (
+        ("violence", n_violence),
+        ("affect", len(scores) - n_violence),
+    ):
+        if n_runs > MAX_RUNS:
+            broken.append(
+                f"{subtask}: {n_runs} runs, at most {MAX_RUNS} are allowed for a subtask"
             )
-        return RunScore(str(path), None, valence, arousal)
-    scores, warnings = read_trec_run(path)
-    topic, returned = next(iter(scores.items()))
-    if grades is None and classes.get("violence"):
-        grades = {topic: classes["violence"]}
-    if not grades:
-        raise FixInput(
-            "no violence judgements for this run", where=str(path), hint="--qrels"
-        )
-    if len(scores) != 1 or topic not in grades:
-        topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
-        raise FixInput(
-            f"a run and its judgements must have the same topic, got {topics}",
-            where=str(path),
-        )
-    _check_names(grades[topic], returned, path)
-    score = score_ranking(grades[topic], returned)
-    return RunScore(str(path), score, None, None, warnings)
-
-
-def _score_classes(
-    path: Path, classes: Mapping[str, int] | None, predicted: Mapping[str, int]
-) -> AffectScore | None:
-    """Score the classes that a run predicts for a subtask; None without classes."""
-    if not classes:
-        return None
-    _check_names(classes, predicted, path)
-    return score_affect(classes, predicted)
+    limits: list[str] = []
+    rows: list[tuple[object, ...]] = []
+    points = []
+    # At the top, for each subtask, its first run.
+    first = dict[str, Any].fromkeys(COLUMNS)
+    for run in scores:
+        name = Path(run.run).name
+        limits += run.warnings
+        for subtask, score in run.subtasks.items():
+            first[subtask] = first[subtask] or score
+            measure, value = next(iter(score.items()))
+            rows.append((name, subtask, measure, value))
+            points.append(Point(f"{name}, {subtask}, {measure}", value))
+            if score["n_missing"]:
+                missing = f"{score['n_missing']} judged clips were not returned"
+                limits.append(f"{name}, {subtask}: {missing}, and count as wrong.")
+            if score["n_unjudged"]:
+                unjudged = f"{score['n_unjudged']} clips without judgement"
+                limits.append(f"{name}, {subtask}: {unjudged} count for nothing.")
+    against = [f"Against the rules of the task: {line}." for line in broken]
+    return Audit(
+        title=TITLE,
+        headers=("run", "subtask", "measure", "value"),
+        rows=rows,
+        answers=[*answers, *against],
+        limits=[*limits, EXTERNAL_DATA],
+        values={
+            **first,
+            "broken": broken,
+            "runs": [{"run": run.run, **run.subtasks} for run in scores],
+        },
+        figure=Plot(TITLE, points, "average precision, or accuracy"),
+    )

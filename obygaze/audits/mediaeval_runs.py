@@ -10,9 +10,9 @@ returned.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,16 +33,13 @@ AFFECT = ("valence", "arousal")
 BOUND = 0.15
 # The clips of the task; official files name them with their file ending.
 _OFFICIAL_CLIP = re.compile(r"(ACCEDE|MEDIAEVAL)[0-9]{5}")
-# A measure, its value, that of the returned clips, that of chance, and that of the majority.
-Row = tuple[str, float, float | None, float | None, float | None]
+
+
+# ---- read ----------------------------------------------------------------------------------------
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
-    """Return judgements by topic and document, from TREC lines `topic 0 document grade`.
-
-    Args:
-        path: The file.
-    """
+    """Return judgements by topic and document, from TREC lines `topic 0 document grade`."""
     violations = Violations(path)
     grades = dict[str, dict[str, int]]()
     for row in _rows(Path(path), "topic 0 document grade", violations):
@@ -65,27 +62,23 @@ def read_trec_run(
 
     The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not
     a number becomes 0 and NaN ranks last, with a warning.
-
-    Args:
-        path: The file.
     """
     violations = Violations(path)
     scores = dict[str, dict[str, float]]()
     warnings = list[str]()
     for row in _rows(Path(path), "topic Q0 document rank score tag", violations):
         returned = scores.setdefault(row["topic"], {})
-        text = row["score"]
         if row["document"] in returned:
             row.add("document", f"{row['document']!r} is in the run more than once")
         try:
-            score = float(text)
-            outcome = "ranked last" if math.isnan(float(text)) else ""
+            score = float(row["score"])
+            outcome = "ranked last" if math.isnan(score) else ""
         except ValueError:
             score = 0.0
             outcome = "counted as 0"
         if outcome:
             warnings.append(
-                f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval"
+                f"{path}:{row.line}: the score {row['score']!r} is {outcome}, as in trec_eval"
             )
         returned[row["document"]] = score
     violations.raise_if_any("this is not a TREC run")
@@ -93,11 +86,7 @@ def read_trec_run(
 
 
 def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return valence and arousal classes by clip, from lines `name valenceClass arousalClass`.
-
-    Args:
-        path: The file.
-    """
+    """Return valence and arousal classes by clip, from lines `name valenceClass arousalClass`."""
     violations = Violations(path)
     lines = dict[str, int]()
     valence = dict[str, int]()
@@ -131,6 +120,9 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
         violations.add(1, None, "the file is empty")
 
 
+# ---- write ---------------------------------------------------------------------------------------
+
+
 def official_name(clip_id: str) -> str:
     """Return the name of a clip in the official files of the task; other ids as they are.
 
@@ -146,11 +138,7 @@ def affect_class(score: float) -> int:
     >>> [affect_class(score) for score in (-0.16, -0.15, 0.0, 0.15, 0.16)]
     [-1, 0, 0, 0, 1]
     """
-    if score < -BOUND:
-        return -1
-    if score > BOUND:
-        return 1
-    return 0
+    return int(score > BOUND) - int(score < -BOUND)
 
 
 def write_affect_run(path: Path, table: Path, *, force: bool = False) -> int:
@@ -161,9 +149,9 @@ def write_affect_run(path: Path, table: Path, *, force: bool = False) -> int:
         table: The scores: a table with the columns clip_id, valence and arousal, on [-1, 1].
         force: Replace the file if it exists.
     """
-    scores = _scores_of_table(table, AFFECT, "scores of affect", least=-1, most=1)
+    scores = _scores_of_table(table, AFFECT, "scores of affect", most=1)
     lines = []
-    for name, of_clip in sorted(_by_official_name(scores, table).items()):
+    for name, of_clip in sorted(scores.items()):
         valence, arousal = map(affect_class, of_clip)
         lines.append(f"{name} {valence} {arousal}\n")
     write_new(path, "".join(lines).encode("utf-8"), force=force)
@@ -181,72 +169,47 @@ def write_trec_run(path: Path, predictions: Path, *, force: bool = False) -> int
     columns = read_table(predictions, required=("clip_id",)).columns
     column = score_column(columns, predictions)
     scores = _scores_of_table(predictions, (column,), "predictions")
-    named = {}
-    for name, (score,) in _by_official_name(scores, predictions).items():
-        named[name] = score
     tag = predictions.stem
     _require_word(tag, predictions)
-    # In the order of trec_eval, so that ranks and scores agree.
-    order = sorted(
-        named, key=lambda name: (named[name], name.encode("utf-8")), reverse=True
-    )
     lines = []
-    for rank, name in enumerate(order, start=1):
-        lines.append(f"violence Q0 {name} {rank} {named[name]!r} {tag}\n")
+    score_of = {name: score for name, (score,) in scores.items()}
+    for rank, name in enumerate(_in_order(score_of), start=1):
+        lines.append(f"violence Q0 {name} {rank} {score_of[name]!r} {tag}\n")
     write_new(path, "".join(lines).encode("utf-8"), force=force)
     return len(lines)
 
 
 def _scores_of_table(
-    path: Path,
-    columns: Sequence[str],
-    content: str,
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
+    path: Path, columns: Sequence[str], content: str, most: float = math.inf
 ) -> dict[str, tuple[float, ...]]:
-    """Return the finite numbers of some columns of a table, for each clip."""
+    """Return the numbers of some columns of a table by the official names of clips.
+
+    A name is a word, and each clip has one name.
+    """
     violations = Violations(path)
     table = read_table(
         path, required=("clip_id", *columns), content=content, violations=violations
     )
     violations.raise_if_any(f"these are no {content}")
-    expected = "a number"
-    if least > -math.inf:
-        expected = f"a number from {least} to {most}"
+    expected = f"a number from {-most} to {most}" if most < math.inf else "a number"
     scores: dict[str, tuple[float, ...]] = {}
     lines: dict[str, int] = {}
     for row in table.rows:
-        clip_id = row.unique("clip_id", lines)
+        name = official_name(row.unique("clip_id", lines))
         of_clip = []
         for column in columns:
             score = number_of_cell(row[column])
-            if score is None or not least <= score <= most:
+            if score is None or not -most <= score <= most:
                 row.add(column, f"expected {expected}, got {row[column]!r}")
             else:
                 of_clip.append(score)
-        scores[clip_id] = tuple(of_clip)
+        if name in scores and lines[row["clip_id"]] == row.line:
+            row.add("clip_id", f"{name!r} under two ids, with .mp4 and without")
+        scores[name] = tuple(of_clip)
     violations.raise_if_any(f"these are no {content}")
-    return scores
-
-
-def _by_official_name(
-    scores: Mapping[str, tuple[float, ...]], path: Path
-) -> dict[str, tuple[float, ...]]:
-    """Return scores by the official names of clips, which are words, each once."""
-    named = {}
-    for clip_id, of_clip in scores.items():
-        name = official_name(clip_id)
+    for name in scores:
         _require_word(name, path)
-        if name in named:
-            raise FixInput(
-                f"the scores have {name!r} under two ids, with .mp4 and without, and a run has each"
-                " clip once",
-                where=str(path),
-                hint="leave out one row of each",
-            )
-        named[name] = of_clip
-    return named
+    return scores
 
 
 def _require_word(name: str, path: Path) -> None:
@@ -257,151 +220,54 @@ def _require_word(name: str, path: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class RankingScore:
-    """A ranked run against its judgements: average precision, as trec_eval has it.
-
-    `tied` is the share of returned documents with a tied score, and `ap_random` what a random
-    order gives on average.
-    """
-
-    ap_trec: float
-    tied: float
-    ap_random: float
-    n_returned: int
-    n_judged: int
-    n_relevant: int
-    n_relevant_returned: int
-    n_unjudged: int
-
-    def rows(self) -> list[Row]:
-        """Return average precision: its name, value, none of the returned, and chance."""
-        return [("ap_trec", self.ap_trec, None, self.ap_random, None)]
-
-    def to_sentences(self) -> list[str]:
-        """Return what a reader must know about ties and missing clips."""
-        sentences = []
-        if self.tied:
-            sentences.append(
-                f"{100 * self.tied:.1f} % of the scores are tied; as in trec_eval, their order "
-                "is that of the names, from z to a."
-            )
-        missing = self.n_judged + self.n_unjudged - self.n_returned
-        if missing:
-            sentences.append(f"{missing} judged clips were not returned.")
-        if self.n_unjudged:
-            sentences.append(
-                f"{self.n_unjudged} clips without judgement count as not relevant."
-            )
-        return sentences
+# ---- score ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AffectScore:
-    """Predicted classes against true ones, over all clips and over the returned ones.
+def _in_order(scores: Mapping[str, float]) -> list[str]:
+    """Return documents in the order of trec_eval: scores descending, ties by name descending."""
+    return sorted(
+        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
+    )
+
+
+def score_affect(
+    truth: Mapping[str, int], predicted: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the accuracy of the classes of a run; a clip that was not returned counts as wrong.
 
     The rows of `confusion` are the true classes -1, 0, 1.
     """
-
-    accuracy: float
-    accuracy_returned: float | None
-    n: int
-    n_returned: int
-    n_unknown: int
-    majority: float
-    random: float
-    confusion: tuple[tuple[int, ...], ...]
-
-    def rows(self) -> list[Row]:
-        """Return the accuracy: over all, of the returned, by chance and of the largest class."""
-        values = (self.accuracy, self.accuracy_returned, self.random, self.majority)
-        return [("accuracy", *values)]
-
-    def to_sentences(self) -> list[str]:
-        """Return what a reader must know about missing and unknown clips."""
-        texts = {
-            "clips without a class count as wrong over all.": self.n - self.n_returned,
-            "clips of the run have no true class.": self.n_unknown,
-        }
-        return [f"{n} {text}" for text, n in texts.items() if n]
-
-
-def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> AffectScore:
-    """Score the classes of a run; a clip that was not returned counts as wrong over all.
-
-    Args:
-        truth: The true class of each clip.
-        predicted: The class of each returned clip.
-    """
     returned = [name for name in predicted if name in truth]
-    hits = sum(truth[name] == predicted[name] for name in returned)
     pairs = Counter((truth[name], predicted[name]) for name in returned)
-    confusion = []
-    for true in CLASSES:
-        confusion.append(tuple(pairs[true, guess] for guess in CLASSES))
-    accuracy_returned = None
-    if returned:
-        accuracy_returned = hits / len(returned)
-    return AffectScore(
-        accuracy=hits / len(truth),
-        accuracy_returned=accuracy_returned,
-        n=len(truth),
-        n_returned=len(returned),
-        n_unknown=len(predicted) - len(returned),
-        majority=max(Counter(truth.values()).values()) / len(truth),
-        random=1 / len(CLASSES),
-        confusion=tuple(confusion),
-    )
+    confusion = [[pairs[true, guess] for guess in CLASSES] for true in CLASSES]
+    return {
+        "accuracy": sum(pairs[true, true] for true in CLASSES) / len(truth),
+        "confusion": confusion,
+        "n_judged": len(truth),
+        "n_missing": len(truth) - len(returned),
+        "n_unjudged": len(predicted) - len(returned),
+    }
 
 
 def score_ranking(
     judgements: Mapping[str, int], run: Mapping[str, float]
-) -> RankingScore:
-    """Score the ranking of one topic. A document without a judgement counts as not relevant.
+) -> dict[str, Any]:
+    """Return average precision of the ranking of one topic.
 
-    Args:
-        judgements: The grade of each judged document; above 0 is relevant.
-        run: The score of each returned document.
+    A grade above 0 is relevant. A document without a judgement counts as not relevant. Scores are C
+    floats, as trec_eval kept them when the results of 2015 were made.
     """
     relevant = {name for name, grade in judgements.items() if grade > 0}
-    scores = _as_trec_eval(run)
-    order = sorted(
-        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
-    )
-    n_of_score = Counter(scores.values())
-    n_tied = sum(n for n in n_of_score.values() if n > 1)
-    return RankingScore(
-        ap_trec=_ap((name in relevant for name in order), len(relevant)),
-        tied=n_tied / max(len(order), 1),
-        ap_random=_random_ap(len(judgements), len(relevant)),
-        n_returned=len(order),
-        n_judged=len(judgements),
-        n_relevant=len(relevant),
-        n_relevant_returned=len(relevant & run.keys()),
-        n_unjudged=len(run.keys() - judgements.keys()),
-    )
-
-
-def _as_trec_eval(run: Mapping[str, float]) -> dict[str, float]:
-    """Return scores as C floats, as trec_eval kept them when the results of 2015 were made."""
     values = np.array(list(run.values()), dtype=np.float64)
     values[np.isnan(values)] = -np.inf  # below all other scores
     with np.errstate(over="ignore"):
-        return dict(zip(run, values.astype(np.float32).tolist(), strict=True))
-
-
-def _ap(hits: Iterable[bool], n_relevant: int) -> float:
-    """Return the average precision of documents in their order."""
-    ranks = [rank for rank, hit in enumerate(hits, start=1) if hit]
+        scores = dict(zip(run, values.astype(np.float32).tolist(), strict=True))
+    order = enumerate(_in_order(scores), start=1)
+    ranks = [rank for rank, name in order if name in relevant]
     precisions = [n_hits / rank for n_hits, rank in enumerate(ranks, start=1)]
-    return math.fsum(precisions) / max(n_relevant, 1)
-
-
-def _random_ap(n: int, n_relevant: int) -> float:
-    """Return the mean average precision over all orders of n documents."""
-    if not n_relevant:
-        return 0.0
-    position = np.arange(1, n + 1)
-    others = (n_relevant - 1) / (n - 1) if n > 1 else 0.0
-    precisions = (1 + (position - 1) * others) / position
-    return float(precisions.mean())
+    return {
+        "ap_trec": math.fsum(precisions) / max(len(relevant), 1),
+        "n_judged": len(judgements),
+        "n_missing": len(judgements.keys() - run.keys()),
+        "n_unjudged": len(run.keys() - judgements.keys()),
+    }

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.audits.annotations import require_column
 from obygaze.audits.result import Audit, Plot, Point
 from obygaze.films.marks import UNKNOWN
 from obygaze.films.predictions import score_column
-from obygaze.films.sampling import (
-    draw_plan,
-    is_drawn,
-    require_column,
-)
+from obygaze.films.sampling import draw_plan, is_drawn
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
@@ -41,31 +39,27 @@ from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.predictions import difference_of
-from obygaze_models.evaluation.shares import (
-    MarkedFilms,
-    explained_by_scores,
-    share_of,
-)
+from obygaze_models.evaluation.shares import MarkedFilms, explained_by_scores, share_of
 from obygaze_models.zoo.seen import COPY, IN_SAMPLE
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 # The scores of the clips of each film.
 Scores = Mapping[str, Mapping[str, float]]
+# A share, or a difference, by the names of JSON.
+Row = dict[str, Any]
 
-ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.
 MAY_HAVE_TRAINED = (COPY, IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 LEAST_FILMS = 2
-WHY_NOT_COUNT = (
-    "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
-    " errors a model makes in these films, and the count has the errors in it"
-)
 LABELS_OF_MARKS = (
     "obygaze manifest project MARKS --clips DRAWN -o NAME, then obygaze audit share NAME,"
     " for labels of marks"
 )
-OTHER_CLIPS = "the predictions for the clips from which the sample was drawn"
+HEADERS = {
+    **{"group": "films", "n_films": "n films", "n_clips": "clips", "n_drawn": "drawn"},
+    **{"n_judged": "judged", "n_not_judged": "not judged"},
+    **{"share": "share", "low": "low", "high": "high"},
+}
 
 
 @dataclass(frozen=True)
@@ -86,80 +80,25 @@ class FilmLabels:
 
 
 @dataclass(frozen=True)
-class LabelCounts:
-    """How many clips films have, and what became of the drawn ones.
-
-    Attributes:
-        n_clips: All clips of the films.
-        n_drawn: The clips that were drawn.
-        n_judged: The drawn clips with a label.
-        n_disputed: The drawn clips on which annotators differ.
-        n_not_judged: The drawn clips without a label.
-    """
-
-    n_clips: int
-    n_drawn: int
-    n_judged: int
-    n_disputed: int
-    n_not_judged: int
-
-
-@dataclass(frozen=True)
-class GroupShare(LabelCounts):
-    """The share of the clips of a group of films with labels.
-
-    Attributes:
-        group: The group.
-        n_films: Its films.
-        share: The share of all clips.
-        low: The lower end of its interval of 95 % over films; None for one film.
-        high: The upper end.
-        width_of_labels: The width of the interval without predictions, where there are some.
-    """
-
-    group: str
-    n_films: int
-    share: float
-    low: float | None
-    high: float | None
-    width_of_labels: float | None = None
-
-    @property
-    def width(self) -> float | None:
-        """The width of the interval."""
-        return None if self.low is None or self.high is None else self.high - self.low
-
-
-@dataclass(frozen=True)
-class ShareDifference:
-    """The difference of two groups of films, without the films that are in both.
-
-    `p` is found by exchanging whole films; `p_holm` is corrected over all pairs of groups.
-    """
-
-    groups: tuple[str, str]
-    difference: float
-    p: float
-    method: str
-    n_in_both: int
-    p_holm: float = 1.0
-
-
-@dataclass(frozen=True)
-class Shares(LabelCounts):
+class Shares:
     """The shares of all films and of groups of films, their differences, and what is missing.
 
     Attributes:
-        shares: The share of all films with labels, then of each group.
-        differences: The differences of each two groups.
+        counts: How many clips the films have, and how many were drawn, judged, not judged, and
+            disputed by annotators.
+        shares: The share of all films with labels, then of each group: its counts, the share, and
+            the ends of its interval of 95 % over films, None for one film.
+        differences: The differences of each two groups, without the films that are in both. `p` is
+            found by exchanging whole films, and `p_holm` is corrected over all pairs of groups.
         explained: The part of the variance within films that predictions explain.
         films_without_labels: Films of which no clip was judged.
         films_without_group: Films with labels that are in no group.
         n_without_score: The clips without a score.
     """
 
-    shares: Sequence[GroupShare]
-    differences: Sequence[ShareDifference]
+    counts: Mapping[str, int]
+    shares: Sequence[Row]
+    differences: Sequence[Row]
     explained: float | None
     films_without_labels: Sequence[str]
     films_without_group: Sequence[str]
@@ -217,36 +156,36 @@ def audit_share(
 def labels_of(drawn: Manifest, of: str) -> dict[str, FilmLabels]:
     """Return the labels of each film of a draw."""
     if not is_drawn(drawn):
+        sample = f"obygaze manifest sample {shell_word(drawn.name)}"
         n_clips = min(5 * len(drawn.films), len(drawn))
-        sample = f"obygaze manifest sample {shell_word(drawn.name)} -n"
         raise FixInput(
-            f"no share of {drawn.name}: {WHY_NOT_COUNT}",
+            f"no share of {drawn.name}: its clips were not drawn by plan, and counting predictions"
+            " is wrong: nobody knows how many errors a model makes in these films, and the count"
+            " has the errors in it",
             where=drawn.name,
-            hint=f"{sample} {n_clips} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
+            hint=f"{sample} -n {n_clips} -o drawn, mark the drawn clips; {LABELS_OF_MARKS}",
         )
     expression = _expression(of, drawn)
     decided = drawn.undisputed((*expression.compared, *expression.concepts))
-    holds: dict[str, dict[str, bool]] = {}
-    n_decided = Counter(clip.movie_id for clip in decided)
+    holds: dict[str, dict[str, bool]] = {film: {} for film in drawn.films}
+    n_disputed = Counter(clip.movie_id for clip in drawn)
+    n_disputed.subtract(clip.movie_id for clip in decided)
     for clip in decided:
         is_so = _holds(expression, clip)
         if is_so is not None:
-            holds.setdefault(clip.movie_id, {})[clip.clip_id] = is_so
-    if len(holds) < LEAST_FILMS:
+            holds[clip.movie_id][clip.clip_id] = is_so
+    n_films = sum(map(bool, holds.values()))
+    if n_films < LEAST_FILMS:
         raise FixInput(
             f"expected labels of clips of at least {LEAST_FILMS} films, got labels in"
-            f" {count(len(holds), 'film')}",
+            f" {count(n_films, 'film')}",
             where=drawn.name,
             hint=LABELS_OF_MARKS,
         )
-    n_rows = Counter(clip.movie_id for clip in drawn)
-    plan = draw_plan(drawn)
     labels = {}
-    for film in drawn.films:
-        n_disputed = n_rows[film] - n_decided[film]
-        labels[film] = FilmLabels(
-            plan[film].n_clips, plan[film].n_drawn, n_disputed, holds.get(film, {})
-        )
+    for film, plan in draw_plan(drawn).items():
+        sizes = (plan.n_clips, plan.n_drawn, n_disputed[film])
+        labels[film] = FilmLabels(*sizes, holds[film])
     return labels
 
 
@@ -274,7 +213,6 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
                 f"the clips of the film {clip.movie_id} have several values in the column"
                 f" {column}: {few(['|'.join(known), '|'.join(values)])}",
                 where=manifest.name,
-                hint="a column that says something of films: obygaze manifest join --help",
             )
         values_of_film[clip.movie_id] = values or known
     return values_of_film
@@ -284,9 +222,8 @@ def _expression(of: str, drawn: Manifest) -> Expression:
     """Return what is asked, which is not known of a clip without a label."""
     concepts = dict.fromkeys(drawn.header.concepts)
     for clip in drawn:
-        concepts.update(dict.fromkeys(clip.concepts))
-    if not concepts:
-        concepts = dict.fromkeys(concepts_of_papers())
+        concepts |= dict.fromkeys(clip.concepts)
+    concepts = concepts or dict.fromkeys(concepts_of_papers())
     expression = parse(
         of, columns=drawn.columns, vocabulary=concepts, where=of, of_empty=None
     )
@@ -295,47 +232,23 @@ def _expression(of: str, drawn: Manifest) -> Expression:
         raise FixInput(
             "concepts are counted where clips have levels, and these have none",
             where=of,
-            hint="mark levels, or put the concepts into a column of your own",
         )
     for column in expression.compared:
         require_column(drawn, column)
     require_numbers(expression, drawn.clips, drawn.name)
     unknown = drawn.unknown_values(expression)
     if unknown:
-        hint = (
-            "a word of the labels in --of; one on which annotators agree in some clip"
-        )
-        raise FixInput("; ".join(unknown), where=of, hint=hint)
+        raise FixInput("; ".join(unknown), where=of)
     return expression
 
 
 def read_scores(
     path: Path, drawn: Manifest, labels: Mapping[str, FilmLabels]
 ) -> Scores:
-    """Return the scores of a table of predictions, which must be of all clips of the films."""
-    scores: dict[str, dict[str, float]] = {film: {} for film in labels}
-    for film, clip_id, score in _rows_of_scores(path, drawn):
-        if score is not None and film in scores:
-            scores[film][clip_id] = score
-    if not any(clip.clip_id in scores[clip.movie_id] for clip in drawn):
-        raise FixInput(
-            f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",
-            where=str(path),
-            hint=OTHER_CLIPS,
-        )
-    for film, of_clip in scores.items():
-        if len(of_clip) > labels[film].n_clips:
-            raise FixInput(
-                f"scores of {len(of_clip)} clips of the film {film}, of which the sample was drawn"
-                f" from {labels[film].n_clips}",
-                where=str(path),
-                hint=OTHER_CLIPS,
-            )
-    return scores
+    """Return the scores of a table of predictions, which must be of all clips of the films.
 
-
-def _rows_of_scores(path: Path, drawn: Manifest) -> list[tuple[str, str, float | None]]:
-    """Return film, clip and score of each row; an error where they are not of these films."""
+    A model that was trained on a film of the sample, or may have been, is an error.
+    """
     violations = Violations(path)
     table = read_table(
         path,
@@ -345,33 +258,44 @@ def _rows_of_scores(path: Path, drawn: Manifest) -> list[tuple[str, str, float |
     )
     violations.raise_if_any("the predictions cannot be read")
     column = score_column(table.columns, path)
-    films = {*drawn.films}
+    scores: dict[str, dict[str, float]] = {film: {} for film in labels}
     lines: dict[str, int] = {}
     trained: dict[str, None] = {}
-    rows = []
     for row in table.rows:
+        film = row["movie_id"]
         row.unique("clip_id", lines)
-        if row["clip_id"] in drawn and not row["movie_id"]:
+        if row["clip_id"] in drawn and not film:
             row.add("movie_id", "the film of this drawn clip is not known")
-        if row["movie_id"] in films and row.cells.get("basis") in MAY_HAVE_TRAINED:
-            trained[row["movie_id"]] = None
-        rows.append((row["movie_id"], row["clip_id"], number_of_cell(row[column])))
+        if film in scores and row.cells.get("basis") in MAY_HAVE_TRAINED:
+            trained[film] = None
+        score = number_of_cell(row[column])
+        if score is not None and film in scores:
+            scores[film][row["clip_id"]] = score
     violations.raise_if_any("the predictions are not of these clips")
+    problem = ""
     if trained:
-        raise FixInput(
+        problem = (
             f"the model was trained on {count(len(trained), 'film')} of the sample, or may have"
-            f" been, so that its scores are too good: {few([*trained], 3)}",
-            where=str(path),
-            hint="the scores of a model that was not trained on these films",
+            f" been, so that its scores are too good: {few([*trained], 3)}"
         )
-    require_same_shared(
-        ClipFacts.of_cells([row.cells for row in table.rows]),
-        ClipFacts.of_clips(drawn.clips),
-        ("the predictions", f"the manifest {drawn.name}"),
-        where=str(path),
-        hint=OTHER_CLIPS,
-    )
-    return rows
+    elif not any(clip.clip_id in scores[clip.movie_id] for clip in drawn):
+        problem = f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}"
+    for film, of_clip in scores.items():
+        if len(of_clip) > labels[film].n_clips and not problem:
+            problem = (
+                f"scores of {len(of_clip)} clips of the film {film}, of which the sample was drawn"
+                f" from {labels[film].n_clips}"
+            )
+    if not trained:
+        require_same_shared(
+            ClipFacts.of_cells([row.cells for row in table.rows]),
+            ClipFacts.of_clips(drawn.clips),
+            ("the predictions", f"the manifest {drawn.name}"),
+            where=str(path),
+        )
+    if problem:
+        raise FixInput(problem, where=str(path))
+    return scores
 
 
 # ---- numbers -------------------------------------------------------------------------------------
@@ -396,54 +320,42 @@ def estimate_shares(
     known = {film: of_film for film, of_film in labels.items() if of_film.holds}
     films = _marked_films(known, scores)
     slopes = np.zeros(len(known)) if scores is None else films.slopes
-    groups = _groups([*known], groups_of or {})
+    places_of: dict[str, list[int]] = {}
+    for place, film in enumerate(known):
+        for group in (groups_of or {}).get(film, ()):
+            places_of.setdefault(group, []).append(place)
+    groups = {group: np.array(places_of[group]) for group in sorted(places_of)}
+    of_films = np.array([*known.values()], dtype=np.object_)
     shares = []
-    for group, places in {ALL: np.arange(len(known)), **groups}.items():
-        of_group = [
-            of_film for place, of_film in enumerate(known.values()) if place in places
-        ]
+    for group, places in {"all films": np.arange(len(known)), **groups}.items():
         share = share_of(films.some(places), slopes[places])
-        without = None
-        if scores is not None:
-            without = _known(share_of(films.some(places)).width)
-        found = GroupShare(
-            **_counts(of_group),
-            group=group,
-            n_films=len(of_group),
-            share=float(share.value),
-            low=_known(share.low),
-            high=_known(share.high),
-            width_of_labels=without,
-        )
-        shares.append(found)
-    n_without_score = 0
-    if scores is not None:
-        n_without_score = sum(
-            labels[film].n_clips - len(scores[film]) for film in labels
-        )
+        row: Row = {"group": group, "n_films": len(places), **_counts(of_films[places])}
+        row |= {"share": float(share.value), "low": _known(share.low)}
+        shares.append({**row, "high": _known(share.high)})
+    without_score = [labels[f].n_clips - len(of) for f, of in (scores or {}).items()]
+    without_group = [film for film in known if groups_of and not groups_of[film]]
     return Shares(
-        **_counts(labels.values()),
+        counts=_counts(labels.values()),
         shares=shares,
         differences=_differences(groups, films, slopes),
         explained=None if scores is None else float(explained_by_scores(films)),
         films_without_labels=[film for film in labels if film not in known],
-        films_without_group=[
-            film for film in known if groups_of and not groups_of[film]
-        ],
-        n_without_score=n_without_score,
+        films_without_group=without_group,
+        n_without_score=sum(without_score),
     )
 
 
 def _counts(films: Iterable[FilmLabels]) -> dict[str, int]:
-    """Return the counts of `LabelCounts` of some films."""
-    counts = dict.fromkeys(("n_clips", "n_drawn", "n_judged", "n_disputed"), 0)
+    """Return how many clips some films have, and what became of the drawn ones."""
+    names = ("n_clips", "n_drawn", "n_judged", "n_disputed", "n_not_judged")
+    counts = dict.fromkeys(names, 0)
     for film in films:
-        counts["n_clips"] += film.n_clips
-        counts["n_drawn"] += film.n_drawn
-        counts["n_judged"] += len(film.holds)
-        counts["n_disputed"] += film.n_disputed
-    n_with = counts["n_judged"] + counts["n_disputed"]
-    return {**counts, "n_not_judged": counts["n_drawn"] - n_with}
+        n_judged = len(film.holds)
+        n_not_judged = film.n_drawn - n_judged - film.n_disputed
+        numbers = (film.n_clips, film.n_drawn, n_judged, film.n_disputed, n_not_judged)
+        for name, number in zip(names, numbers, strict=True):
+            counts[name] += number
+    return counts
 
 
 def _marked_films(
@@ -457,8 +369,8 @@ def _marked_films(
     for row, (film, of_film) in enumerate(labels.items()):
         n_judged = len(of_film.holds)
         marks[row, :n_judged] = [*of_film.holds.values()]
-        if scores is not None and scores[film]:
-            of_clip = scores[film]
+        of_clip = (scores or {}).get(film)
+        if of_clip:
             mean = fmean(of_clip.values())
             score_of_all[row] = mean
             of_judged = [of_clip.get(clip_id, mean) for clip_id in of_film.holds]
@@ -467,23 +379,12 @@ def _marked_films(
     return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
 
 
-def _groups(
-    films: Sequence[str], groups_of: Mapping[str, Sequence[str]]
-) -> dict[str, Places]:
-    """Return the places of the films of each group; a film may be in several."""
-    groups: dict[str, list[int]] = {}
-    for place, film in enumerate(films):
-        for group in groups_of.get(film, ()):
-            groups.setdefault(group, []).append(place)
-    return {group: np.array(groups[group]) for group in sorted(groups)}
-
-
 def _differences(
-    groups: Mapping[str, Places], films: MarkedFilms, slopes: Floats
-) -> list[ShareDifference]:
+    groups: Mapping[str, NDArray[np.intp]], films: MarkedFilms, slopes: Floats
+) -> list[Row]:
     """Return the difference of each two groups; pairs of a group of one film are left out."""
     values = films.shares + slopes * films.ahead
-    tested = []
+    tested: list[Row] = []
     for names in combinations(groups, 2):
         first, second = (groups[name] for name in names)
         in_both = np.intersect1d(first, second)
@@ -496,24 +397,18 @@ def _differences(
         # How many clips of each film have it beyond this mean.
         surplus = sizes * difference_of(values[both], mean)
         p_value = permutation_p(surplus, np.arange(len(both)) < len(parts[0]))
-        first_share, second_share = (
-            np.average(values[part], weights=films.sizes[part]) for part in parts
+        means = [np.average(values[of], weights=films.sizes[of]) for of in parts]
+        tested.append(
+            {
+                "groups": names,
+                "difference": float(means[0] - means[1]),
+                "p": p_value.two_sided,
+                "method": p_value.method,
+                "n_in_both": len(in_both),
+            }
         )
-        difference = ShareDifference(
-            groups=names,
-            difference=float(first_share - second_share),
-            p=p_value.two_sided,
-            method=p_value.method,
-            n_in_both=len(in_both),
-        )
-        tested.append(difference)
-    if not tested:
-        return []
-    corrected = holm([pair.p for pair in tested])
-    return [
-        replace(pair, p_holm=float(p))
-        for pair, p in zip(tested, corrected, strict=True)
-    ]
+    corrected = holm([pair["p"] for pair in tested]).tolist() if tested else []
+    return [{**pair, "p_holm": p} for pair, p in zip(tested, corrected, strict=True)]
 
 
 def _known(value: Floats) -> float | None:
@@ -526,85 +421,78 @@ def _known(value: Floats) -> float | None:
 def present(found: Shares, of: str, source: str) -> Audit:
     """Return the table and the sentences of shares."""
     whole = found.shares[0]
+    counts = found.counts
+    interval = " (no interval of one film)"
+    if whole["low"] is not None:
+        interval = f" [{whole['low']:.3f}, {whole['high']:.3f}]"
     answer = (
-        f"In films such as these {whole.n_films}, {of} holds for {_with_interval(whole)} of the"
-        " clips."
+        f"In films such as these {whole['n_films']}, {of} holds for {whole['share']:.3f}{interval}"
+        " of the clips."
     )
     drawn = (
-        f"{count(found.n_drawn, 'clip')} drawn: {found.n_judged} judged, {found.n_not_judged} not"
-        " judged."
+        f"{count(counts['n_drawn'], 'clip')} drawn: {counts['n_judged']} judged,"
+        f" {counts['n_not_judged']} not judged."
     )
-    headers = ["films", "n films", "clips", "drawn", "judged", "not judged"]
-    headers += ["share", "low", "high"]
-    if found.explained is not None:
-        headers += ["width", "width without predictions"]
-    rows = []
     points = []
     for share in found.shares:
-        row = [share.group, share.n_films, share.n_clips, share.n_drawn, share.n_judged]
-        row += [share.n_not_judged, share.share, share.low, share.high]
-        if found.explained is not None:
-            row += [share.width, share.width_of_labels]
-        rows.append(row)
-        note = f"{share.n_judged} clips, {count(share.n_films, 'film')}"
-        points.append(Point(share.group, share.share, (share.low, share.high), note))
+        n_films = count(share["n_films"], "film")
+        note = f"{share['n_judged']} clips, {n_films}"
+        ends = (share["low"], share["high"])
+        points.append(Point(share["group"], share["share"], ends, note))
     return Audit(
         title=f"How much: {of} in {source}",
-        headers=headers,
-        rows=rows,
+        headers=[*HEADERS.values()],
+        rows=[tuple(row[name] for name in HEADERS) for row in found.shares],
         answers=[answer, drawn, *_sentences(found.differences)],
-        limits=[*_limits_of_interval(found), *_limits_of_labels(found)],
-        values={"source": source, "of": of, "answer": answer, **asdict(found)},
+        limits=list(_limits(found)),
+        values={
+            "source": source,
+            "of": of,
+            "answer": answer,
+            **counts,
+            **{name: value for name, value in vars(found).items() if name != "counts"},
+        },
         figure=Plot(
             f"{of} in {source}", points, "share of the clips, with 95 % over films"
         ),
     )
 
 
-def _sentences(differences: Sequence[ShareDifference]) -> Iterator[str]:
+def _sentences(differences: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence for each pair of groups; of many, for those that differ."""
     shown = differences
     n_pairs = len(differences)
     if n_pairs > MANY:
-        shown = [pair for pair in differences if pair.p_holm < ALPHA]
+        shown = [pair for pair in differences if pair["p_holm"] < ALPHA]
         yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
     corrected = " after Holm's correction" if n_pairs > 1 else ""
     for pair in shown:
-        verdict = "differ" if pair.p_holm < ALPHA else "are not shown to differ"
+        verdict = "differ" if pair["p_holm"] < ALPHA else "are not shown to differ"
         left_out = ""
-        if pair.n_in_both:
-            left_out = f" {count(pair.n_in_both, 'film')} in both left out."
+        if pair["n_in_both"]:
+            left_out = f" {count(pair['n_in_both'], 'film')} in both left out."
         yield (
-            f"{' and '.join(pair.groups)} {verdict}: {pair.difference:+.3f},"
-            f" {p_equals(pair.p_holm)}{corrected}, exchanging whole films.{left_out}"
+            f"{' and '.join(pair['groups'])} {verdict}: {pair['difference']:+.3f},"
+            f" {p_equals(pair['p_holm'])}{corrected}, exchanging whole films.{left_out}"
         )
 
 
-def _limits_of_interval(found: Shares) -> Iterator[str]:
-    """Yield what the interval is about, and what made it."""
+def _limits(found: Shares) -> Iterator[str]:
+    """Yield what the interval is about, and what is missing."""
     whole = found.shares[0]
-    of_draw = (
-        " and on the clips that were drawn" if whole.n_judged < whole.n_clips else ""
-    )
     yield (
-        f"The interval says how the share depends on the films that were at hand{of_draw};"
-        " other kinds of films can differ more. Long films count for more, as they have more"
-        " clips."
+        "The interval says how the share depends on the films that were at hand and on the clips"
+        " that were drawn; other kinds of films can differ more. Long films count for more, as"
+        " they have more clips."
     )
     if found.explained is not None:
-        explained = f"{100 * max(found.explained, 0):.0f} %"
         yield (
-            f"The predictions explain {explained} of the variance within films: with them, the"
-            f" interval is {_number(whole.width)} wide, without them"
-            f" {_number(whole.width_of_labels)}."
+            f"The predictions explain {100 * max(found.explained, 0):.0f} % of the variance within"
+            " films."
         )
-    if not whole.share:
+    if not whole["share"]:
         yield "No judged clip has it: that does not show that no clip has it."
-
-
-def _limits_of_labels(found: Shares) -> Iterator[str]:
-    """Yield what is missing."""
-    if found.n_not_judged:
+    if found.counts["n_not_judged"]:
         yield (
             "Clips that were not judged do not count: the share is right if they were not left out"
             " for what they show."
@@ -614,8 +502,9 @@ def _limits_of_labels(found: Shares) -> Iterator[str]:
             f"No label in {count(len(found.films_without_labels), 'film')}"
             f" ({few(found.films_without_labels, 5)}): the share is that of the others."
         )
-    if found.n_disputed:
-        yield f"Left out, because annotators differ: {count(found.n_disputed, 'clip')}."
+    n_disputed = count(found.counts["n_disputed"], "clip")
+    if found.counts["n_disputed"]:
+        yield f"Left out, because annotators differ: {n_disputed}."
     if found.films_without_group:
         yield (
             f"In no group: {count(len(found.films_without_group), 'film')}"
@@ -626,14 +515,3 @@ def _limits_of_labels(found: Shares) -> Iterator[str]:
             f"{count(found.n_without_score, 'clip')} without a score: they count as the mean of"
             " their film, which only makes the predictions less useful."
         )
-
-
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:.3f}"
-
-
-def _with_interval(share: GroupShare) -> str:
-    """Return a share with its interval."""
-    if share.low is None:
-        return f"{share.share:.3f} (no interval of one film)"
-    return f"{share.share:.3f} [{share.low:.3f}, {share.high:.3f}]"

@@ -22,11 +22,7 @@ def models_to_show(run: Run) -> list[Cell]:
 
     The order says nothing of how good they are: the test must not choose which one is shown.
     """
-
-    def order(cell: Cell) -> tuple[int, bool]:
-        return -cell.n_clips, cell.train != cell.test
-
-    return sorted(run.models, key=order)
+    return sorted(run.models, key=lambda cell: (-cell.n_clips, cell.train != cell.test))
 
 
 def named_cell(run: Run) -> int | None:
@@ -35,11 +31,9 @@ def named_cell(run: Run) -> int | None:
     None if it names none.
     """
     cells = models_to_show(run)
-    if len(cells) == 1:
-        return 0
     questions = run.protocol["report"]["questions"]
-    if not questions or not questions[0]["first"]:
-        return None
+    if len(cells) == 1 or not questions or not questions[0]["first"]:
+        return 0 if len(cells) == 1 else None
     asked = [questions[0][key] for key in ("train", "test", "first_store", "first")]
     fitting = []
     for number, cell in enumerate(cells):
@@ -67,10 +61,9 @@ def scores_of(cell: Cell) -> dict[str, Score]:
 def asked_columns(run: Run) -> list[str]:
     """Return the columns that the tasks of a run compare, those of the first task first."""
     columns: dict[str, None] = {}
-    for name in run.protocol["tasks"]:
-        task = Task(**run.protocol["tasks"][name])
-        for text in (task.column, *compared_names(task.positive)):
-            columns[text] = None
+    for facts in run.protocol["tasks"].values():
+        task = Task(**facts)
+        columns |= dict.fromkeys((task.column, *compared_names(task.positive)))
     return [*filter(None, columns)]
 
 
@@ -78,47 +71,47 @@ def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     asked = dict.fromkeys(cell.test for cell in run.models)
     words = [Task(**run.protocol["tasks"][name]).in_words(name) for name in asked]
-    questions = "".join(f", {one}" for one in words if one)
     return {
-        "name": f"run {run.folder.name}{questions}",
+        "name": ", ".join([f"run {run.folder.name}", *filter(None, words)]),
         "models": "models that were not trained on the clip",
         "named": named_cell(run),
     }
 
 
 def cell_facts(run: Run, cell: Cell) -> dict[str, Any]:
-    """Return the scores of one cell, with the sentence of the run on it.
-
-    The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
-    decision changes.
-    """
-    scores = scores_of(cell)
+    """Return the scores of one cell, with the sentence of the run on it."""
+    name = model_name(run, cell)
+    # Where a run has several, its tasks, too.
+    if len({one.tasks for one in run.models}) > 1:
+        name += f", {cell.tasks}"
     return {
-        "name": _cell_text(run, cell),
+        "name": name,
         "text": sentence_of(run, cell),
         "leaked": cell.leaked,
-        **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
         "classes": ["negative", "positive"],
-        "decides_alike": _decides_alike(scores),
-        "scores": scores,
+        **_on_axis(scores_of(cell), "the positive class", cell.gives_probabilities),
     }
 
 
-def _axis_of_scores(
+def _on_axis(
     scores: Mapping[str, Score], of_class: str, are_probabilities: bool
 ) -> dict[str, Any]:
-    """Return what scores are, and the ends of their axis."""
-    if are_probabilities:
-        return {"scale": [0, 1], "unit": f"probability of {of_class}"}
+    """Return scores, what they are, and the ends of their axis.
+
+    The axis is 0 to 1 for probabilities and symmetric for margins; in its middle the decision
+    changes. A model that calls all clips the same says nothing of one of them.
+    """
     furthest = [max(-score["low"], score["high"]) for score in scores.values()]
     most = max(furthest, default=1.0)
     unit = f"distance from the boundary of {of_class}"
-    return {"scale": [-most, most], "unit": unit}
-
-
-def _decides_alike(scores: Mapping[str, Score]) -> bool:
-    """Return whether a model calls all clips the same: then it says nothing of one of them."""
-    return len({score["positive"] for score in scores.values()}) == 1
+    if are_probabilities:
+        unit = f"probability of {of_class}"
+    return {
+        "scale": [0, 1] if are_probabilities else [-most, most],
+        "unit": unit,
+        "decides_alike": len({score["positive"] for score in scores.values()}) == 1,
+        "scores": scores,
+    }
 
 
 def table_facts(table: PredictionTable) -> dict[str, Any]:
@@ -135,24 +128,17 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
     scored = {}
-    for _, _, row in table.clips:
-        if number_of_cell(row[column]) is not None:
-            scored[row["clip_id"]] = row
-    scores = {}
-    for clip in manifest:
-        scored_row = scored.get(clip.clip_id)
-        if scored_row is None:
+    for clip, _, row in table.clips:
+        score = number_of_cell(row[column])
+        if score is None:
             continue
-        score = float(scored_row[column])
-        scores[clip.clip_id] = {
-            "score": score,
-            "low": score,
-            "high": score,
+        scored[clip.clip_id] = {
+            **dict.fromkeys(("score", "low", "high"), score),
             "fits": 1,
-            "positive": scored_row["decision"] == name,
-            "basis": scored_row["basis"],
+            "positive": row["decision"] == name,
+            "basis": row["basis"],
         }
-    n_of_basis = Counter(row["basis"] for row in scored.values())
+    n_of_basis = Counter(score["basis"] for score in scored.values())
     counts = ", ".join(f"{n} {basis}" for basis, n in n_of_basis.items())
     text = f"Scores of a saved model, by basis: {counts or 'none'}."
     if OUT_OF_FOLD in n_of_basis:
@@ -161,19 +147,11 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     if n_missing:
         text += f" Clips of the table without a score: {n_missing}."
     others = {row["decision"] for _, _, row in table.clips} - {name}
+    in_order = {id_: scored[id_] for id_ in manifest.clip_ids if id_ in scored}
     return {
         "name": f"{table.clips[0].model}: {name}" if table.clips else name,
         "text": text,
         "leaked": n_of_basis[IN_SAMPLE],
-        **_axis_of_scores(scores, f"the class {name}", kind == "p"),
         "classes": [max(others, default="negative"), name],
-        "decides_alike": _decides_alike(scores),
-        "scores": scores,
+        **_on_axis(in_order, f"the class {name}", kind == "p"),
     }
-
-
-def _cell_text(run: Run, cell: Cell) -> str:
-    """Return the name of a model, with its store, and its tasks where a run has several."""
-    tasks = {one.tasks for one in run.models}
-    asked = f", {cell.tasks}" if len(tasks) > 1 else ""
-    return f"{model_name(run, cell)}{asked}"

@@ -30,11 +30,19 @@ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
 xsi:noNamespaceSchemaLocation="http://www.mpi.nl/tools/elan/EAFv3.0.xsd">
     <HEADER MEDIA_FILE="" TIME_UNITS="milliseconds">{media}</HEADER>
     <TIME_ORDER/>
-    {types}
+    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{type}" TIME_ALIGNABLE="true" \
+GRAPHIC_REFERENCES="false"{words}
 </ANNOTATION_DOCUMENT>
 """
-_ANY_WORDS = """<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="marks" TIME_ALIGNABLE="true" \
-GRAPHIC_REFERENCES="false"/>"""
+_CHOICES = """ CONTROLLED_VOCABULARY_REF="levels"/>
+    <LANGUAGE LANG_ID="und" LANG_LABEL="undetermined (und)" \
+LANG_DEF="http://cdb.iso.org/lg/CDB-00130975-001"/>
+    <CONTROLLED_VOCABULARY CV_ID="levels">
+        <DESCRIPTION LANG_REF="und"/>{entries}
+    </CONTROLLED_VOCABULARY>"""
+_CHOICE = """
+        <CV_ENTRY_ML CVE_ID="cve{number}"><CVE_VALUE DESCRIPTION="{meaning}" \
+LANG_REF="und">{word}</CVE_VALUE></CV_ENTRY_ML>"""
 # The type of a tier with an empty annotation for each clip that was drawn.
 DRAWN = "drawn clips"
 # What a person may choose for it, with what it says.
@@ -47,33 +55,23 @@ CHOICES = {
 }
 
 
-class TierAnnotation(NamedTuple):
-    """The text of an annotation, and its span in the film."""
-
-    start_s: float
-    end_s: float
-    text: str
-
-
 class Tier(NamedTuple):
     """A tier of a file.
 
     Attributes:
         name: The name in the file.
         column: The name without the person behind @.
-        annotator: Who annotated.
-        names_annotator: Whether the tier, or one above it, says who.
+        annotator: Who annotated, as the tier, or one above it, says; "" if none does.
         is_drawn: Whether its annotations are clips that were drawn, each of which is to be judged.
-        annotations: The annotations that have times.
+        annotations: Start and end in the film, and the text, of the annotations that have times.
         n_without_times: The number of the others.
     """
 
     name: str
     column: str
     annotator: str
-    names_annotator: bool
     is_drawn: bool
-    annotations: tuple[TierAnnotation, ...]
+    annotations: tuple[tuple[float, float, str], ...]
     n_without_times: int
 
 
@@ -93,70 +91,65 @@ class ElanFile:
         # Some programs do not quote the names of files.
         self.video_as_written = PureWindowsPath(url).name
         self._origin_ms = int(first.get("TIME_ORIGIN", "0"))
-
-    @property
-    def end_s(self) -> float:
-        """The last time of the file."""
+        # The last time of the file.
         times_ms = filter(None, self._document.timeslots.values())
-        return (max(times_ms, default=0) + self._origin_ms) / 1000
+        self.end_s = (max(times_ms, default=0) + self._origin_ms) / 1000
+        # Who annotated a tier that names nobody: the author, else the file.
+        self.author = printable_line(self._document.adocument.get("AUTHOR", ""))
+        if self.author.casefold() in NOBODY:
+            self.author = printable_line(path.stem)
 
     def tiers(self) -> Iterator[Tier]:
         """Yield the tiers in their order."""
         names = {printable_line(name) for name in self._document.tiers}
-        for name, (aligned, referring, *_) in self._document.tiers.items():
+        for name, (aligned, referring, facts, *_) in self._document.tiers.items():
             texts = {key: text for key, (_, _, text, _) in aligned.items()}
             texts |= {key: text for key, (_, text, *_) in referring.items()}
             annotations = []
             for key, text in texts.items():
                 span_s = self._span_s(key)
                 if span_s is not None:
-                    annotations.append(TierAnnotation(*span_s, printable_line(text)))
-            column = _column_and_person(printable_line(name), names)[0]
-            n_without = len(texts) - len(annotations)
-            stated = self._stated(name)
+                    annotations.append((*span_s, printable_line(text)))
             yield Tier(
                 printable_line(name),
-                column,
-                stated or self._annotator(),
-                bool(stated),
-                self._document.tiers[name][2].get("LINGUISTIC_TYPE_REF") == DRAWN,
+                _column_and_person(printable_line(name), names)[0],
+                self._annotator(name),
+                facts.get("LINGUISTIC_TYPE_REF") == DRAWN,
                 tuple(annotations),
-                n_without,
+                len(texts) - len(annotations),
             )
 
-    def _stated(self, name: str | None) -> str:
-        """Return who annotated a tier, as it says, else as the tier above; "" if none does."""
-        seen = set()
-        while name and name in self._document.tiers and name not in seen:
-            seen.add(name)
-            facts = self._document.tiers[name][2]
-            stated = _stated_annotator(name, facts)
+    def _annotator(self, name: str) -> str:
+        """Return who annotated a tier, as it says, else as the tier above; "" if none does.
+
+        Its participant is who is seen or heard.
+        """
+        tiers = self._document.tiers
+        for _ in tiers:
+            if name not in tiers:
+                break
+            facts = tiers[name][2]
+            stated = printable_line(facts.get("ANNOTATOR", ""))
+            stated = stated or _column_and_person(printable_line(name), set())[1]
             if stated:
                 return stated
-            name = facts.get("PARENT_REF")
+            name = facts.get("PARENT_REF", "")
         return ""
-
-    def _annotator(self) -> str:
-        """Return who annotated a tier that names nobody: the author, else the file."""
-        author = printable_line(self._document.adocument.get("AUTHOR", ""))
-        return printable_line(self.path.stem) if author.casefold() in NOBODY else author
 
     def _span_s(self, key: str) -> tuple[float, float] | None:
         """Return the times of an annotation, or of the one above it that has some."""
         document = self._document
-        seen = set()
-        while key in document.annotations and key not in seen:
-            seen.add(key)
+        for _ in document.annotations:
+            if key not in document.annotations:
+                break
             aligned, referring, *_ = document.tiers[document.annotations[key]]
             if key in aligned:
-                start_ms, end_ms = map(document.timeslots.get, aligned[key][:2])
-                if start_ms is None or end_ms is None:
-                    return None
-                start_ms += self._origin_ms
-                end_ms += self._origin_ms
-                return (
-                    (start_ms / 1000, end_ms / 1000) if 0 <= start_ms < end_ms else None
+                ends_ms = map(document.timeslots.get, aligned[key][:2])
+                start_s, end_s = (
+                    -1.0 if ms is None else (ms + self._origin_ms) / 1000
+                    for ms in ends_ms
                 )
+                return (start_s, end_s) if 0 <= start_s < end_s else None
             key = referring[key][0]
         return None
 
@@ -181,32 +174,15 @@ def write_elan(
         are_drawn: Whether the marks are clips that are to be judged, with a list of levels to
             choose from.
     """
-    descriptor = ""
-    if media:
-        shown = " ".join(f"{name}={_quoted(value)}" for name, value in media.items())
-        descriptor = f"<MEDIA_DESCRIPTOR {shown}/>"
-    types = _types_of_drawn() if are_drawn else _ANY_WORDS
-    data = _NEW.format(media=descriptor, types=types).encode()
-    return with_tiers(data, marks, type_name=DRAWN if are_drawn else "")
-
-
-def _types_of_drawn() -> str:
-    """Return the type of a tier of drawn clips, and the words to choose from."""
     entries = ""
     for number, (word, meaning) in enumerate(CHOICES.items()):
-        entries += (
-            f'\n        <CV_ENTRY_ML CVE_ID="cve{number}">'
-            f'<CVE_VALUE DESCRIPTION="{meaning}" LANG_REF="und">{word}</CVE_VALUE>'
-            "</CV_ENTRY_ML>"
-        )
-    return (
-        f'<LINGUISTIC_TYPE CONTROLLED_VOCABULARY_REF="levels" LINGUISTIC_TYPE_ID="{DRAWN}"'
-        ' TIME_ALIGNABLE="true" GRAPHIC_REFERENCES="false"/>'
-        '\n    <LANGUAGE LANG_ID="und" LANG_LABEL="undetermined (und)"'
-        ' LANG_DEF="http://cdb.iso.org/lg/CDB-00130975-001"/>'
-        '\n    <CONTROLLED_VOCABULARY CV_ID="levels">\n        <DESCRIPTION LANG_REF="und"/>'
-        f"{entries}\n    </CONTROLLED_VOCABULARY>"
+        entries += _CHOICE.format(number=number, word=word, meaning=meaning)
+    data = _NEW.format(
+        media=f"<MEDIA_DESCRIPTOR{_attributes(media)}/>" if media else "",
+        type=DRAWN if are_drawn else "marks",
+        words=_CHOICES.format(entries=entries) if are_drawn else "/>",
     )
+    return with_tiers(data.encode(), marks, type_name=DRAWN if are_drawn else "")
 
 
 def with_tiers(
@@ -224,7 +200,6 @@ def with_tiers(
     if outline.end_of_slots is None:
         raise Corrupt("not a file of ELAN: TIME_ORDER is missing")
     known_type = type_name or outline.type_name
-    used_type = known_type or "obygaze"
     # pympi writes files whose times are called so, and no program counts ids such as og1.
     new_ids = (f"og{n}" for n in count(1) if f"og{n}" not in outline.ids)
     new_slots = (f"ts{n}" for n in count(1) if f"ts{n}" not in outline.ids)
@@ -232,29 +207,29 @@ def with_tiers(
     tiers = []
     shown = [mark for mark in marks if milliseconds(mark.end_s) > origin_ms]
     for name, annotator, lane in _lanes(shown, outline.tier_names):
-        by = f" ANNOTATOR={_quoted(annotator)}" if annotator else ""
-        lines = [
-            f"\n    <TIER{by} LINGUISTIC_TYPE_REF={_quoted(used_type)}"
-            f" TIER_ID={_quoted(name)}>"
-        ]
+        facts = {"ANNOTATOR": annotator} if annotator else {}
+        facts |= {"LINGUISTIC_TYPE_REF": known_type or "obygaze", "TIER_ID": name}
+        tiers.append(f"\n    <TIER{_attributes(facts)}>")
         for mark in lane:
-            key = next(new_ids)
-            start = next(new_slots)
-            end = next(new_slots)
+            ids = {"ANNOTATION_ID": next(new_ids)}
+            ids |= {
+                "TIME_SLOT_REF1": next(new_slots),
+                "TIME_SLOT_REF2": next(new_slots),
+            }
             # Where one mark ends and the next begins, the end comes first.
             start_ms = max(0, milliseconds(mark.start_s) - origin_ms)
-            slots.append((start_ms, 1, start))
-            slots.append((milliseconds(mark.end_s) - origin_ms, 0, end))
-            lines.append(
-                f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="{key}"'
-                f' TIME_SLOT_REF1="{start}" TIME_SLOT_REF2="{end}">'
+            slots.append((start_ms, 1, ids["TIME_SLOT_REF1"]))
+            end_ms = milliseconds(mark.end_s) - origin_ms
+            slots.append((end_ms, 0, ids["TIME_SLOT_REF2"]))
+            tiers.append(
+                f"\n        <ANNOTATION><ALIGNABLE_ANNOTATION{_attributes(ids)}>"
                 f"<ANNOTATION_VALUE>{escape(mark.value, quote=False)}</ANNOTATION_VALUE>"
                 "</ALIGNABLE_ANNOTATION></ANNOTATION>"
             )
-        tiers.append("\n        ".join(lines) + "\n    </TIER>")
+        tiers.append("\n    </TIER>")
     if tiers and not known_type:
         tiers.append(
-            f'\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{used_type}" TIME_ALIGNABLE="true"'
+            '\n    <LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="obygaze" TIME_ALIGNABLE="true"'
             ' GRAPHIC_REFERENCES="false"/>'
         )
     edits = [*outline.edits_of_slots(slots)] if slots else []
@@ -262,7 +237,8 @@ def with_tiers(
     parts = []
     position = 0
     for start_byte, end_byte, text in edits:
-        parts += [data[position:start_byte], _encoded(text, outline.encoding)]
+        new = text.encode(outline.encoding, "xmlcharrefreplace")
+        parts += [data[position:start_byte], new]
         position = end_byte
     return b"".join([*parts, data[position:]])
 
@@ -276,16 +252,24 @@ def milliseconds(time_s: float) -> int:
     return -int(-(time_s - 1e-9) * 1000 // 1)
 
 
-def _encoded(text: str, encoding: str) -> bytes:
-    return text.encode(encoding, "xmlcharrefreplace")
+def _attributes(values: Mapping[str, str]) -> str:
+    return "".join(f' {name}="{escape(value)}"' for name, value in values.items())
 
 
 def _lanes(
-    marks: Iterable[Mark], taken: set[str]
+    marks: Iterable[Mark], taken: Iterable[str]
 ) -> Iterator[tuple[str, str, list[Mark]]]:
-    """Yield the name of each new tier, its annotator, and marks that do not overlap."""
+    """Yield the name of each new tier, its annotator, and marks that do not overlap.
+
+    The values of one span in a column are one annotation.
+    """
+    values: dict[Mark, dict[str, None]] = {}
+    for mark in sorted(marks):
+        key = mark if mark.column == COMMENT else mark._replace(value="")
+        values.setdefault(key, {})[mark.value] = None
     lanes_of: dict[tuple[str, str], list[list[Mark]]] = {}
-    for mark in _joined(marks):
+    joined = [mark._replace(value="|".join(words)) for mark, words in values.items()]
+    for mark in sorted(joined):
         lanes = lanes_of.setdefault((mark.column, mark.annotator), [])
         for lane in lanes:
             if lane[-1].end_s <= mark.start_s:
@@ -294,33 +278,19 @@ def _lanes(
         else:
             lanes.append([mark])
     columns = [column for column, _ in lanes_of]
-    taken = set(taken)
+    used = {*taken}
     for (column, annotator), lanes in lanes_of.items():
         name = column
         is_unclear = "@" in column or _NUMBERED.fullmatch(column) is not None
         if annotator and (is_unclear or columns.count(column) > 1):
             name = f"{column}@{annotator.replace('@', '_')}"
         for lane in lanes:
+            numbered = (f"{name} #{number}" for number in count(2))
             unused = name
-            number = 1
-            while unused in taken:
-                number += 1
-                unused = f"{name} #{number}"
-            taken.add(unused)
+            while unused in used:
+                unused = next(numbered)
+            used.add(unused)
             yield unused, annotator, lane
-
-
-def _joined(marks: Iterable[Mark]) -> list[Mark]:
-    """Return marks in order; the values of one span in a column are one annotation."""
-    comments = []
-    values: dict[Mark, dict[str, None]] = {}
-    for mark in sorted(marks):
-        if mark.column == COMMENT:
-            comments.append(mark)
-        else:
-            values.setdefault(mark._replace(value=""), {})[mark.value] = None
-    joined = [mark._replace(value="|".join(words)) for mark, words in values.items()]
-    return sorted([*joined, *comments])
 
 
 def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
@@ -330,14 +300,6 @@ def _column_and_person(name: str, names: set[str]) -> tuple[str, str]:
         name = numbered[1]
     column, _, person = name.rpartition("@")
     return (column, person) if column and person else (name, "")
-
-
-def _stated_annotator(name: str, facts: Mapping[str, str]) -> str:
-    """Return who annotated, as a tier says it; its participant is who is seen or heard."""
-    return (
-        printable_line(facts.get("ANNOTATOR", ""))
-        or _column_and_person(printable_line(name), set())[1]
-    )
 
 
 def _read(path: Path, data: bytes) -> Any:
@@ -372,7 +334,7 @@ class _Outline:
         self.end_of_tiers = 0
         self._has_slots = True
         self._slots: list[tuple[int, int]] = []
-        self._tags: list[str] = []
+        self._root = ""
         self._data = data
         # With name spaces as pympi reads it, which raises no error for what is wrong there.
         self._parser = expat.ParserCreate(namespace_separator="}")
@@ -381,8 +343,8 @@ class _Outline:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.Parse(data, True)
-        if self._tags[0] != "ANNOTATION_DOCUMENT":
-            raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {self._tags[0]}")
+        if self._root != "ANNOTATION_DOCUMENT":
+            raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {self._root}")
 
     def edits_of_slots(
         self, slots: Iterable[tuple[int, int, str]]
@@ -408,7 +370,7 @@ class _Outline:
         raise ValueError("a document type is not allowed")
 
     def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        self._tags.append(tag)
+        self._root = self._root or tag
         for name in ("TIME_VALUE", "TIME_ORIGIN"):
             time = attributes.get(name, "0")
             if not _MILLISECONDS.fullmatch(time):
@@ -420,12 +382,10 @@ class _Outline:
             self._slots.append((self._parser.CurrentByteIndex, ms))
         for name in ("ANNOTATION_ID", "TIME_SLOT_ID"):
             self.ids.add(attributes.get(name, ""))
-        if tag == "TIER":
-            self.tier_names.add(printable_line(attributes.get("TIER_ID", "")))
-        has_words = (
-            "CONSTRAINTS" in attributes or "CONTROLLED_VOCABULARY_REF" in attributes
-        )
-        if tag == "LINGUISTIC_TYPE" and not has_words:
+        self.tier_names.add(printable_line(attributes.get("TIER_ID", "")))
+        if tag == "LINGUISTIC_TYPE" and not (
+            {"CONSTRAINTS", "CONTROLLED_VOCABULARY_REF"} & attributes.keys()
+        ):
             name = attributes.get("LINGUISTIC_TYPE_ID", "")
             self.type_name = self.type_name or name
 
@@ -441,8 +401,3 @@ class _Outline:
         self.end_of_tiers = position
         if has_end:
             self.end_of_tiers = self._data.index(b">", position) + 1
-
-
-def _quoted(text: str) -> str:
-    """Return a text as the value of an attribute, in quotes."""
-    return f'"{escape(text)}"'

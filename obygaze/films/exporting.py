@@ -37,19 +37,19 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.annotators import columns_of_people, made_columns
+from obygaze_features.manifest.annotators import annotations_of, columns_of_people
 from obygaze_features.manifest.io import (
     annotations_to_csv,
     annotators_of,
     as_id,
     stale_annotations,
-    toml_lines,
 )
 from obygaze_features.manifest.model import (
-    NO_FILMS,
+    DIFFERS,
     Annotation,
     Header,
     Manifest,
+    by_film,
     own_columns,
     require_films,
     with_columns_of,
@@ -59,29 +59,21 @@ from obygaze_features.manifest.vocabulary import concepts
 
 MOST_LETTERS = 28  # of the name of a class or concept in an annotation
 _SCORES = re.compile(r"score|cosine|p:.*|score:.*")
+# A clip, who says something of it, the column, and the word.
+Said = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """The files of an export, and what they do not have.
-
-    Attributes:
-        files: The files.
-        without_times: The clips that are left out, as nobody knows where they are.
-        left_out: What the files do not say.
-        mapping: A sentence if an import of the table needs a mapping that says them, else "".
-    """
+    """The files of an export, and what they do not say."""
 
     files: tuple[Path, ...]
-    without_times: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    mapping: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
         return {
             "written": [str(path) for path in self.files],
-            "without_times": list(self.without_times),
             "left_out": list(self.left_out),
         }
 
@@ -91,15 +83,17 @@ class ExportedFiles:
     @property
     def warnings(self) -> list[str]:
         """What is left out."""
-        sentences = []
-        if self.without_times:
-            n_clips = count(len(self.without_times), "clip")
-            sentences.append(f"{n_clips} without times: {few(self.without_times, 5)}")
-        if self.left_out:
-            sentences.append(f"the files do not say: {', '.join(self.left_out)}")
-        if self.mapping:
-            sentences.append(self.mapping)
-        return sentences
+        if not self.left_out:
+            return []
+        return [f"the files do not say: {', '.join(self.left_out)}"]
+
+
+class _Export(NamedTuple):
+    """The marks of an export, what the files will not say, and whether they are to be filled in."""
+
+    marks: Sequence[Mark]
+    left_out: Sequence[str] = ()
+    are_drawn: bool = False
 
 
 def export_elan(
@@ -124,20 +118,31 @@ def export_elan(
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
-    said = _said_in(source, predictions, people, workspace)
-    if not said.marks:
+    export = None
+    if not isinstance(source, Manifest) and predictions is None and not people:
+        path = table_of_marks(source, workspace)
+        folder = Workspace.of(workspace).folder(FOLDER)
+        if path == Path(source) or path.parent == folder:
+            export = _Export(read_marks([path], workspace).marks)
+    if export is None:
+        manifest = read_manifest(source, workspace=workspace)
+        export = _of_manifest(manifest, predictions, people)
+    if not export.marks:
         raise FixInput("nothing to export: there are no marks", where=str(source))
-    marks_of = marks_by_film(said.marks)
+    marks_of = marks_by_film(export.marks)
     films = LinkedFilms(workspace)
-    left_out = [*said.left_out]
+    left_out = [*export.left_out]
     if into is None:
-        files = _files_of(marks_of, output, films, are_drawn=said.are_drawn)
-    elif said.are_drawn:
+        files = _files_of(marks_of, output, films, are_drawn=export.are_drawn)
+    elif export.are_drawn:
         raise FixUsage("drawn clips are tiers of files of their own", where=str(into))
     else:
         files = _with_new_tiers(Path(into), marks_of, output, films, left_out)
     write_all_new(files, force=force)
-    return ExportedFiles(tuple(files), tuple(said.without_times), tuple(left_out))
+    return ExportedFiles(tuple(files), tuple(left_out))
+
+
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def _with_new_tiers(
@@ -151,10 +156,11 @@ def _with_new_tiers(
 
     `left_out` gets the films without a file, and the files without marks of their film.
     """
+    is_file = output.suffix.lower() == ELAN
     paths = [into]
     if into.is_dir():
         paths = sorted(path for path in into.glob("[!.]*") if path.suffix == ELAN)
-        if output.suffix.lower() == ELAN:
+        if is_file:
             raise FixUsage(f"{into} is a folder, and {output.name} one file")
     files: dict[Path, bytes] = {}
     unmarked = []
@@ -167,7 +173,7 @@ def _with_new_tiers(
             continue
         missing.pop(film, None)
         _refuse_scores(file, marks_of[film])
-        to = output if output.suffix.lower() == ELAN else output / path.name
+        to = output if is_file else output / path.name
         files[to] = file.with_tiers(marks_of[film])
     if not files:
         raise FixInput(
@@ -193,13 +199,11 @@ def _refuse_scores(file: ElanFile, marks: Sequence[Mark]) -> None:
                 f"the tier {tier.name} has {count(n_to_judge, 'clip')} that nobody has judged:"
                 " whoever sees scores would mark what the model says",
                 where=str(file.path),
-                hint="fill in the tier first",
             )
         if tier.column == SCORE and tier.annotator in scored:
             raise FixInput(
                 f"the file has scores of {tier.annotator} already, in the tier {tier.name}",
                 where=str(file.path),
-                hint="--into the file without scores",
             )
 
 
@@ -249,42 +253,23 @@ def _media(video: Path | None, folder: Path) -> dict[str, str]:
     }
 
 
-class _Said(NamedTuple):
-    """The marks of an export, the clips that have no times, and what the files will not say."""
-
-    marks: Sequence[Mark]
-    without_times: Sequence[str] = ()
-    left_out: Sequence[str] = ()
-    are_drawn: bool = False
+# ---- clips as marks ------------------------------------------------------------------------------
 
 
-def _said_in(
-    source: PathLike | Manifest,
-    predictions: PathLike | None,
-    people: Sequence[str],
-    workspace: PathLike | None,
-) -> _Said:
-    """Return the marks of a table, or those that the clips of a manifest stand for."""
-    if not isinstance(source, Manifest) and predictions is None and not people:
-        path = table_of_marks(source, workspace)
-        folder = Workspace.of(workspace).folder(FOLDER)
-        if path == Path(source) or path.parent == folder:
-            return _Said(read_marks([path], workspace).marks)
-    manifest = read_manifest(source, workspace=workspace)
+def _of_manifest(
+    manifest: Manifest, predictions: PathLike | None, people: Sequence[str]
+) -> _Export:
+    """Return the marks that the clips of a manifest stand for."""
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name, "clips are marks of no film")
     left_out: list[str] = []
     are_drawn = predictions is None and is_drawn(manifest)
     if people and not are_drawn:
-        raise FixUsage(
-            "--person names who fills in drawn clips",
-            where=manifest.name,
-            hint="obygaze manifest sample draws them",
-        )
+        raise FixUsage("--person names who fills in drawn clips", where=manifest.name)
+    said: list[Said] = []
     if predictions is not None:
         said = _predicted(manifest, Path(predictions))
     elif are_drawn:
-        said = []
         for clip in manifest:
             said += [(clip.clip_id, person, LEVEL, "") for person in people or [""]]
         n_labelled = sum(bool(clip.level or clip.concepts) for clip in manifest)
@@ -293,110 +278,98 @@ def _said_in(
             left_out.append(f"the labels of {n_clips}, which are to be judged anew")
     else:
         said = [*_labels_of(manifest)]
-        left_out += _not_said(manifest)
-        n_unlabelled = len({*manifest.clip_ids} - {clip_id for clip_id, *_ in said})
-        if n_unlabelled:
-            n_clips = count(n_unlabelled, "clip")
-            left_out.append(f"{n_clips} of films without a label")
+        left_out += _not_said(manifest, said)
     spans_s = spans_in_films(manifest)
-    without_times: dict[str, None] = {}
+    without = sorted({clip_id for clip_id, *_ in said} - spans_s.keys())
+    if without:
+        left_out.append(
+            f"{count(len(without), 'clip')} without times: {few(without, 5)}"
+        )
     marks = []
     for clip_id, annotator, column, value in said:
-        if clip_id not in spans_s:
-            without_times[clip_id] = None
-            continue
-        film = manifest[clip_id].movie_id
-        start_s, end_s = spans_s[clip_id]
-        column, value, annotator = map(printable_line, (column, value, annotator))
-        marks.append(Mark(film, start_s, end_s, column, value, annotator))
-    if not marks and without_times:
-        n_clips = count(len(without_times), "clip")
-        raise FixInput(
-            f"nothing to export: {n_clips} without times in a film", where=manifest.name
-        )
+        if clip_id in spans_s:
+            texts = [printable_line(text) for text in (column, value, annotator)]
+            film = manifest[clip_id].movie_id
+            marks.append(Mark(film, *spans_s[clip_id], texts[0], texts[1], texts[2]))
     if not marks:
-        raise FixInput(
-            "nothing to export: no clip has a level or a concept",
-            where=manifest.name,
-            hint="--predictions TABLE, for what a model says of the clips",
-        )
-    return _Said(marks, tuple(without_times), left_out, are_drawn)
+        why = left_out[-1] if without else "no clip has a level or a concept"
+        raise FixInput(f"nothing to export: {why}", where=manifest.name)
+    return _Export(marks, left_out, are_drawn)
 
 
-def _not_said(manifest: Manifest) -> list[str]:
+def _not_said(manifest: Manifest, said: Sequence[Said]) -> list[str]:
     """Return what a manifest says of its clips, and marks of its people do not."""
-    left_out = [*_header_left_out(manifest.header)]
+    left_out = _header_left_out(manifest.header)
     if manifest.annotations:
         left_out.append("the label that a rule made of what each annotator says")
-    of_people = columns_of_people(manifest)
+    of_people = {DIFFERS, *columns_of_people(manifest)}
     others = [name for name in own_columns(manifest.columns) if name not in of_people]
-    others = [name for name in others if name not in made_columns(manifest)]
     if others:
         left_out.append(f"columns in which no person has words: {few(others)}")
+    n_unlabelled = len({*manifest.clip_ids} - {clip_id for clip_id, *_ in said})
+    if n_unlabelled:
+        left_out.append(f"{count(n_unlabelled, 'clip')} of films without a label")
     return left_out
 
 
-def _labels_of(manifest: Manifest) -> Iterator[tuple[str, str, str, str]]:
-    """Yield clip, annotator, column and word of each label: of people where they are known.
+def _labels_of(manifest: Manifest) -> Iterator[Said]:
+    """Yield each label of each clip: of people where they are known.
 
-    In films in which a person has words in a column, an empty cell is a label that is not known.
+    Else labels are those of the person of each clip, or of the manifest. In films in which a person
+    has words in a column, an empty cell is a label that is not known.
     """
-    made = made_columns(manifest)
-    columns = [name for name in columns_of_people(manifest) if name not in made]
+    said = manifest.annotations
+    if not said:
+        columns = [name for name in columns_of_people(manifest) if name != DIFFERS]
+        clips = []
+        for clip in manifest:
+            person = clip.extra.get("annotator") or manifest.name
+            clips.append(replace(clip, extra={**clip.extra, "annotator": person}))
+        said = annotations_of(clips, columns)
     known: dict[tuple[str, str], dict[str, Annotation]] = {}
-    for one in manifest.annotations or _said_by_one(manifest, columns):
+    for one in said:
         film = manifest[one.clip_id].movie_id
         known.setdefault((film, one.annotator), {})[one.clip_id] = one
-    clips_of: dict[str, list[str]] = {}
-    for clip in manifest:
-        clips_of.setdefault(clip.movie_id, []).append(clip.clip_id)
+    films = by_film(manifest)
     for (film, annotator), of_film in known.items():
-        used = [LEVEL] if any(one.level for one in of_film.values()) else []
-        for column in columns:
-            if column != COMMENT and any(
-                one.own.get(column) for one in of_film.values()
-            ):
-                used.append(column)
+        used: dict[str, None] = {}
+        for one in of_film.values():
+            cells = {LEVEL: one.level, **one.own}
+            used |= dict.fromkeys(name for name, cell in cells.items() if cell)
         nothing = Annotation("", annotator, "", (), {})
-        for clip_id in clips_of[film]:
-            one = of_film.get(clip_id, nothing)
-            cells = {**one.own, LEVEL: one.level}
+        for clip in films[film]:
+            one = of_film.get(clip.clip_id, nothing)
+            cells = {LEVEL: one.level, **one.own}
+            words = [(CONCEPTS_COLUMN, concept) for concept in one.concepts]
             for column in used:
-                for word in (cells.get(column) or UNKNOWN).split("|"):
-                    yield clip_id, annotator, column, word
-            for concept in one.concepts:
-                yield clip_id, annotator, CONCEPTS_COLUMN, concept
-            if one.own.get(COMMENT, "").strip():
-                yield clip_id, annotator, COMMENT, one.own[COMMENT]
+                cell = cells.get(column, "")
+                if column != COMMENT:
+                    words += [(column, word) for word in (cell or UNKNOWN).split("|")]
+                elif cell.strip():
+                    words.append((column, cell))
+            for word in words:
+                yield clip.clip_id, annotator, *word
 
 
-def _said_by_one(manifest: Manifest, columns: Sequence[str]) -> Iterator[Annotation]:
-    """Yield the labels of clips as those of the person of each clip, else of the manifest."""
-    for clip in manifest:
-        own = {column: clip.extra.get(column, "") for column in columns}
-        if clip.level or clip.concepts or any(own.values()):
-            annotator = clip.extra.get("annotator") or manifest.name
-            yield Annotation(clip.clip_id, annotator, clip.level, clip.concepts, own)
-
-
-def _predicted(
-    manifest: Manifest, predictions: Path
-) -> list[tuple[str, str, str, str]]:
+def _predicted(manifest: Manifest, predictions: Path) -> list[Said]:
     """Return what models say of clips: the decision, whether the clip was seen, and scores."""
-    table_of_scores = read_predictions(manifest, predictions)
-    scored = [name for name in table_of_scores.columns if _SCORES.fullmatch(name)]
+    table = read_predictions(manifest, predictions)
+    scored = [name for name in table.columns if _SCORES.fullmatch(name)]
     if not scored:
         # Concept vectors have nothing else.
-        scored = [n for n in table_of_scores.columns if n.startswith("margin:")]
-    score_names = {name: _cut(name) for name in scored}
-    if len(scored) == 1 and scored[0].startswith("score:"):
-        score_names[scored[0]] = SCORE  # the decision names the task
-    said: dict[tuple[str, str, str, str], None] = {}
-    for clip, model, row in table_of_scores.clips:
+        scored = [name for name in table.columns if name.startswith("margin:")]
+    said: dict[Said, None] = {}
+    for clip, model, row in table.clips:
         facts = [_cut(row.cells.get("decision", "")), row.cells.get("basis", "")]
         for name in scored:
+            shown = _cut(name)
+            if len(scored) == 1 and name.startswith("score:"):
+                shown = SCORE  # the decision names the task
+            number = number_of_cell(row[name])
             if row[name]:
-                facts.append(f"{score_names[name]} {_short(row[name])}")
+                facts.append(
+                    f"{shown} {row[name] if number is None else f'{number:.4g}'}"
+                )
         said[clip.clip_id, model, SCORE, ", ".join(filter(None, facts))] = None
     return list(said)
 
@@ -406,10 +379,7 @@ def _cut(name: str) -> str:
     return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 
-def _short(cell: str) -> str:
-    """Return a score with four digits, as it is read in ELAN."""
-    number = number_of_cell(cell)
-    return cell if number is None else f"{number:.4g}"
+# ---- a table -------------------------------------------------------------------------------------
 
 
 def export_table(
@@ -433,50 +403,18 @@ def export_table(
         stale.unlink()
     left_out = _header_left_out(marked.header)
     if marked.header.unit != "clip":
-        left_out += (f"that the rows are {marked.header.unit}s",)
-    mapping = _mapping_of_header(marked.header)
-    return ExportedFiles((path, *beside), left_out=left_out, mapping=mapping)
+        left_out.append(f"that the rows are {marked.header.unit}s")
+    return ExportedFiles((path, *beside), tuple(left_out))
 
 
-def _header_left_out(header: Header) -> tuple[str, ...]:
+def _header_left_out(header: Header) -> list[str]:
     """Return what the header of a manifest says of its clips, and its clips do not."""
     said = ("licence", "citation", "notes")
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"that the levels are those of the {header.view} view")
-    own = _own_concepts(header)
-    if own:
-        left_out.append(f"the modality of {few([*own], 3)}")
-    return tuple(left_out)
-
-
-def _own_concepts(header: Header) -> dict[str, str]:
-    """Return the concepts whose modality is not that of the vocabulary, with it."""
     known = concepts()
-    return {
-        name: modality
-        for name, modality in header.concepts.items()
-        if known.get(name, "unknown") != modality
-    }
-
-
-def _mapping_of_header(header: Header) -> str:
-    """Return a sentence on what a mapping must say of a table without this header; "" if nothing.
-
-    Without the modality of a concept of its own, the table is refused.
-    """
-    of_mapping = []
-    if header.films == NO_FILMS:
-        of_mapping.append('the line films = "none"')
-    if header.licence or header.citation:
-        of_mapping.append("its licence and its citation, as lines licence and citation")
-    own = _own_concepts(header)
+    own = [n for n, kind in header.concepts.items() if known.get(n, "unknown") != kind]
     if own:
-        lines = few(toml_lines(own), 3)
-        of_mapping.append(f"its own concepts, in a table [concepts]: {lines}")
-    if not of_mapping:
-        return ""
-    return (
-        "send with the file what manifest import reads from a --mapping file:"
-        f" {'; '.join(of_mapping)}"
-    )
+        left_out.append(f"the modality of {few(own, 3)}")
+    return left_out

@@ -6,8 +6,7 @@ format is added here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +15,7 @@ from obygaze.films.importing import ImportedMarks, import_marks
 from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
-from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
-from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
+from obygaze_features.core.files import import_of_features
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import SavedManifest
 from obygaze_features.manifest.adapters.csv_table import Draft
@@ -40,46 +37,15 @@ FLAGS = {
 }
 
 
-@dataclass(frozen=True)
-class LabelFormat(ManifestFormat):
-    """A format of clips or marks, or the files of a data set, and how it is written.
-
-    Attributes:
-        write: Writes the clips of a manifest.
-        written: The endings that it writes.
-        options_of_write: The parameters of `export_manifest` that it takes.
-    """
-
-    write: Callable[..., ExportedFiles] | None = None
-    written: tuple[str, ...] = ()
-    options_of_write: tuple[str, ...] = ()
-
-
-ELAN = LabelFormat(
-    "elan",
-    import_marks,
-    (".eaf",),
-    options=OF_MARKS,
-    several=True,
-    write=export_elan,
-    written=(".eaf",),
-    options_of_write=("predictions", "into", "people"),
-)
-MARKS = LabelFormat("marks", import_marks, options=OF_MARKS, several=True)
-FORMATS = (
-    LabelFormat(
-        **vars(TABLE_OF_CLIPS), write=export_table, written=written_tables.SUFFIXES
-    ),
-    ELAN,
-    MARKS,
-    *(LabelFormat(**vars(source)) for source in (FILMS_IN_FOLDER, *DATASETS)),
-)
+ELAN = ManifestFormat("elan", import_marks, (".eaf",), options=OF_MARKS, several=True)
+MARKS = ManifestFormat("marks", import_marks, options=OF_MARKS, several=True)
+FORMATS = (TABLE_OF_CLIPS, ELAN, MARKS, FILMS_IN_FOLDER, *DATASETS)
 BY_NAME = {known.name: known for known in FORMATS}
-BY_ENDING: dict[str, LabelFormat] = {}
-BY_WRITTEN_ENDING: dict[str, LabelFormat] = {}
+BY_ENDING: dict[str, ManifestFormat] = {}
 for _known in FORMATS:
     BY_ENDING.update(dict.fromkeys(_known.endings, _known))
-    BY_WRITTEN_ENDING.update(dict.fromkeys(_known.written, _known))
+# The formats that are written, by ending.
+WRITTEN = {**dict.fromkeys(written_tables.SUFFIXES, "table"), ".eaf": "elan"}
 
 
 def import_manifest(
@@ -147,7 +113,8 @@ def import_manifest(
     typed = [sources] if isinstance(sources, str | Path) else sources
     paths = [Path(source) for source in typed]
     chosen = _format_of(paths, format)
-    _refuse_options(chosen, given, {known.name: known.options for known in FORMATS})
+    options_of = {known.name: known.options for known in FORMATS}
+    _refuse_options(chosen.name, given, options_of)
     if chosen.read is import_marks:
         files = chosen.files_in(paths)
         called = chosen.default_name(paths) if name is None else name
@@ -164,26 +131,25 @@ def import_manifest(
     )
 
 
-def _format_of(paths: Sequence[Path], name: str | None) -> LabelFormat:
+def _format_of(paths: Sequence[Path], name: str | None) -> ManifestFormat:
     """Return the format that is named, or the one that the endings say."""
+    if name is not None and name not in BY_NAME:
+        raise FixUsage(
+            f"no format has the name {name!r}{near(name, BY_NAME)}",
+            hint=f"one of {', '.join(BY_NAME)}",
+        )
     if name is not None:
-        if name not in BY_NAME:
-            raise FixUsage(
-                f"no format has the name {name!r}{near(name, BY_NAME)}",
-                hint=f"one of {', '.join(BY_NAME)}",
-            )
         return BY_NAME[name]
     formats = {known.name: known for known in map(_format_by_ending, paths)}
     if len(formats) != 1:
         raise FixUsage(
-            f"the files have {count(len(formats), 'format')}: {', '.join(formats)}",
-            hint="import files of one format together",
+            f"the files have {count(len(formats), 'format')}: {', '.join(formats)}"
         )
     (chosen,) = formats.values()
     return chosen
 
 
-def _format_by_ending(path: Path) -> LabelFormat:
+def _format_by_ending(path: Path) -> ManifestFormat:
     """Return the format of a file by its ending, or of a folder by what is in it."""
     if path.is_dir():
         elan = ELAN.files_of_folder(path)
@@ -193,40 +159,34 @@ def _format_by_ending(path: Path) -> LabelFormat:
                 where=str(path),
                 hint="--as folder for the films, or --as elan",
             )
-        return ELAN if elan else BY_NAME["folder"]
+        return ELAN if elan else FILMS_IN_FOLDER
     if not path.exists():
+        is_format = str(path) in BY_NAME
         raise NotFound(
             "no such file or folder",
             where=str(path),
-            hint=f"FILE --as {shell_word(path)}"
-            if str(path) in BY_NAME
-            else "check the name",
+            hint=f"FILE --as {path}" if is_format else "check the name",
         )
     ending = path.suffix.lower()
     if ending not in BY_ENDING:
-        hint = import_of_features(path)
-        if ending in SUBTITLES:
-            hint = USE_OF_WORDS
-        elif ending in VIDEO_SUFFIXES:
-            hint = f"obygaze manifest import {shell_word(path.parent)}, the folder of the film"
         raise FixUsage(
             f"no manifest is made of {path.suffix or 'files without an ending'}",
             where=str(path),
-            hint=hint
+            hint=import_of_features(path)
             or f"{', '.join(BY_ENDING)}, or --as with one of {', '.join(BY_NAME)}",
         )
     return BY_ENDING[ending]
 
 
 def _refuse_options(
-    chosen: LabelFormat, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
+    chosen: str, given: Iterable[str], options_of: Mapping[str, Sequence[str]]
 ) -> None:
     """Raise an error for an option that a format does not take."""
     for option in given:
         names = [name for name, options in options_of.items() if option in options]
-        if chosen.name not in names:
+        if chosen not in names:
             flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
-            raise FixUsage(f"{flag} is for {', '.join(names)}, not for {chosen.name}")
+            raise FixUsage(f"{flag} is for {', '.join(names)}, not for {chosen}")
 
 
 def export_manifest(
@@ -274,17 +234,18 @@ def export_manifest(
         obygaze manifest export films scores --as elan --predictions predicted.csv
     """
     path = Path(output)
-    by_ending = BY_WRITTEN_ENDING.get(path.suffix.lower())
-    chosen = by_ending if format is None else BY_NAME.get(format)
-    is_other = by_ending not in (None, chosen)
-    if chosen is None or chosen.write is None or is_other:
+    by_ending = WRITTEN.get(path.suffix.lower())
+    chosen = format or by_ending
+    is_written = chosen in WRITTEN.values() and by_ending in (None, chosen)
+    if chosen is None or not is_written:
         raise FixUsage(
             f"no manifest is written as {format or path.suffix or 'files without an ending'}",
             where=str(path),
-            hint=f"{', '.join(BY_WRITTEN_ENDING)}; or for several films FOLDER --as elan",
+            hint=f"{', '.join(WRITTEN)}; or for several films FOLDER --as elan",
         )
     given: dict[str, Any] = {"predictions": predictions, "into": into, "people": people}
     given = {option: value for option, value in given.items() if value}
-    options_of_write = {known.name: known.options_of_write for known in FORMATS}
-    _refuse_options(chosen, given, options_of_write)
-    return chosen.write(manifest, path, force=force, workspace=workspace, **given)
+    _refuse_options(chosen, given, {"elan": ("predictions", "into", "people")})
+    if chosen == "table":
+        return export_table(manifest, path, force=force, workspace=workspace)
+    return export_elan(manifest, path, force=force, workspace=workspace, **given)

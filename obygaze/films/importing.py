@@ -21,10 +21,8 @@ from obygaze.films.marks import (
     MarkReader,
     at_pictures,
     columns_in,
-    in_one_spelling,
     marks_by_film,
     people_of,
-    refuse_another,
     written,
 )
 from obygaze.films.pictures import LinkedFilms
@@ -89,16 +87,17 @@ class ImportedMarks:
             rows += [(column, word, n) for word, n in shown]
             others = sum(words.values()) - sum(n for _, n in shown)
             if others:
-                rows.append((column, "(others)" if shown else "(texts)", others))
+                rows.append((column, "(others)", others))
         return table(("column", "word", "marks"), rows)
 
     @property
     def notes(self) -> list[str]:
         """Return the table, tiers without annotations, and the next command."""
-        n_marks = count(len(self.marks), "mark")
         people = few(people_of(self.marks), 5)
         films = few(sorted(marks_by_film(self.marks)), 5)
-        notes = [f"wrote {self.path}: {n_marks} of {people} in {films}"]
+        notes = [
+            f"wrote {self.path}: {count(len(self.marks), 'mark')} of {people} in {films}"
+        ]
         if self.empty:
             notes.append(
                 f"tiers without annotations: {few(self.empty, 5)}; where the whole film was"
@@ -162,14 +161,11 @@ def import_marks(
         else:
             reader.read_table(file)
     where = ", ".join(map(str, files))
-    asked: dict[str, Collection[str]] = {
-        **{"tier": columns, "word": meanings, "column": looked_for}
-    }
-    for noun, names in asked.items():
-        for one in names:
+    for noun, asked in (("tier", columns), ("word", meanings), ("column", looked_for)):
+        for one in asked:
             if one not in reader.found[noun]:
-                raise unknown_name(noun, one, [*reader.found[noun]], where=where)
-    marks = in_one_spelling(at_pictures(reader.marks(where), reader.films))
+                raise unknown_name(noun, one, sorted(reader.found[noun]), where=where)
+    marks = tuple(sorted({*at_pictures(reader.marks(where), reader.films)}))
     if not marks:
         raise FixInput(
             "the files have no marks",
@@ -179,14 +175,14 @@ def import_marks(
             else None,
         )
     write_all_new({path: written(marks)}, force=force)
-    reasons = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
+    left_out = [f"{what}: {n}" for what, n in (+reader.n_left_out).items()]
     return ImportedMarks(
         path,
         marks,
-        left_out=tuple(reasons),
-        empty=tuple(reader.empty),
-        guessed=tuple(reader.guessed),
-        is_of_draw=reader.is_of_draw,
+        tuple(left_out),
+        tuple(reader.empty),
+        tuple(reader.guessed),
+        reader.is_of_draw,
     )
 
 
@@ -218,22 +214,37 @@ class _ElanReader(MarkReader):
         self.is_of_draw = False
 
     def read_elan(self, file: ElanFile) -> None:
-        """Add the marks of a file."""
+        """Add the marks of a file.
+
+        Nobody is guessed without a word: of tiers that name no annotator it is said whose they
+        became, where they may be of several people.
+        """
         film = film_of_elan(file, self.films) or self.film(name_of_elan(file))
-        tiers: list[tuple[str, Tier]] = []
+        names_of: dict[str, set[str]] = {}
+        unnamed: list[tuple[str, str]] = []
+        others_are_named = False
         for tier in file.tiers():
-            column, person = self.column_of(tier.name, tier.column)
+            column, person = self.column_of(
+                tier.name, tier.annotator, file.path, tier.column
+            )
+            others_are_named |= bool(person) and tier.column != SCORE
+            # Marks that overlap are in several tiers of one column.
+            names_of.setdefault(column, set()).add(tier.column)
             if not column:
                 self.n_left_out[f"the tier {tier.name}"] += len(tier.annotations)
-                tiers.append((column, tier))
                 continue
-            if person:
-                stated = tier.annotator if tier.names_annotator else ""
-                refuse_another(person, stated, tier.name, file.path)
-                tier = tier._replace(annotator=person, names_annotator=True)
-            tiers.append((column, tier))
+            if not person and (tier.annotations or column in self.coded):
+                unnamed.append((column, tier.name))
+            tier = tier._replace(annotator=person or file.author)
             self._add_tier(file, film, column, tier)
-        self._say_guessed(file.path, tiers)
+        are_one = any(len(names_of[column]) > 1 for column, _ in unnamed)
+        if unnamed and (others_are_named or are_one):
+            column, name = unnamed[-1]
+            shown = few([tier_name for _, tier_name in unnamed], 5)
+            self.guessed.append(
+                f"{file.path.name}: no annotator is named by {shown}: taken for {file.author}'s;"
+                f" --tier {shell_word(f'{name}={column}@NAME')} says whose a tier is"
+            )
 
     def _add_tier(self, file: ElanFile, film: str, column: str, tier: Tier) -> None:
         """Add the marks of a tier.
@@ -251,55 +262,21 @@ class _ElanReader(MarkReader):
                 mark = mark._replace(value=UNKNOWN)
             self.add(mark, file.path)
             if tier.is_drawn and not is_blank:
-                seen = mark._replace(column=WATCHED, value=column)
-                self.add(seen, file.path)
+                self.add(mark._replace(column=WATCHED, value=column), file.path)
         if column in self.coded and not tier.is_drawn:
-            end_s = self._end_of(file, film, column, tier)
+            boundaries = self.films.boundaries(film)
+            end_s = file.end_s if boundaries is None else float(boundaries[-1])
+            if not end_s:
+                raise FixInput(
+                    f"the length of the film {film} is not known, which {tier.annotator} has"
+                    f" watched for {column}",
+                    where=str(file.path),
+                    hint="obygaze manifest import FOLDER, the folder of the film, links it",
+                )
             seen = Mark(film, 0.0, end_s, WATCHED, column, tier.annotator)
             self.add(seen, file.path)
         elif not tier.annotations and not tier.n_without_times:
             self.empty.append(f"{column} of {tier.annotator} in {file.path.name}")
-
-    def _end_of(self, file: ElanFile, film: str, column: str, tier: Tier) -> float:
-        """Return the end of a film in which somebody looked for a column from start to end."""
-        boundaries = self.films.boundaries(film)
-        end_s = file.end_s if boundaries is None else float(boundaries[-1])
-        if not end_s:
-            raise FixInput(
-                f"the length of the film {film} is not known, which {tier.annotator} has watched"
-                f" for {column}",
-                where=str(file.path),
-                hint="obygaze manifest import FOLDER, the folder of the film, links it",
-            )
-        return end_s
-
-    def _say_guessed(self, path: Path, tiers: Sequence[tuple[str, Tier]]) -> None:
-        """Say whose tiers without an annotator became, where they may be of several people.
-
-        Args:
-            path: The file.
-            tiers: All its tiers, each with its column, "" if it is left out.
-        """
-        guessed = []
-        names_of: dict[str, set[str]] = {}
-        for column, tier in tiers:
-            # Marks that overlap are in several tiers of one column.
-            names_of.setdefault(column, set()).add(tier.column)
-            says_something = bool(tier.annotations) or column in self.coded
-            if column and says_something and not tier.names_annotator:
-                guessed.append((column, tier))
-        others_are_named = any(
-            tier.names_annotator for _, tier in tiers if tier.column != SCORE
-        )
-        several_are_one = any(len(names_of[column]) > 1 for column, _ in guessed)
-        if guessed and (others_are_named or several_are_one):
-            column, last = guessed[-1]
-            shown = few([tier.name for _, tier in guessed], 5)
-            option = f"--tier {shell_word(f'{last.name}={column}@NAME')}"
-            self.guessed.append(
-                f"{path.name}: no annotator is named by {shown}: taken for {last.annotator}'s;"
-                f" {option} says whose a tier is"
-            )
 
 
 def film_of_elan(file: ElanFile, films: LinkedFilms) -> str:

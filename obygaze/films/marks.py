@@ -16,48 +16,28 @@ A table with a row for each segment (times, or pictures and their `framerate`), 
 them, is read as marks, too: each cell is what the person says in the column of that name.
 """
 
-import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from obygaze.films.pictures import (
-    Floats,
-    LinkedFilms,
-    pictures_of,
-    times_of_pictures,
-)
+from obygaze.films.pictures import Floats, LinkedFilms, pictures_of
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import printable_line
 from obygaze_features.core.files import TABLE_ENDINGS, csv_bytes
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import (
-    CsvTable,
-    TableRow,
-    number_of_cell,
-    read_table,
-)
+from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.annotators import UNKNOWN as UNKNOWN
 from obygaze_features.manifest.expression import plain_value
-from obygaze_features.manifest.frame_rate import (
-    frame_rate_text,
-    known_frame_rate,
-    seconds_of_frames,
-)
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import as_id, ids_of_names, said_in_manifest
 from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.spans import (
-    FRAMES,
-    RATE_COLUMN,
-    FrameSpan,
-    Span,
-    frames_of,
-)
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN, FrameSpan, frames_of
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import FrameClocks
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -69,7 +49,9 @@ COMMENT = "comment"
 # Of tiers with what a model says of clips, which are no marks.
 SCORE = "score"
 NOTHING = "none"
-SPAN_EXPECTED = "expected seconds in the film, the start before the end"
+SPAN_EXPECTED = (
+    "expected seconds in the film, the start before the end; or frames and a framerate"
+)
 FOLDER = "segments"
 # Sound may be a little longer than the pictures.
 MOST_BEHIND_S = 1.0
@@ -134,8 +116,13 @@ class MarkReader:
         self.n_left_out: Counter[str] = Counter()
         self.clocks = FrameClocks()
         # The tiers, words and columns that the files have.
-        self.found: dict[str, dict[str, None]] = {"tier": {}, "word": {}, "column": {}}
-        self._marks: list[Mark] = []
+        self.found: dict[str, set[str]] = {
+            "tier": set(),
+            "word": set(),
+            "column": set(),
+        }
+        self._spelling = Spelling()
+        self._marks: dict[Mark, None] = {}
         self._films: dict[str, None] = {}
         self._no_levels: Counter[str] = Counter()
         self._file_of: dict[tuple[str, str], Path] = {}
@@ -145,21 +132,29 @@ class MarkReader:
         self._films[name] = None
         return as_id(name)
 
-    def column_of(self, tier: str, column: str = "") -> tuple[str, str]:
-        """Return the column that a tier is read as, "" for none, and the person of an option.
+    def column_of(
+        self, tier: str, stated: str, path: Path, column: str = ""
+    ) -> tuple[str, str]:
+        """Return the column that a tier is read as, "" for none, and whose it is.
 
         Scores of models are no marks.
 
         Args:
             tier: The name of the tier.
+            stated: The person whom the file names, "" for nobody.
+            path: The file.
             column: The name without the person behind @.
         """
         column = column or tier
-        self.found["tier"] |= {tier: None, column: None}
+        self.found["tier"] |= {tier, column}
         own = "" if column == SCORE else column
         named, person = self.tiers.get(tier, self.tiers.get(column, (own, "")))
-        self.found["column"][named] = None
-        return named, person
+        self.found["column"].add(named)
+        if named and person and stated not in ("", person):
+            raise FixUsage(
+                f"the tier {tier} is {stated}'s, got {person}", where=str(path)
+            )
+        return named, person or stated
 
     def add(self, said: Mark, path: Path, row: TableRow | None = None) -> None:
         """Add what a file says of a span: a mark for each word, which `|` separates.
@@ -169,16 +164,24 @@ class MarkReader:
             path: The file.
             row: Where a word that is wrong is a violation.
         """
-        self._require_one_file(said, path)
+        person = self._spelling.word(said.annotator, "annotator")
+        said = said._replace(annotator=person)
+        earlier = self._file_of.setdefault((said.movie_id, person), path)
+        if earlier != path:
+            raise FixInput(
+                f"two files have marks of {said.annotator!r} in the film {said.movie_id}: they may"
+                " be of two people, or one is a copy of the other",
+                where=f"{earlier}, {path}",
+            )
         whole = self._meaning(said.value, said.column)
         parts = [whole] if said.column == COMMENT else whole.split("|")
         for part in parts:
             word = printable_line(part)
             if whole == said.value:
                 word = self._meaning(word, said.column)
-            value = word_of(said.column, word)
+            value = self._word_of(said.column, word)
             if value:
-                self._marks.append(said._replace(value=value))
+                self._marks[said._replace(value=value)] = None
             elif not word:
                 self.n_left_out[f"{said.column} without a word"] += 1
             elif row is not None:
@@ -187,10 +190,25 @@ class MarkReader:
                 self._no_levels[word] += 1
 
     def read_table(self, path: Path) -> None:
-        """Add the marks of a table; one error has all its violations."""
+        """Add the marks of a table; one error has all its violations.
+
+        Each cell of a row is what its person says in the column of the cell, in a table of rows of
+        words, too. Of a manifest, these are the columns that it lists.
+        """
         violations = Violations(path)
         table = read_table(path, required=("movie_id",), violations=violations)
-        columns = _columns_said(path, table, violations)
+        is_long = {"column", "value"} <= {*table.columns}
+        for name in COLUMNS if is_long else ("annotator", LEVEL):
+            if name not in table.columns:
+                violations.add(1, name, "required column is missing")
+        violations.raise_if_any(
+            "the marks cannot be read",
+            f"a table of marks has the columns {', '.join(COLUMNS)}",
+        )
+        listed = said_in_manifest(path)
+        own = own_columns(table.columns) if listed is None else listed
+        names = dict.fromkeys((LEVEL, CONCEPTS_COLUMN, *own, COMMENT))
+        columns = [n for n in names if n in table.columns and n not in COLUMNS]
         for row in table.rows:
             annotator = printable_line(row["annotator"])
             for name, text in (
@@ -200,16 +218,24 @@ class MarkReader:
                 if not text or "|" in text:
                     row.add(name, f"expected one name, got {text!r}")
             film = self.film(row["movie_id"])
-            span = self._span_of(row, film, table)
-            for column, text in _said_in_row(row, columns):
-                named, person = self.column_of(column)
+            span = self._span_of(row, film)
+            said = [(name, row[name]) for name in columns if printable_line(row[name])]
+            if is_long:
+                said.append((printable_line(row["column"]), row["value"]))
+                if not all(map(printable_line, said[-1])):
+                    row.add("column", "expected a column and a word")
+            elif not said:
+                row.add(LEVEL, f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
+            for column, text in said:
+                if (column, printable_line(text)) == (LEVEL, WATCHED):
+                    column = WATCHED
+                named, person = self.column_of(column, annotator, path)
                 if not named:
                     self.n_left_out[f"the tier {column}"] += 1
                 elif span is not None:
-                    span_s, frames = span
-                    refuse_another(person, annotator, column, path)
-                    said = Mark(film, *span_s, named, text, person or annotator, frames)
-                    self.add(said, path, row)
+                    start_s, end_s, frames = span
+                    mark = Mark(film, start_s, end_s, named, text, person, frames)
+                    self.add(mark, path, row)
         violations.raise_if_any("the marks cannot be read")
 
     def marks(self, where: str) -> tuple[Mark, ...]:
@@ -223,32 +249,31 @@ class MarkReader:
                 hint="--word OLD=S says what a word stands for, --tier OLD=COLUMN makes a column"
                 " of your own",
             )
-        return in_one_spelling(self._marks)
+        return tuple(sorted(self._marks))
 
     def _meaning(self, word: str, column: str) -> str:
         """Return what an option says that a word of a column stands for, else the word."""
-        self.found["word"][word] = None
+        self.found["word"].add(word)
         for asked, meaning in self.words.items():
             if plain_value(asked, column) == plain_value(word, column):
-                self.found["word"][asked] = None
+                self.found["word"].add(asked)
                 return meaning
         return word
 
-    def _require_one_file(self, mark: Mark, path: Path) -> None:
-        """Raise an error if another file has marks of this person in this film."""
-        person = (mark.movie_id, mark.annotator.lower())
-        earlier = self._file_of.setdefault(person, path)
-        if earlier != path:
-            raise FixInput(
-                f"two files have marks of {mark.annotator!r} in the film {mark.movie_id}: they may"
-                " be of two people, or one is a copy of the other",
-                where=f"{earlier}, {path}",
-                hint="give each person a name, or put the marks of one person into one file",
-            )
+    def _word_of(self, column: str, word: str) -> str:
+        """Return a word of a column in its one spelling; "" if the column has no such word."""
+        if column == LEVEL:
+            return word if word == UNKNOWN else canonical_level(word) or ""
+        if column == CONCEPTS_COLUMN:
+            word = canonical_concept(word) or word
+        # What was watched is the name of a column.
+        if column in (COMMENT, WATCHED):
+            return word
+        return self._spelling.word(word, column)
 
     def _span_of(
-        self, row: TableRow, film: str, table: CsvTable
-    ) -> tuple[Span, FrameSpan | tuple[()]] | None:
+        self, row: TableRow, film: str
+    ) -> tuple[float, float, FrameSpan | tuple[()]] | None:
         """Return start and end of a row in seconds, and its frames, if it counts them."""
         text = row.cells.get(RATE_COLUMN, "").strip()
         rate = known_frame_rate(text)
@@ -256,112 +281,26 @@ class MarkReader:
             row.add(RATE_COLUMN, f"{text!r} is not a frame rate")
         elif rate is not None and self.clocks.rate_problem(film, rate):
             row.add(RATE_COLUMN, self.clocks.rate_problem(film, rate))
-        cells = (row.cells.get("start_s"), row.cells.get("end_s"))
-        if not any(cells) and {*FRAMES} <= {*table.columns}:
-            numbers = row.frames()
-            if numbers is None:
-                return None
-            if rate is None:
-                row.add("start_frame", f"pictures have times by a column {RATE_COLUMN}")
-                return None
-            return seconds_of_frames(*numbers, rate), FrameSpan(*numbers, rate)
-        start_s, end_s = map(number_of_cell, cells)
-        if start_s is None or end_s is None or not 0 <= start_s < end_s:
-            row.add("start_s", SPAN_EXPECTED)
-            return None
         frames = frames_of({**row.cells, RATE_COLUMN: text})
+        cells = (row.cells.get("start_s"), row.cells.get("end_s"))
+        start_s, end_s = map(number_of_cell, cells)
+        if not any(cells) and frames is not None and frames.times_s is not None:
+            start_s, end_s = frames.times_s
+        if start_s is None or end_s is None or not 0 <= start_s < end_s:
+            stated = [row.cells.get(name) for name in ("start_s", "end_s", *FRAMES)]
+            row.add(
+                "start_s", f"{SPAN_EXPECTED}, got {' and '.join(filter(None, stated))}"
+            )
+            return None
         if frames is None or frames.rate is None:
-            return (start_s, end_s), ()
+            return start_s, end_s, ()
         problem = self.clocks.span_problem(film, frames, (start_s, end_s))
         if problem:
             row.add(FRAMES[0], problem)
-        return (start_s, end_s), frames
+        return start_s, end_s, frames
 
 
-def _columns_said(path: Path, table: CsvTable, violations: Violations) -> list[str]:
-    """Return the columns in which the rows of a table say something, of the long form none.
-
-    Of a manifest, these are the columns that it lists.
-    """
-    is_long = {"column", "value"} <= {*table.columns}
-    required = COLUMNS if is_long else ("annotator", LEVEL)
-    for name in required:
-        if name not in table.columns:
-            violations.add(1, name, "required column is missing")
-    violations.raise_if_any(
-        "the marks cannot be read",
-        f"a table of marks has the columns {', '.join(COLUMNS)}",
-    )
-    listed = said_in_manifest(path)
-    own = own_columns(table.columns) if listed is None else listed
-    first = () if is_long else (LEVEL, CONCEPTS_COLUMN)
-    names = dict.fromkeys((*first, *own, COMMENT))
-    return [name for name in names if name in table.columns and name not in COLUMNS]
-
-
-def _said_in_row(row: TableRow, columns: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the columns and the texts of a row; a violation where it has none."""
-    said = []
-    if "column" in row.cells and "value" in row.cells:
-        column = printable_line(row["column"])
-        if not column:
-            row.add("column", "expected a name")
-        elif not printable_line(row["value"]):
-            row.add("value", f"expected a word, got {row['value']!r}")
-        else:
-            said.append((column, row["value"]))
-    elif printable_line(row[LEVEL]) == WATCHED:
-        # Such a row says only that the time was seen.
-        return [(WATCHED, WATCHED)]
-    said += [(name, row[name]) for name in columns if printable_line(row[name])]
-    if not said and "value" not in row.cells:
-        row.add(LEVEL, f"expected one of {', '.join(LEVELS)}, or {WATCHED}")
-    return said
-
-
-def word_of(column: str, text: str) -> str:
-    """Return the word of a column that a text stands for; "" if the column has no such word."""
-    word = printable_line(text)
-    if column == LEVEL:
-        return word if word == UNKNOWN else canonical_level(word) or ""
-    if column == CONCEPTS_COLUMN:
-        return canonical_concept(word) or word
-    # What was watched is the name of a column.
-    return word if column == WATCHED else plain_value(word, column)
-
-
-def refuse_another(person: str, stated: str, tier: str, path: Path) -> None:
-    """Raise an error if an option names another person for a tier than its file does."""
-    if person and stated not in ("", person):
-        raise FixUsage(
-            f"the tier {tier} is {stated}'s, got {person}",
-            where=str(path),
-            hint="--tier names the person of a tier that does not; correct another one in the file",
-        )
-
-
-def in_one_spelling(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Return marks in order, whose words and people have one spelling where only capitals differ.
-
-    It is the most frequent one.
-    """
-    in_order = sorted(set(marks))
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for mark in in_order:
-        for column, word in ((mark.column, mark.value), ("", mark.annotator)):
-            counts.setdefault((column, word.lower()), Counter())[word] += 1
-    chosen = {key: spellings.most_common(1)[0][0] for key, spellings in counts.items()}
-    fixed = set()
-    for mark in in_order:
-        value = mark.value
-        if mark.column != COMMENT:
-            value = chosen[mark.column, value.lower()]
-        annotator = chosen["", mark.annotator.lower()]
-        fixed.add(mark._replace(value=value, annotator=annotator))
-    return tuple(sorted(fixed))
-
-
-def read_marks(tables: Sequence[Path], workspace: PathLike | None = None) -> Marks:
+def read_marks(tables: Iterable[Path], workspace: PathLike | None = None) -> Marks:
     """Return the marks of tables; one error has all violations of a table.
 
     Args:
@@ -401,14 +340,6 @@ def table_of_marks(name: PathLike, workspace: PathLike | None = None) -> Path:
     return here.existing_manifest(str(name)).with_suffix(".csv")
 
 
-def tables_of_marks(
-    names: PathLike | Sequence[PathLike], workspace: PathLike | None = None
-) -> list[Path]:
-    """Return the files of one or more tables of marks."""
-    tables = [names] if isinstance(names, str | os.PathLike) else names
-    return [table_of_marks(name, workspace) for name in tables]
-
-
 def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
     """Return a mark; one that counts frames has their times in the file of the film, if any."""
     film = films.frames(mark.movie_id) if mark.frames else None
@@ -420,7 +351,6 @@ def at_frames(mark: Mark, films: LinkedFilms) -> Mark:
             f"a mark of {mark.annotator!r} in the film {mark.movie_id} is counted in frames that"
             f" the film contradicts: {problem}",
             where=str(films.file_of(mark.movie_id)),
-            hint="link the file that the frames were counted in, or correct the table",
         )
     start_s, end_s = film.times_of(mark.frames)
     return mark._replace(start_s=start_s, end_s=end_s)
@@ -436,8 +366,8 @@ def at_pictures(marks: Iterable[Mark], films: LinkedFilms) -> list[Mark]:
         elif boundaries is not None:
             refuse_behind_end(mark, boundaries)
             first, last = pictures_of(boundaries, mark.start_s, mark.end_s)
-            start_s, end_s = times_of_pictures(boundaries, first, last)
-            mark = mark._replace(start_s=start_s, end_s=end_s)
+            start_s = float(boundaries[first])
+            mark = mark._replace(start_s=start_s, end_s=float(boundaries[last + 1]))
         placed.append(mark)
     return placed
 
@@ -460,14 +390,11 @@ def written(marks: Iterable[Mark]) -> bytes:
         columns = (*COLUMNS, *FRAMES, RATE_COLUMN)
     rows = []
     for mark in in_order:
-        cells = mark._asdict()
-        cells["start_s"] = round(mark.start_s, DIGITS)
-        cells["end_s"] = round(mark.end_s, DIGITS)
-        if mark.frames:
-            first, last, rate = mark.frames
-            cells |= {FRAMES[0]: first, FRAMES[1]: last}
-            cells[RATE_COLUMN] = frame_rate_text(rate) if rate else ""
-        rows.append([cells.get(column, "") for column in columns])
+        times_s = [round(time_s, DIGITS) for time_s in mark[1:3]]
+        first, last, rate = mark.frames or ("", "", None)
+        frames = (first, last, frame_rate_text(rate) if rate else "")
+        row = (mark.movie_id, *times_s, *mark[3:6], *frames)
+        rows.append(row[: len(columns)])
     return csv_bytes(columns, rows)
 
 
@@ -486,6 +413,6 @@ def columns_in(marks: Iterable[Mark]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda column: (place.get(column, 2), column)))
 
 
-def people_of(marks: Collection[Mark]) -> list[str]:
+def people_of(marks: Iterable[Mark]) -> list[str]:
     """Return who made the marks, sorted."""
     return sorted({mark.annotator for mark in marks})

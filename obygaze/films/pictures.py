@@ -32,7 +32,7 @@ class LinkedFilms:
         self._frames: dict[str, FilmFrames] = {}
 
     @cached_property
-    def files(self) -> dict[str, list[Path]]:
+    def files(self) -> dict[str, dict[Path, None]]:
         """The files of each film; copies in several folders are several."""
         files: dict[str, dict[Path, None]] = {}
         for manifest in manifests_with_videos(self.workspace):
@@ -40,7 +40,7 @@ class LinkedFilms:
             for film, times in times_of_films(manifest).items():
                 if times.file:
                     files.setdefault(film, {})[root / times.file] = None
-        return {film: [*of_film] for film, of_film in files.items()}
+        return files
 
     def file_of(self, film: str) -> Path | None:
         """Return the file of a film, None if no manifest has one; two of them are an error."""
@@ -76,11 +76,6 @@ class LinkedFilms:
         """Return when each picture of a film begins and the last one ends; None without a file."""
         frames = self.frames(film)
         return None if frames is None else frames.boundaries_s.tolist()
-
-
-def times_of_pictures(boundaries: Floats, first: int, last: int) -> tuple[float, float]:
-    """Return the seconds of the pictures from the first to the last one."""
-    return float(boundaries[first]), float(boundaries[last + 1])
 
 
 def pictures_of(boundaries: Floats, start_s: float, end_s: float) -> tuple[int, int]:

@@ -45,21 +45,18 @@ class PredictionTable:
     def asked_columns(self) -> list[str]:
         """The columns that the tasks of the table compare."""
         columns: dict[str, None] = {}
-        for task in {one.row.cells.get("task", "") for one in self.clips}:
-            columns.update(dict.fromkeys(compared_names(task)))
+        for one in self.clips:
+            columns |= dict.fromkeys(compared_names(one.row.cells.get("task", "")))
         return [*columns]
 
 
 def read_predictions(
-    manifest: Manifest,
-    path: Path,
-    *,
-    required: Sequence[str] = (),
-    hint: str | None = None,
+    manifest: Manifest, path: Path, *, required: Sequence[str] = ()
 ) -> PredictionTable:
     """Return the rows of a table of predictions; an error if they are not of these clips.
 
-    `hint` is what to do if it lacks `clip_id` or one of the required columns.
+    Of a run, these are the rows of models: a person who reads `oracle` in a player takes it for a
+    model. Where there are only baselines, they stay.
     """
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same
@@ -69,39 +66,48 @@ def read_predictions(
     table = read_table(
         path, required=columns, content="predictions", violations=violations
     )
-    violations.raise_if_any("the predictions cannot be read", hint)
+    violations.raise_if_any("the predictions cannot be read")
+    rows = table.rows
+    guesses = {row["model"] for row in rows if row.cells.get("is_model") == "0"}
+    of_models = tuple(row for row in rows if row.cells.get("model") not in guesses)
+    if guesses and of_models:
+        rows = of_models
+        _warn(
+            "left out, because they are guesses (baselines of the run) and no models:"
+            f" {', '.join(sorted(guesses))}"
+        )
     makers: list[str] = [name for name in ("model", "store") if name in table.columns]
     if len({row.cells.get("seed", "") for row in table.rows}) > 1:
         makers.append("seed")
     line_of: dict[tuple[str, str], int] = {}
     predicted = []
-    for row in _rows_of_models(table.rows):
+    for row in rows:
         task = row.cells.get("task", "")
         train = row.cells.get("train", task)
         asked = task if train == task else f"{train} -> {task}"
         names = [asked, *(row[name] for name in makers)]
         model = " ".join(filter(None, names)) or path.stem
-        clip = manifest[row["clip_id"]]
         earlier = line_of.setdefault((row["clip_id"], model), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{model} has this clip in line {earlier}, too")
-        predicted.append(PredictedClip(clip, model, row))
+        predicted.append(PredictedClip(manifest[row["clip_id"]], model, row))
     violations.raise_if_any("the predictions are not of these clips")
     n_by_ids = require_same(
         ClipFacts.of_cells([one.row.cells for one in predicted]),
         ClipFacts.of_clips([one.clip for one in predicted]),
         ("the predictions", f"the manifest {manifest.name}"),
         where=str(path),
-        hint="the predictions of these clips, or the manifest of which they were made",
     )
     if n_by_ids:
-        warnings.warn(
+        _warn(
             f"{count(n_by_ids, 'row')} of {path.name} matched by the ids alone: it and"
-            f" {manifest.name} do not both state films or times",
-            ObygazeWarning,
-            stacklevel=2,
+            f" {manifest.name} do not both state films or times"
         )
     return PredictionTable(path, table.columns, predicted)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, ObygazeWarning, stacklevel=3)
 
 
 def score_column(columns: Sequence[str], path: Path) -> str:
@@ -115,24 +121,3 @@ def score_column(columns: Sequence[str], path: Path) -> str:
             hint="obygaze models predict MODEL STORE -o scores.csv",
         )
     return scored[-1]
-
-
-def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows of models: of a run no baselines.
-
-    A person who reads `oracle` in a player takes it for a model. Where there are only baselines,
-    they stay.
-    """
-    baselines = dict.fromkeys(
-        row["model"] for row in rows if row.cells.get("is_model") == "0"
-    )
-    of_models = [row for row in rows if row.cells.get("model") not in baselines]
-    if not baselines or not of_models:
-        return rows
-    warnings.warn(
-        f"left out, because they are guesses (baselines of the run) and no models:"
-        f" {', '.join(baselines)}",
-        ObygazeWarning,
-        stacklevel=3,
-    )
-    return of_models

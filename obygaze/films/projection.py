@@ -15,11 +15,11 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from obygaze.films.marks import (
     COMMENT,
@@ -33,7 +33,7 @@ from obygaze.films.marks import (
 )
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.annotators import spelled_order
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import LEVELS, Annotation
 from obygaze_features.manifest.spans import FrameSpan
 
 DEFAULT_THRESHOLD = Fraction(1, 5)
@@ -52,53 +52,29 @@ class ClipSpan(NamedTuple):
     movie_id: str
     start_s: float
     end_s: float
-    frames: FrameSpan | None = None
+    frames: FrameSpan | tuple[()] = ()
 
     @property
     def length_s(self) -> float:
         """How long the clip is."""
         return self.end_s - self.start_s
 
-    def at_rate(self) -> Self:
-        """Return the clip at frame / rate, as times alone."""
-        times_s = self.frames.times_s if self.frames else None
-        start_s, end_s = times_s or (self.start_s, self.end_s)
-        return self._replace(start_s=start_s, end_s=end_s, frames=None)
-
-
-class Answer(NamedTuple):
-    """What one person says of a clip: a cell for each column.
-
-    `covered` is the share of the clip that the longest mark of its level covers; None without one.
-    """
-
-    clip_id: str
-    annotator: str
-    cells: Mapping[str, str]
-    covered: float | None = None
-
-    @property
-    def level(self) -> str:
-        """The level, "" where there is none."""
-        return self.cells.get(LEVEL, "")
-
-    @property
-    def concepts(self) -> tuple[str, ...]:
-        """The concepts, sorted."""
-        return tuple(filter(None, self.cells.get(CONCEPTS_COLUMN, "").split("|")))
-
 
 @dataclass
 class Projection:
-    """The answers of all people, clip after clip.
+    """What all people say of the clips, clip after clip.
 
-    `unseen` are the clips of films without marks. `assumed` has the films with annotators and
-    columns of which clips have the word for nothing, though nothing says what was watched.
-    `n_without_level` marks of concepts are of nobody's level, and so of no clip.
+    Attributes:
+        columns: The columns of the marks.
+        answers: What each person says of a clip.
+        unseen: The clips of films without marks.
+        assumed: Films, annotators and columns of which clips have the word for nothing, though
+            nothing says what was watched.
+        n_without_level: How many marks of concepts are of nobody's level, and so of no clip.
     """
 
     columns: tuple[str, ...]
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Annotation] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     assumed: set[tuple[str, str, str]] = field(default_factory=set)
     n_without_level: int = 0
@@ -109,16 +85,8 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
     text = str(value).strip()
     share = Fraction(text) if _SHARE.fullmatch(text) else None
     if share is None or share > 1:
-        raise FixUsage(
-            f"the threshold must be from 0 to 1, got {text!r}", hint="0.2 or 1/3"
-        )
+        raise FixUsage(f"the threshold must be from 0 to 1, got {text!r}")
     return share
-
-
-def threshold_text(threshold: Fraction) -> str:
-    """Return a threshold as text: a decimal where that is exact, else a fraction."""
-    text = f"{float(threshold):.12f}".rstrip("0").rstrip(".")
-    return text if Fraction(text) == threshold else str(threshold)
 
 
 def with_nothing(orders: Orders) -> dict[str, tuple[str, ...]]:
@@ -155,51 +123,49 @@ def project(
     for column, order in (orders or {}).items():
         said = {mark.value for mark in marks if mark.column == column}
         spelled[column] = spelled_order(column, order, said - {NOTHING})
-    complete = with_nothing(spelled)
     projection = Projection(columns_in(marks))
-    people = _people_of_films(marks, projection.columns, complete, are_drawn=are_drawn)
+    people = _people_of_films(marks, projection, with_nothing(spelled), are_drawn)
     for span in spans:
-        of_film = people.get(span.movie_id, [])
-        if not of_film:
+        if span.movie_id not in people:
             projection.unseen.append(span.clip_id)
-        for person in of_film:
-            projection.answers.append(person.answer(span, float(threshold)))
-    for film, of_film in people.items():
-        for person in of_film:
-            for column in person.assumed:
-                projection.assumed.add((film, person.name, column))
-            if LEVEL in person.tracks:
-                alone = [mark for mark, own in person.levels_of.items() if not own]
-                projection.n_without_level += len(alone)
+        for person, in_frames in people.get(span.movie_id, ()):
+            # What both count in frames is compared in frames: linking a film changes no label.
+            if in_frames is not None and span.frames and span.frames.rate:
+                times_s = span.frames.times_s or (span.start_s, span.end_s)
+                counted = ClipSpan(span.clip_id, span.movie_id, *times_s)
+                answer = in_frames.answer(counted, float(threshold))
+            else:
+                answer = person.answer(span, float(threshold))
+            projection.answers.append(answer)
     return projection
 
 
 def _people_of_films(
-    marks: Iterable[Mark],
-    columns: Sequence[str],
-    orders: Orders,
-    *,
-    are_drawn: bool,
-) -> dict[str, list["_Person"]]:
-    """Return who marked or watched something in each film."""
+    marks: Iterable[Mark], projection: Projection, orders: Orders, are_drawn: bool
+) -> dict[str, list[tuple["_Person", "_Person | None"]]]:
+    """Return who marked or watched something in each film, and the same in frames."""
     marks_of: dict[str, dict[str, list[Mark]]] = {}
-    own_columns: dict[str, set[str]] = {}
+    marked_by: dict[str, set[str]] = {}
     for mark in marks:
         of_film = marks_of.setdefault(mark.movie_id, {})
         of_film.setdefault(mark.annotator, []).append(mark)
-        of_person = own_columns.setdefault(mark.annotator, set())
-        if mark.column == WATCHED and mark.value in columns:
-            of_person.add(mark.value)
-        elif mark.column not in (WATCHED, COMMENT):
-            of_person.add(mark.column)
-    people: dict[str, list[_Person]] = {}
+        column = mark.value if mark.column == WATCHED else mark.column
+        marked_by.setdefault(mark.annotator, set()).add(column)
+    people: dict[str, list[tuple[_Person, _Person | None]]] = {}
     for film, of_film in marks_of.items():
         for name, own in sorted(of_film.items()):
             # Who watched, and marked nothing in any film, looked for what others marked.
-            looked_for = {*(own_columns[name] or columns), COMMENT}
-            used = [column for column in columns if column in looked_for]
-            person = _Person(name, own, used, orders, are_drawn=are_drawn)
-            people.setdefault(film, []).append(person)
+            looked_for = (marked_by[name] - {COMMENT}) & {*projection.columns}
+            looked_for = {*(looked_for or projection.columns), COMMENT}
+            used = [column for column in projection.columns if column in looked_for]
+            person = _Person(own, used, projection, orders, are_drawn)
+            alone = [mark for mark, levels in person.levels_of.items() if not levels]
+            projection.n_without_level += len(alone) if LEVEL in used else 0
+            in_frames = None
+            if all(mark.frames for mark in own):
+                counted = [mark.at_rate() for mark in own]
+                in_frames = _Person(counted, used, projection, orders, are_drawn)
+            people.setdefault(film, []).append((person, in_frames))
     return people
 
 
@@ -208,116 +174,83 @@ class _Person:
 
     def __init__(
         self,
-        name: str,
         marks: Sequence[Mark],
         columns: Sequence[str],
+        projection: Projection,
         orders: Orders,
-        *,
         are_drawn: bool,
     ) -> None:
-        self.name = name
+        self.film = marks[0].movie_id
+        self.name = marks[0].annotator
+        self.projection = projection
         self.orders = orders
-        self.tracks: dict[str, Track] = {}
-        self.seen: dict[str, Track] = {}
-        watched = [mark for mark in marks if mark.column == WATCHED]
         own = [mark for mark in marks if mark.column != WATCHED]
+        # The columns in which all of the film counts as seen, where nothing says what was watched.
+        self.counts_as_seen = {mark.column for mark in own if not are_drawn}
+        self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
+        self.tracks = {LEVEL: Track(()), CONCEPTS_COLUMN: Track(())}
+        self.seen: dict[str, Track] = {}
+        self.columns = columns
         for column in columns:
             self.tracks[column] = Track(mark for mark in own if mark.column == column)
-            looked = [mark for mark in watched if mark.value in (WATCHED, column)]
-            if looked:
-                self.seen[column] = Track([*looked, *own])
-        # The columns in which all of the film counts as seen, where nothing says what was watched.
-        self.counts_as_seen = set[str]()
-        if not are_drawn:
-            self.counts_as_seen = {mark.column for mark in own}
-            self.counts_as_seen -= {COMMENT, CONCEPTS_COLUMN}
-        self.levels_of = _levels_of_concepts(self.tracks)
-        # The columns in which a clip got the word for nothing because all counts as seen.
-        self.assumed: set[str] = set()
-        # The same marks at frame / rate, if all of them count frames.
-        self.in_frames: _Person | None = None
-        if all(mark.frames for mark in marks):
-            counted = [mark.at_rate() for mark in marks]
-            self.in_frames = _Person(
-                name, counted, columns, orders, are_drawn=are_drawn
-            )
-            self.in_frames.assumed = self.assumed
+            words = (WATCHED, column)
+            watched = [m for m in marks if m.column == WATCHED and m.value in words]
+            if watched:
+                self.seen[column] = Track([*watched, *own])
+        # The marks of levels that each mark of a concept belongs to.
+        self.levels_of: dict[Mark, set[Mark]] = {}
+        for mark in self.tracks[CONCEPTS_COLUMN].marks:
+            levels = {level for level, _ in self.tracks[LEVEL].touching(mark)}
+            same = {level for level in levels if level[1:3] == mark[1:3]}
+            self.levels_of[mark] = same or levels
 
-    def answer(self, span: ClipSpan, threshold: float) -> Answer:
-        """Return what this person says of a clip.
-
-        What both count in frames is compared in frames: whether a film is linked changes no label.
-        """
-        if self.in_frames is not None and span.frames and span.frames.rate:
-            return self.in_frames.answer(span.at_rate(), threshold)
+    def answer(self, span: ClipSpan, threshold: float) -> Annotation:
+        """Return what this person says of a clip."""
         needed_s = max(threshold * span.length_s, 2 * MARK_ROUNDING_S) - MARK_ROUNDING_S
-        cells: dict[str, str] = {}
-        of_level: list[tuple[Mark, float]] = []
-        for column, track in self.tracks.items():
-            if column == CONCEPTS_COLUMN:
-                continue
-            touching = track.touching(span)
+        cells = dict.fromkeys(self.projection.columns, "")
+        of_level: set[Mark] = set()
+        concepts = set()
+        for column in self.columns:
+            touching = self.tracks[column].touching(span)
+            counting = [mark for mark, overlap_s in touching if overlap_s >= needed_s]
             if column == COMMENT:
                 texts = dict.fromkeys(mark.value for mark, _ in touching)
                 cells[column] = " / ".join(texts)
                 continue
-            counting = [one for one in touching if one[1] >= needed_s]
+            if column == CONCEPTS_COLUMN:
+                # Columns are in order: the level of the clip is known.
+                has_levels = LEVEL in self.columns
+                for mark in counting:
+                    if not has_levels or self.levels_of[mark] & of_level:
+                        concepts.add(mark.value)
+                continue
             if column in self.orders:
-                value = self._highest(column, [mark.value for mark, _ in counting])
+                # What is not known is below all that is.
+                order = (UNKNOWN, *self.orders[column])
+                words = [mark.value for mark in counting]
+                value = max(words, key=order.index, default="")
             else:
                 value = _longest(touching, span, needed_s)
             if column == LEVEL:
-                of_level = [one for one in counting if one[0].value == value]
+                of_level = {mark for mark in counting if mark.value == value}
             value = value or self._nothing(column, span)
             cells[column] = "" if value == UNKNOWN else value
-        if CONCEPTS_COLUMN in self.tracks:
-            cells[CONCEPTS_COLUMN] = self._concepts(
-                span, needed_s, [one for one, _ in of_level]
-            )
-        covered = max((overlap_s for _, overlap_s in of_level), default=None)
-        share = None if covered is None else covered / span.length_s
-        return Answer(span.clip_id, self.name, cells, share)
-
-    def _highest(self, column: str, values: Iterable[str]) -> str:
-        """Return the highest of some values; what is not known is below all that is."""
-        order = (UNKNOWN, *self.orders[column])
-        return max(values, key=order.index, default="")
-
-    def _concepts(
-        self, span: ClipSpan, needed_s: float, of_level: Sequence[Mark]
-    ) -> str:
-        """Return the concepts of the marks that gave the level; without levels, all that count."""
-        names = set()
-        for mark, overlap_s in self.tracks[CONCEPTS_COLUMN].touching(span):
-            has_level = not self.levels_of[mark].isdisjoint(of_level)
-            if overlap_s >= needed_s and (has_level or LEVEL not in self.tracks):
-                names.add(mark.value)
-        return "|".join(sorted(names - {NOTHING, UNKNOWN}))
+        level = cells.pop(LEVEL, "")
+        cells.pop(CONCEPTS_COLUMN, None)
+        names = tuple(sorted(concepts - {NOTHING, UNKNOWN}))
+        return Annotation(span.clip_id, self.name, level, names, cells)
 
     def _nothing(self, column: str, span: ClipSpan) -> str:
         """Return the word for nothing if enough of the clip was seen, else ""."""
         nothing = self.orders.get(column, (NOTHING,))[0]
         if column in self.seen:
             needed_s = SEEN_SHARE * span.length_s - MARK_ROUNDING_S
-            is_seen = self.seen[column].covered_s(span) >= needed_s
-        else:
-            is_seen = column in self.counts_as_seen
-            if is_seen:
-                self.assumed.add(column)
-        return nothing if is_seen else ""
-
-
-def _levels_of_concepts(tracks: Mapping[str, "Track"]) -> dict[Mark, set[Mark]]:
-    """Return for each mark of a concept the marks of levels that it belongs to."""
-    levels_of: dict[Mark, set[Mark]] = {}
-    if CONCEPTS_COLUMN in tracks:
-        levels = tracks.get(LEVEL, Track(()))
-        for mark in tracks[CONCEPTS_COLUMN].marks:
-            span = ClipSpan("", mark.movie_id, mark.start_s, mark.end_s)
-            touching = [level for level, _ in levels.touching(span)]
-            same = {level for level in touching if level[1:3] == mark[1:3]}
-            levels_of[mark] = same or {*touching}
-    return levels_of
+            seen = [mark for mark, _ in self.seen[column].touching(span)]
+            return nothing if covered_s(seen, span) >= needed_s else ""
+        if column not in self.counts_as_seen:
+            return ""
+        self.projection.assumed.add((self.film, self.name, column))
+        return nothing
 
 
 class Track:
@@ -329,8 +262,8 @@ class Track:
         # Ends are not sorted; how far any of the marks reaches is.
         self.reach = list(accumulate((mark.end_s for mark in self.marks), max))
 
-    def touching(self, span: ClipSpan) -> list[tuple[Mark, float]]:
-        """Return the marks that a clip has time in common with, and how much."""
+    def touching(self, span: ClipSpan | Mark) -> list[tuple[Mark, float]]:
+        """Return the marks that a span has time in common with, and how much."""
         first = bisect_right(self.reach, span.start_s)
         last = bisect_left(self.starts, span.end_s)
         touching = []
@@ -339,10 +272,6 @@ class Track:
             if overlap_s > 0:
                 touching.append((mark, overlap_s))
         return touching
-
-    def covered_s(self, span: ClipSpan) -> float:
-        """Return how much of a clip the marks cover together."""
-        return covered_s((mark for mark, _ in self.touching(span)), span)
 
 
 def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
@@ -359,10 +288,19 @@ def covered_s(marks: Iterable[Mark], span: ClipSpan) -> float:
 def _longest(
     touching: Iterable[tuple[Mark, float]], span: ClipSpan, needed_s: float
 ) -> str:
-    """Return the value that covers most of a clip, of equal ones the one that begins first."""
+    """Return the value that covers most of a clip, of equal ones the one that begins first.
+
+    Several words of a span are one value; the word for nothing never competes.
+    """
+    of_span: dict[tuple[float, float], list[Mark]] = {}
+    for mark, _ in touching:
+        if mark.value != NOTHING:
+            of_span.setdefault((mark.start_s, mark.end_s), []).append(mark)
     marks_of: dict[str, list[Mark]] = {}
-    for value, mark in _values_of_spans(touching):
-        marks_of.setdefault(value, []).append(mark)
+    for marks in of_span.values():
+        # Who says a word of a span, too, can tell something.
+        words = sorted({mark.value for mark in marks} - {UNKNOWN}) or [UNKNOWN]
+        marks_of.setdefault("|".join(words), []).append(marks[0])
     longest = ""
     most_s = needed_s
     for value, marks in marks_of.items():
@@ -371,18 +309,3 @@ def _longest(
             longest = value
             most_s = value_s
     return longest
-
-
-def _values_of_spans(
-    touching: Iterable[tuple[Mark, float]],
-) -> Iterator[tuple[str, Mark]]:
-    """Yield the value of each span, with one of its marks; the word for nothing never competes."""
-    words_of: dict[tuple[float, float], list[Mark]] = {}
-    for mark, _ in touching:
-        if mark.value != NOTHING:
-            words_of.setdefault((mark.start_s, mark.end_s), []).append(mark)
-    for marks in words_of.values():
-        words = {mark.value for mark in marks}
-        # Who says a word of a span, too, can tell something.
-        known = sorted(words - {UNKNOWN}) or [UNKNOWN]
-        yield "|".join(known), marks[0]

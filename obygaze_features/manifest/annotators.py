@@ -34,7 +34,6 @@ from obygaze_features.manifest.model import (
     disputed,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import COVERED
 
 AGREED = "agreed"
 MAJORITY = "majority"
@@ -129,8 +128,7 @@ def labelled(
             where=manifest.name,
             hint=WAYS_OF_RULES,
         )
-    # How much of a clip the mark of a level covers is said of the label that was.
-    kept = [name for name in manifest.columns if name not in (*made, COVERED)]
+    kept = [name for name in manifest.columns if name not in made]
     kept += [*columns, DIFFERS] if differing else columns
     with_kept = []
     for clip in clips:
@@ -217,19 +215,6 @@ def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
         return tuple(one.own)
     said = manifest.header.said
     return said_columns(manifest.columns) if said is None else said
-
-
-def made_columns(manifest: Manifest) -> list[str]:
-    """Return the columns that nobody said: that of a rule, and of how much of a clip marks cover.
-
-    Without a rule, or where people have it, the column `covered` is one of their own.
-    """
-    made = [DIFFERS]
-    if manifest.header.rule and not any(
-        COVERED in one.own for one in manifest.annotations
-    ):
-        made.append(COVERED)
-    return made
 
 
 def what_differs(clips: Iterable[Clip]) -> str:

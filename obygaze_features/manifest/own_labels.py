@@ -10,8 +10,6 @@ from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
-# What `manifest project` writes of the mark that made a level: how much of the clip it covers.
-COVERED = "covered"
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word

@@ -195,9 +195,6 @@ def project(
         if each:
             label["person"] = row["annotator"]
         label |= {"level": row["level"], "concepts": row["concepts"]}
-        if not each:
-            covered = row["covered"]
-            label["share"] = float(covered) if covered else None
         rows.append(label)
     return rows
 

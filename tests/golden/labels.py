@@ -187,7 +187,6 @@ def share_row(name: str, document: Row, share: Row) -> Row:
         "share": share["share"],
         "low": share["low"],
         "high": share["high"],
-        "width without predictions": share["width_of_labels"],
         "explained": document["explained"],
     }
 

@@ -55,7 +55,7 @@ COMMANDS: dict[str, Sequence[str]] = {
     ],
     "manifest show": ["made-up"],
     "manifest folds": ["made-up", "-k", "2", "--force"],
-    "manifest project": ["marks.csv", "--clips", "clips.csv"],
+    "manifest project": ["marks.csv", "--clips", "clips.csv", "-o", "labels"],
     "agree": ["marks.csv", "--clips", "clips.csv"],
     "manifest sample": ["timed", "-n", "2", "-o", "drawn", "--force"],
     "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],

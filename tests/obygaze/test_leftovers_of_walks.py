@@ -26,9 +26,10 @@ def test_clips_without_times_are_one_sentence_and_not_a_line_each(inside):
         "a,ada,0,10,S,Look,25\n",
         encoding="utf-8",
     )
-    refused = call_obygaze("manifest", "project", "segments.csv", "--clips", "films")
+    words = ("manifest", "project", "segments.csv", "--clips", "films", "-o", "labels")
+    refused = call_obygaze(*words)
     assert refused.stderr.splitlines() == [
-        "Error: the clips have no times in their films",
+        "Error: no clip has a place in a film with marks (a)",
         "  in: films",
         "  Try: --every 30, or clips with film_start_s and film_end_s",
     ]

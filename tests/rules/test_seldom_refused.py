@@ -141,7 +141,7 @@ def two_rates(folder: Path) -> object:
         marks(folder, f"lake,0,50,{rate},S,{who}", name=who, header=header)
         for rate, who in ((25, "ada"), (24, "ben"))
     ]
-    return project_marks(tables, every=1, workspace=folder)
+    return project_marks(tables, "o", every=1, workspace=folder)
 
 
 def clips_of_a_view(folder: Path) -> object:
@@ -149,7 +149,7 @@ def clips_of_a_view(folder: Path) -> object:
     clips = [Clip("lake-1", "lake", start_s=0.0, end_s=2.0)]
     write_manifest(Manifest("seen", header, clips), folder / "manifests" / "seen.toml")
     table = marks(folder, "lake,0,1,level,S,ada")
-    return project_marks(table, clips="seen", workspace=folder)
+    return project_marks(table, "o", clips="seen", workspace=folder)
 
 
 def watched_of_unknown_length(folder: Path) -> object:
@@ -285,7 +285,7 @@ REFUSED: dict[str, Case] = {
     "TIME_ORDER is missing": lambda f: ElanFile(elan(f, times="")).with_tiers([]),
     "length of the film lake is not known, which ada has watched": watched_of_unknown_length,
     "there are no marks": lambda f: export_elan(marks(f), f / "o.eaf"),
-    "the table has no marks": lambda f: project_marks(marks(f), every=1),
+    "the table has no marks": lambda f: project_marks(marks(f), "o", every=1),
     "the clips are those of": clips_of_a_view,
     "and other rows of the film lake state": two_rates,
     "two videos for the film 'lake'": two_videos,
@@ -364,7 +364,7 @@ MAPS: dict[str, Case] = {
     "no clip with a box has maps": lambda f: shares_in_boxes(
         open_store(f / "stores" / "maps"), f / "boxes.csv"
     ),
-    "no clip of the condition 'a' is left": lambda f: compare_conditions(
+    "no pair of clips is left to compare": lambda f: compare_conditions(
         f / "stores" / "maps", f / "pairs.csv"
     ),
     "the recipe of this store is unknown": lambda f: exact_pictures(

@@ -160,7 +160,6 @@ def test_a_run_of_violence_has_the_test_clips_and_the_score_of_trec_eval(
     for rank in range(1, n + 1):
         of_others = (n_relevant - 1) / (n - 1) * (rank - 1) / rank
         by_chance += (of_others + 1 / rank) / n
-    assert found["ap_random"] == pytest.approx(by_chance)
     assert found["ap_trec"] > by_chance + 0.2
 
 
@@ -219,6 +218,5 @@ def test_a_run_of_affect_has_the_classes_and_accuracies_of_the_task(
         y = [getattr(one, target) for one in test_excerpts]
         of_returned = accuracy_score(y[:-4], classes[target][:-4])
         share = len(lines) / len(rows)
-        assert float(found["of the returned"]) == pytest.approx(of_returned)
         assert float(found["value"]) == pytest.approx(of_returned * share)
     assert table.keys() == {"valence", "arousal"}

@@ -286,7 +286,9 @@ def _read_marks(files: Tree, folder: Path) -> None:
     table = place / "m.ada.csv"
 
     def project() -> None:
-        made = project_marks([table], clips=place / "c.csv", workspace=place)
+        made = project_marks(
+            [table], "made", clips=place / "c.csv", force=True, workspace=place
+        )
         _ = str(made), made.to_json()
 
     do_all(lambda: read_marks([table]), project)

@@ -30,6 +30,7 @@ Bools = NDArray[np.bool_]
 
 
 Box = tuple[float, float, float, float]
+ENDS = ("x0", "y0", "x1", "y1")
 NO_MAPS = "without maps in the store"
 ON_PADDING = "with boxes only on frames after its end"
 
@@ -100,31 +101,24 @@ def clip_shares(maps: NDArray[Any], cover: NDArray[Any]) -> Floats:
 
 def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
     """Return for each clip of a file which share of each place of its maps is in boxes."""
-    table = read_table(path, required=("clip_id", "x0", "y0", "x1", "y1"))
+    table = read_table(path, required=("clip_id", *ENDS))
     shape = store.array(MAPS).shape[1:]
-    joined = frames_of_step(store)
     boxes: dict[str, list[list[Box]]] = {}
     for row in table.rows:
+        clip = row["clip_id"]
         try:
-            clip = row["clip_id"]
             if clip not in store:
                 raise ValueError(
                     f"the store of maps has no clip {clip!r}{near_id(clip, store)}"
                 )
-            x0, x1 = _ends(row, "x0", "x1")
-            y0, y1 = _ends(row, "y0", "y1")
-            steps = _steps(row.cells.get("frame", ""), shape[0], joined)
+            box = _box_of(row)
+            steps = _steps(row.cells.get("frame", ""), shape[0], frames_of_step(store))
         except ValueError as error:
-            hint = (
-                "shares of the picture from 0 to 1, "
-                f"frames from 0 to {shape[0] * joined - 1}, its clip ids"
-            )
-            raise FixInput(
-                f"line {row.line}: {error}", where=str(path), hint=hint
-            ) from error
+            problem = f"line {row.line}: {error}"
+            raise FixInput(problem, where=str(path)) from error
         of_clip = boxes.setdefault(clip, [[] for _ in range(shape[0])])
         for of_step in of_clip[steps]:
-            of_step.append((x0, y0, x1, y1))
+            of_step.append(box)
     rows = store.table.find([row["clip_id"] for row in table.rows])
     require_same(
         ClipFacts.of_cells([row.cells for row in table.rows]),
@@ -134,8 +128,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
     )
     covered = {}
     for clip, of_clip in boxes.items():
-        grids = [covered_shares(of_step, shape[1:]) for of_step in of_clip]
-        covered[clip] = np.stack(grids)
+        covered[clip] = np.stack([covered_shares(of, shape[1:]) for of in of_clip])
     return covered
 
 
@@ -151,8 +144,8 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
         return np.zeros((n_rows, n_columns))
     ends = np.array(boxes)
     # Between two neighbouring edges, of places or boxes, all is inside or all is outside.
-    x = np.unique(np.concatenate([ends[:, 0], ends[:, 2], _edges(n_columns)]))
-    y = np.unique(np.concatenate([ends[:, 1], ends[:, 3], _edges(n_rows)]))
+    x = np.unique([*ends[:, 0], *ends[:, 2], *np.arange(n_columns + 1) / n_columns])
+    y = np.unique([*ends[:, 1], *ends[:, 3], *np.arange(n_rows + 1) / n_rows])
     middle_x = (x[:-1] + x[1:]) / 2
     middle_y = (y[:-1] + y[1:]) / 2
     is_inside = np.zeros((len(middle_y), len(middle_x)), dtype=np.bool_)
@@ -168,23 +161,19 @@ def covered_shares(boxes: Sequence[Box], shape: Sequence[int]) -> Floats:
     return np.minimum(area * n_rows * n_columns, 1.0)
 
 
-def _edges(n: int) -> Floats:
-    """Return the edges of n places of equal size, from 0 to 1."""
-    return np.arange(n + 1) / n
-
-
-def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
-    """Return both ends of a box along one side of the picture."""
-    low = float(row[first])
-    high = float(row[last])
-    for name, value in ((first, low), (last, high)):
+def _box_of(row: TableRow) -> Box:
+    """Return the left, upper, right and lower end of a box."""
+    ends = {name: float(row[name]) for name in ENDS}
+    for name, value in ends.items():
         if not 0 <= value <= 1:
             raise ValueError(
                 f"{name} must be a share of the picture from 0 to 1, got {value:g}"
             )
-    if low >= high:
-        raise ValueError(f"{first} must be below {last}, got {low:g} and {high:g}")
-    return low, high
+    for first, last in (("x0", "x1"), ("y0", "y1")):
+        if ends[first] >= ends[last]:
+            got = f"{ends[first]:g} and {ends[last]:g}"
+            raise ValueError(f"{first} must be below {last}, got {got}")
+    return ends["x0"], ends["y0"], ends["x1"], ends["y1"]
 
 
 def _steps(frame: str, n_steps: int, joined: int) -> slice:

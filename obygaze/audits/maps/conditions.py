@@ -81,12 +81,19 @@ class MeanMaps(NamedTuple):
 
 @dataclass(frozen=True)
 class MapsOfConditions:
-    """Two conditions with their clips, what is known of each direction, and what is left out."""
+    """Two conditions, the clips of both of each pair, each direction, and what is left out."""
 
-    conditions: tuple[Record, Record]
+    names: tuple[str, str]
+    pairs: Sequence[tuple[str, str]]
     directions: Sequence[Record]
     left_out: Mapping[str, str]
-    has_boxes: bool
+
+    @property
+    def conditions(self) -> list[Record]:
+        """Both conditions with their clips."""
+        clips = zip(*self.pairs, strict=True)
+        both = zip(self.names, clips, strict=True)
+        return [{"name": name, "clips": list(of_name)} for name, of_name in both]
 
 
 def compare_conditions(
@@ -128,152 +135,115 @@ def compute(
         path: The conditions of the clips.
         boxed: The share of each map in the boxes of its clip.
     """
-    names, condition_of, pair_of = read_conditions(path, store)
-    maps_of_clips = store.matrix(MAPS, clips=list(condition_of), missing="drop")
+    names, pairs = read_conditions(path, store)
+    clips = [clip for pair in pairs for clip in pair]
+    maps_of_clips = store.matrix(MAPS, clips=clips, missing="drop")
     left_out = dict.fromkeys(maps_of_clips.reasons, NO_MAPS)
     if boxed is not None:
-        for clip in condition_of:
-            if clip not in left_out and clip not in boxed.clip_ids:
-                left_out[clip] = boxed.left_out.get(clip, WITHOUT_BOX)
-    left_out |= _without_partner(pair_of, left_out)
-    first, second = (_condition(name, condition_of, left_out, path) for name in names)
-    clips = (*first["clips"], *second["clips"])
-    means = _mean_maps(store, maps_of_clips, (first, second))
+        for clip in clips:
+            if clip not in boxed.clip_ids:
+                left_out.setdefault(clip, boxed.left_out.get(clip, WITHOUT_BOX))
+    kept = [pair for pair in pairs if left_out.keys().isdisjoint(pair)]
+    for pair in pairs:
+        if pair not in kept:
+            for clip in pair:
+                left_out.setdefault(clip, WITHOUT_PARTNER)
+    if not kept:
+        raise FixInput(
+            "no pair of clips is left to compare",
+            where=str(path),
+            details=notes_on(left_out),
+        )
     shares = None
     if boxed is not None:
-        columns = [boxed.clip_ids.index(clip) for clip in clips]
-        shares = boxed.shares[:, columns]
-    pairs = [pair_of[clip] for clip in clips]
-    directions = _compared(map_names(store), means, shares, pairs)
-    return MapsOfConditions((first, second), directions, left_out, boxed is not None)
+        in_order = [clip for of_name in zip(*kept, strict=True) for clip in of_name]
+        shares = boxed.shares[:, [boxed.clip_ids.index(clip) for clip in in_order]]
+    means = _mean_maps(store, maps_of_clips, kept)
+    directions = _compared(map_names(store), means, shares)
+    return MapsOfConditions(names, kept, directions, left_out)
 
 
 def present(found: MapsOfConditions) -> Audit:
     """Return the table, the sentences and the mean maps of two conditions."""
-    first, second = found.conditions
-    rows = []
+    methods = sorted({item["method"] for item in found.directions} - {""})
     answer = "Without boxes there is no test: --boxes FILE"
-    if found.has_boxes:
-        rows = [_row_of(item) for item in found.directions]
-        methods = sorted(
-            {item["method"] for item in found.directions if item["method"]}
-        )
+    if methods:
         answer = f"p, two-sided, {', '.join(methods)}: exchanges {EXCHANGED}."
-    n_pairs = len(first["clips"])
-    title = f"X is {first['name']}, Y is {second['name']}: {n_pairs} pairs of clips"
+    n_pairs = len(found.pairs)
+    title = f"X is {found.names[0]}, Y is {found.names[1]}: {n_pairs} pairs of clips"
     return Audit(
         title=title,
         headers=HEADERS,
-        rows=rows,
+        rows=[_row_of(item) for item in found.directions] if methods else [],
         answers=[answer],
         limits=[],
         values={
-            "conditions": [first, second],
+            "conditions": found.conditions,
             "n_pairs": n_pairs,
             "directions": found.directions,
             "left_out": found.left_out,
             "exchanged": EXCHANGED,
         },
-        figure=MeanMaps(title, (first, second), found.directions),
+        figure=MeanMaps(title, found.conditions, found.directions),
         notes=notes_on(found.left_out),
     )
 
 
 def _row_of(item: Record) -> tuple[object, ...]:
     """Return the cells of a direction."""
-    shares = item["shares"] or [None, None]
     p_values = [None if p is None else p_text(p) for p in (item["p"], item["p_holm"])]
-    return (item["direction"], *shares, item["difference"], *p_values)
-
-
-def _without_partner(
-    pair_of: Mapping[str, str], left_out: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the clips that are left of a pair whose other clip is left out."""
-    broken = {pair for clip, pair in pair_of.items() if clip in left_out}
-    return {
-        clip: WITHOUT_PARTNER
-        for clip, pair in pair_of.items()
-        if pair in broken and clip not in left_out
-    }
-
-
-def _condition(
-    name: str,
-    condition_of: Mapping[str, str],
-    left_out: Mapping[str, str],
-    path: Path,
-) -> Record:
-    """Return a condition with its clips that can be compared; an error if there is none."""
-    clips = []
-    for clip, condition in condition_of.items():
-        if condition == name and clip not in left_out:
-            clips.append(clip)
-    if not clips:
-        raise FixInput(
-            f"no clip of the condition {name!r} is left to compare",
-            where=str(path),
-            details=notes_on(left_out),
-        )
-    return {"name": name, "clips": clips}
+    return (item["direction"], *item["shares"], item["difference"], *p_values)
 
 
 def read_conditions(
     path: Path, store: Store
-) -> tuple[tuple[str, str], dict[str, str], dict[str, str]]:
-    """Return the two conditions of a file, the condition of each clip, and its pair.
+) -> tuple[tuple[str, str], list[tuple[str, str]]]:
+    """Return the two conditions of a file, and for each pair its clip of each of them.
 
     Args:
         path: The file.
         store: The store of maps, which has these clips.
     """
-    rows = read_table(path, required=("clip_id", "condition", "pair"))
-    condition_of: dict[str, str] = {}
-    pair_of: dict[str, str] = {}
-    for row in rows.rows:
+    names: dict[str, None] = {}
+    clips: set[str] = set()
+    members: dict[str, dict[str, str]] = {}
+    for row in read_table(path, required=("clip_id", "condition", "pair")).rows:
         clip = row["clip_id"]
+        condition = row["condition"]
+        of_pair = members.setdefault(row["pair"], {})
         problem = ""
         if clip not in store:
             problem = f"the store of maps has no clip {clip!r}{near_id(clip, store)}"
-        elif clip in condition_of:
+        elif clip in clips:
             problem = f"clip {clip!r} is in two rows"
-        elif not row["condition"]:
-            problem = f"clip {clip!r} has no condition"
-        elif not row["pair"]:
-            problem = f"clip {clip!r} has no pair"
+        elif not condition or not row["pair"]:
+            problem = f"clip {clip!r} has no {'pair' if condition else 'condition'}"
+        elif condition in of_pair:
+            problem = f"pair {row['pair']!r} has two clips of {condition!r}"
         if problem:
-            hint = "one row for each clip, with clip_id, condition and pair"
-            raise FixInput(f"line {row.line}: {problem}", where=str(path), hint=hint)
-        condition_of[clip] = row["condition"]
-        pair_of[clip] = row["pair"]
-    names = list(dict.fromkeys(condition_of.values()))
+            raise FixInput(f"line {row.line}: {problem}", where=str(path))
+        clips.add(clip)
+        names[condition] = None
+        of_pair[condition] = clip
     if len(names) != 2:
         raise FixInput(
-            f"expected two conditions, got {len(names)}: {', '.join(names[:5])}",
+            f"expected two conditions, got {len(names)}: {', '.join([*names][:5])}",
             where=str(path),
         )
-    _check_pairs(path, condition_of, pair_of)
-    return (names[0], names[1]), condition_of, pair_of
-
-
-def _check_pairs(
-    path: Path, condition_of: Mapping[str, str], pair_of: Mapping[str, str]
-) -> None:
-    """Raise an error unless each pair is a clip of each condition."""
-    members: dict[str, list[str]] = {}
-    for clip, pair in pair_of.items():
-        members.setdefault(pair, []).append(clip)
-    for pair, clips in members.items():
-        conditions = {condition_of[clip] for clip in clips}
-        if len(clips) != 2 or len(conditions) != 2:
+    first, second = names
+    pairs = []
+    for pair, of_pair in members.items():
+        if len(of_pair) != 2:
             raise FixInput(
-                f"pair {pair!r} has the clips {', '.join(clips)}",
+                f"pair {pair!r} has one clip: {', '.join(of_pair.values())}",
                 where=str(path),
             )
+        pairs.append((of_pair[first], of_pair[second]))
+    return (first, second), pairs
 
 
 def _mean_maps(
-    store: Store, maps: Matrix, conditions: Sequence[Record]
+    store: Store, maps: Matrix, pairs: Sequence[tuple[str, str]]
 ) -> list[Floats]:
     """Return for each condition the mean maps [direction, row, column] of clips and frames."""
     real = real_steps(store, maps.rows)
@@ -282,29 +252,24 @@ def _mean_maps(
         frames = maps.values[row][:, real[row]].astype(np.float64)
         of_clip[clip] = frames.mean(axis=1)
     means = []
-    for condition in conditions:
-        of_condition = [of_clip[clip] for clip in condition["clips"]]
-        means.append(np.mean(of_condition, axis=0))
+    for clips in zip(*pairs, strict=True):
+        means.append(np.mean([of_clip[clip] for clip in clips], axis=0))
     return means
 
 
 def _compared(
-    names: Sequence[str],
-    means: Sequence[Floats],
-    shares: Floats | None,
-    pairs: Sequence[str],
+    names: Sequence[str], means: Sequence[Floats], shares: Floats | None
 ) -> list[Record]:
     """Return each direction with the test of its shares, the mean of the random ones last.
 
-    The first half of the clips is of the first condition; `pairs` has the pair of each clip. The
-    mean maps are [row, column] of both conditions, over clips and frames. Without boxes there are
-    no shares; random directions have no p.
+    The first half of the clips is of the first condition, the other half of the second, pair by
+    pair. The mean maps are [row, column] of both conditions, over clips and frames. Without boxes
+    there are no shares; random directions have no p.
     """
-    n_first = len(pairs) // 2
-    numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM_PREFIX)]
     random = [i for i, name in enumerate(names) if name.startswith(RANDOM_PREFIX)]
+    numbers = {name: [i] for i, name in enumerate(names) if i not in random}
     compared = []
-    for name, of_name in [*((names[i], [i]) for i in numbers), (AT_RANDOM, random)]:
+    for name, of_name in {**numbers, AT_RANDOM: random}.items():
         item: Record = {
             "direction": name,
             "mean_maps": [mean[of_name].mean(axis=0).tolist() for mean in means],
@@ -313,13 +278,16 @@ def _compared(
         }
         if shares is not None:
             of_clips = shares[of_name].mean(axis=0)
-            x = float(of_clips[:n_first].mean())
-            y = float(of_clips[n_first:].mean())
-            item |= {"shares": [x, y], "difference": x - y}
-        if shares is not None and name != AT_RANDOM:
-            is_first = np.arange(len(of_clips)) < n_first
-            tested = permutation_p(of_clips, is_first, pairs, permutations=PERMUTATIONS)
-            item |= {"p": tested.two_sided, "method": tested.method}
+            x, y = np.split(of_clips, 2)
+            item["shares"] = [float(x.mean()), float(y.mean())]
+            item["difference"] = item["shares"][0] - item["shares"][1]
+            if name != AT_RANDOM:
+                pairs = np.tile(np.arange(len(x)), 2)
+                is_first = np.arange(len(of_clips)) < len(x)
+                tested = permutation_p(
+                    of_clips, is_first, pairs, permutations=PERMUTATIONS
+                )
+                item |= {"p": tested.two_sided, "method": tested.method}
         compared.append(item)
     tests = [item for item in compared if item["p"] is not None]
     corrected = holm([item["p"] for item in tests]).tolist() if tests else []

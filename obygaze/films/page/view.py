@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
-    from obygaze.films.page.site import Site
     from obygaze.films.predictions import PredictionTable
     from obygaze_features.manifest.model import Manifest
     from obygaze_models.runner.files import Run
@@ -76,6 +74,7 @@ def view(
         obygaze view new --scores scores.csv -o shown --no-browser
     """
     from obygaze.films.page.html import page_of
+    from obygaze.films.page.site import Site
     from obygaze_features.core.file_names import FileNames, file_name
     from obygaze_features.core.files import write_together
     from obygaze_features.core.own_results import FILM_PAGE, check_file
@@ -85,7 +84,9 @@ def view(
     if run is not None and scores is not None:
         raise FixUsage("the page shows scores of one source: --run or --scores")
     clips = read_manifest(manifest, workspace=workspace)
-    site = _site(here, clips, run, scores)
+    scored = None if run is None else _run_of(run, clips, here)
+    predicted = None if scores is None else _scores_of_table(Path(scores), clips)
+    site = Site(here, clips, scored, predicted)
     if film is not None and film not in site.films:
         raise unknown_name("film", film, [*site.films], where=clips.name)
     if not site.films:
@@ -107,60 +108,39 @@ def view(
     return FilmPages(tuple(pages))
 
 
-def _site(
-    workspace: Workspace,
-    manifest: Manifest,
-    run: PathLike | None,
-    scores: PathLike | None,
-) -> Site:
-    """Return what makes the documents of the pages."""
-    from obygaze.films.page.site import Site
+def _run_of(run: PathLike, manifest: Manifest, workspace: Workspace) -> Run:
+    """Return a run; an error if it is of other clips than the manifest says."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
     from obygaze_models.runner.text import read_run
 
-    scored = None
-    if run is not None:
-        scored = read_run(run, workspace=workspace)
-        made_from = scored.about["manifest"]["name"]
-        if manifest.name != made_from:
-            raise FixUsage(
-                f"{manifest.name} is not the manifest of the run, which is {made_from}",
-                hint="--scores TABLE, for what a model says of other clips",
-            )
-        _refuse_other_clips(scored, manifest)
-    predictions = None if scores is None else _scores_of_table(Path(scores), manifest)
-    return Site(workspace, manifest, scored, predictions)
+    scored = read_run(run, workspace=workspace)
+    made_from = scored.about["manifest"]["name"]
+    if manifest.name != made_from:
+        raise FixUsage(
+            f"{manifest.name} is not the manifest of the run, which is {made_from}",
+            hint="--scores TABLE, for what a model says of other clips",
+        )
+    film_of = scored.film_of_clip
+    require_same_shared(
+        ClipFacts.of_clips(manifest.clips),
+        ClipFacts.of(film_of, film_of.values()),
+        (f"the manifest {manifest.name}", f"the run {scored.folder.name}"),
+        where=manifest.name,
+    )
+    return scored
 
 
 def _scores_of_table(path: Path, manifest: Manifest) -> PredictionTable:
     """Return the scores of a saved model for the clips of a page."""
     from obygaze.films.predictions import read_predictions, score_column
 
-    table = read_predictions(
-        manifest,
-        path,
-        required=("basis", "decision"),
-        hint="a table of obygaze models predict -o, of a model that decides a question; or --run"
-        " RUN, for scores of a run",
-    )
+    table = read_predictions(manifest, path, required=("basis", "decision"))
     score_column(table.columns, path)
     models = dict.fromkeys(clip.model for clip in table.clips)
     if len(models) > 1:
         raise FixInput(
-            f"expected the scores of one model, got {few([*models])}", where=str(path)
+            f"expected the scores of one model, got {', '.join(models)}",
+            where=str(path),
         )
     return table
-
-
-def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
-    """Raise an error if a run is of other clips than the manifest says."""
-    # NumPy is not loaded for the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
-
-    film_of = run.film_of_clip
-    require_same_shared(
-        ClipFacts.of_clips(manifest.clips),
-        ClipFacts.of(film_of, film_of.values()),
-        (f"the manifest {manifest.name}", f"the run {run.folder.name}"),
-        where=manifest.name,
-        hint="view with what was made of this manifest",
-    )

@@ -10,12 +10,11 @@ from itertools import combinations
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.tables import TableRow, number_of_cell
+from obygaze_features.core.tables import TableRow
 from obygaze_features.manifest.adapters.table_mapping import CODER, TableMapping
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.annotators import annotations_of, said_columns
 from obygaze_features.manifest.model import Annotation, Clip
-from obygaze_features.manifest.own_labels import COVERED
 from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
 
@@ -172,10 +171,6 @@ def clips_and_annotations(
         columns_of_file: The columns of the manifest that each file states.
     """
     columns = [*clips[0].extra] if clips else []
-    cells = {clip.extra.get(COVERED, "") for clip in clips}
-    if all(not cell or number_of_cell(cell) is not None for cell in cells):
-        # How much of a clip marks cover is no word of a person.
-        columns = [name for name in columns if name != COVERED]
     said = said_columns(made_of_coders(mapping.coders) or columns)
     facts = [name for name in columns if name not in (*said, ANNOTATOR)]
     first_of: dict[tuple[str, str], tuple[TableRow, Clip]] = {}

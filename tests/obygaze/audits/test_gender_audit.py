@@ -57,15 +57,16 @@ def test_both_wordings_have_ratios_and_a_winner_and_ties_are_counted(
         ("0.1,0.5,21.83", "is it in percent?"),
         ("0.1,0.5,nan", "must be a number, got 'nan'"),
         ("nan,0.5,0.5", "must be a number, got 'nan'"),
-        ("0.1,nan,0.5", "sim must be a number, got 'nan'"),
+        ("0.1,nan,0.5", "sim_woman must be a number, got 'nan'"),
         ("0.1,1.01,0.5", "must be a cosine"),
-        ("0.1,,0.5", "sim must be a number, got ''"),
+        ("0.1,,0.5", "sim_woman must be a number, got ''"),
         ("-0.1,0.5,0.5", "must be a probability, got -0.1"),
-        ("0.1,0.5", "expected 3 cells as in the header, got 2"),
+        ("0.1,0.5", "expected 6 cells as in the header, got 5"),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, cells: str, message: str) -> None:
-    table = write(tmp_path / "t.csv", f"lm,sim,prob\n0.1,0.5,0.5\n{cells}\n")
+    rows = f"a [MASK],0.1,0.5,0.1,0.5,0.5\na [MASK],0.1,0.5,{cells}\n"
+    table = write(tmp_path / "t.csv", ESTIMATION + rows)
     done = call_obygaze("audit", "gender-score", table)
     assert done.code == 1
     assert done.stderr.splitlines()[0].startswith(f"{table}:3: ")
@@ -74,10 +75,9 @@ def test_bad_rows_are_named(tmp_path: Path, cells: str, message: str) -> None:
 
 def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
     for text, document in (
-        ("lm,sim,prob\n", "no captions"),
-        ("lm,prob\n1,1\n", "missing column sim"),
-        ("caption,lm_man,prob\n", "missing column sim_man, lm_woman, sim_woman"),
-        ("lm;sim;prob\n", "no captions"),
+        (ESTIMATION, "no captions"),
+        ("caption,lm_man,prob\n", "column 'sim_man': required column is missing"),
+        (ESTIMATION.replace(",", ";"), "no captions"),
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
         assert (done.code, document in done.stderr) == (1, True), done.stderr

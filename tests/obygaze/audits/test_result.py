@@ -31,7 +31,8 @@ ROWS = [
 
 def gender_table(folder: Path) -> Path:
     path = folder / "scores.csv"
-    path.write_text("lm,sim,prob\n0.25,0,0.5\n", encoding="utf-8")
+    columns = "caption,lm_man,sim_man,lm_woman,sim_woman,prob"
+    path.write_text(f"{columns}\na [MASK],0.25,0,0.1,0,0.5\n", encoding="utf-8")
     return path
 
 

@@ -312,7 +312,7 @@ def test_all_else_in_a_file_stays_to_the_byte(name: str, foreign: Path) -> None:
     path.write_bytes(after)
     tiers = [*ElanFile(path).tiers()]
     (new,) = [tier for tier in tiers if tier.name == "new"]
-    assert (new.annotator, new.annotations[0].text) == ("ada", 'é & "sé"')
+    assert (new.annotator, new.annotations[0][2]) == ("ada", 'é & "sé"')
     again = ElanFile(path).with_tiers(marks)
     assert again.count(b'TIER_ID="new #2"') == 1
     ids = re.findall(rb'(?:ANNOTATION_ID|TIME_SLOT_ID)="([^"]*)"', again)
@@ -349,7 +349,7 @@ def test_drawn_files_keep_their_bytes(seed: int, foreign: Path) -> None:
     assert without_new_tiers(after, before, 1) == before
     foreign.write_bytes(after)
     (new,) = [tier for tier in ElanFile(foreign).tiers() if tier.name == "new"]
-    assert new.annotations[0].text == "é 山"
+    assert new.annotations[0][2] == "é 山"
 
 
 def test_a_file_without_annotations_gets_a_tier(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_another_encoding_keeps_its_letters(foreign: Path) -> None:
     foreign.write_text(text, "latin-1")
     after = ElanFile(foreign).with_tiers([Mark("x", 1.0, 2.0, "Sé", "山", "ada")])
     foreign.write_bytes(after)
-    words = {one.text for tier in ElanFile(foreign).tiers() for one in tier.annotations}
+    words = {one[2] for tier in ElanFile(foreign).tiers() for one in tier.annotations}
     assert {"山", "vgl. Széne 3"} <= words
     foreign.write_text(FOREIGN.replace("UTF-8", "UTF-16"), "utf-16")
     with pytest.raises(FixInput, match="expected a file in UTF-8"):

@@ -154,6 +154,7 @@ def test_labels_are_those_of_each_annotator(tmp_path: Path) -> None:
     exported = export_manifest(clips(annotations=(by_ada, by_ben)), tmp_path / "a.eaf")
     assert exported.left_out == (
         "the label that a rule made of what each annotator says",
+        "1 clip without times: a-2",
     )
     imported = import_manifest(tmp_path / "a.eaf", "back", workspace=tmp_path)
     assert isinstance(imported, ImportedMarks)

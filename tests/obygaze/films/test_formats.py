@@ -13,7 +13,7 @@ from obygaze.films.formats import (
     BY_ENDING,
     FLAGS,
     FORMATS,
-    LabelFormat,
+    WRITTEN,
     export_manifest,
     import_manifest,
 )
@@ -21,6 +21,7 @@ from obygaze.films.importing import ImportedMarks
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, read_manifest
 from obygaze_features.manifest.adapters import SavedManifest
+from obygaze_features.manifest.importing import ManifestFormat
 
 OPTIONS = {option for known in FORMATS for option in known.options}
 CLIPS = "clip_id,movie_id\na-1,a\n"
@@ -28,7 +29,7 @@ CLIPS = "clip_id,movie_id\na-1,a\n"
 
 @pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.name)
 def test_an_option_of_another_format_is_refused(
-    known: LabelFormat, tmp_path: Path
+    known: ManifestFormat, tmp_path: Path
 ) -> None:
     for option in OPTIONS - {*known.options}:
         given: dict[str, Any] = {option: "x"}
@@ -49,7 +50,6 @@ def marked() -> Manifest:
     return Manifest("films", Header("a test"), tuple(clips), ("framerate",))
 
 
-WRITTEN = [(known.name, ending) for known in FORMATS for ending in known.written]
 TIMES = [("lake", 0.0, 2.0), ("pier", 2.0, 4.0), ("Ete", 4.0, 6.0)]
 
 
@@ -58,7 +58,7 @@ def spans(imported: SavedManifest | ImportedMarks) -> set[tuple[str, Any, Any]]:
     return {(row.movie_id, row.start_s, row.end_s) for row in rows}
 
 
-@pytest.mark.parametrize(("name", "ending"), WRITTEN)
+@pytest.mark.parametrize(("ending", "name"), [*WRITTEN.items()])
 def test_what_is_written_is_read_back(name: str, ending: str, tmp_path: Path) -> None:
     assert BY_ENDING[ending].name == name
     path = tmp_path / f"lake{ending}"

@@ -14,7 +14,7 @@ from support.videos import write_video
 
 from obygaze.films.labels import equal_clips
 from obygaze.films.marks import Mark, Marks, at_pictures
-from obygaze.films.pictures import LinkedFilms, pictures_of, times_of_pictures
+from obygaze.films.pictures import LinkedFilms, pictures_of
 from obygaze_features.core.errors import FixInput
 
 NTSC = Fraction(1001, 24000)
@@ -54,7 +54,7 @@ def test_times_of_whole_milliseconds_are_put_on_the_pictures_they_were_of(
     for _ in range(300):
         first = draws.randrange(N_PICTURES)
         last = draws.randrange(first, N_PICTURES)
-        start_s, end_s = times_of_pictures(boundaries, first, last)
+        start_s, end_s = boundaries[first], boundaries[last + 1]
         mark = Mark("lake", start_s, end_s, "level", "S", "ada")
         rounded = mark._replace(start_s=round(start_s, 3), end_s=round(end_s, 3))
         assert pictures_of(boundaries, rounded.start_s, rounded.end_s) == (first, last)
@@ -73,7 +73,6 @@ def test_equal_clips_are_cut_at_pictures_to_the_end_of_the_file(
     end_s = 0.0
     for clip in clips:
         assert clip.start_s in boundaries and clip.end_s in boundaries
-        assert clip.video == "lake.mp4"
         end_s = clip.end_s or 0.0
     # Only a rest that is shorter than a clip is left.
     assert boundaries[-1] - end_s < 1 + np.diff(boundaries).max()
@@ -97,7 +96,7 @@ def test_two_files_of_one_film_are_refused(tmp_path: Path) -> None:
     text = text.replace(str(tmp_path / "films"), str(tmp_path / "first"))
     (tmp_path / "manifests/one.toml").write_text(text)
     write_marks(tmp_path / "m.csv", [Mark("lake", 0.0, 0.2, "level", "S", "ada")])
-    words = ("manifest", "project", "m.csv", "--every", "0.1")
+    words = ("manifest", "project", "m.csv", "--every", "0.1", "-o", "labels")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
     assert "manifests are linked to 2 files of the film lake" in refused.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.cli import Result, call_obygaze
@@ -16,8 +15,12 @@ from obygaze.films.labels import equal_clips, project_marks
 from obygaze.films.marks import Mark, Marks, read_marks
 from obygaze.films.pictures import LinkedFilms
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import AlreadyThere, FixInput
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.manifest.io import (
+    facts_of_saved,
+    read_manifest,
+    write_manifest,
+)
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
@@ -28,32 +31,18 @@ def run(
 ) -> Result:
     table = write_marks(folder / "marks.csv", marked)
     cut = write_spans(folder / "clips.csv", spans)
-    words = ("manifest", "project", table, "--clips", cut, *options)
+    words = ("manifest", "project", table, "--clips", cut, "-o", "labels", *options)
     return call_obygaze(*words, cwd=folder).ok()
 
 
 def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
-    marked = [*marks("0-99 S Body"), *marks("0-49 S Look, 50-99 EN", annotator="B")]
+    marked = marks("0-99 watched, 0-99 S Body")
     document = run(tmp_path, marked, clips("0-99 100-199"), "--json").json()
-    empty = {"clip_id": "m-002", "level": "EN", "concepts": [], "covered": None}
-
-    def of_first(covered: float, *concepts: str) -> dict[str, Any]:
-        label = {"level": "S", "concepts": [*concepts], "covered": covered}
-        return {"clip_id": "m-001", **label}
-
-    assert document == {
-        "json_version": 1,
-        "manifest": None,
-        "threshold": "0.2",
-        "projections": {
-            "A": [of_first(1.0, "Body"), empty],
-            "B": [of_first(0.5, "Look"), empty],
-        },
-        "merged": [of_first(1.0, "Body", "Look"), empty],
-        "unlabelled": 0,
-        "unlabelled_clips": [],
-        "assumed_watched": [["m", "A", "level"], ["m", "B", "level"]],
-    }
+    made = read_manifest("labels", workspace=tmp_path)
+    path = tmp_path / "manifests/labels.toml"
+    written = {"json_version": 1, **facts_of_saved(made, Path(document["path"]))}
+    assert path.samefile(tmp_path / document["path"])
+    assert document == {**written, "unlabelled": ["m-002"]}
 
 
 def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> None:
@@ -63,8 +52,9 @@ def test_what_is_in_no_clip_and_what_no_mark_says_is_named(tmp_path: Path) -> No
     )
     order = ("--order", "Gewalt=schwach,mittel,stark")
     words = ("manifest", "project", "said.csv", "--every", "1", "--rule", "agreed")
+    words = (*words, "-o", "labels")
     told = call_obygaze(*words, *order, cwd=tmp_path).ok().stderr
-    assert "the order of Gewalt has 'mittel', which no mark has" in told
+    assert "the order of Gewalt has words that no mark has: mittel" in told
     assert (
         "marks behind the last whole clip of a film are in no clip: m from 2.0" in told
     )
@@ -77,34 +67,19 @@ def test_a_rule_makes_the_label_and_all_answers_stand_beside(tmp_path: Path) -> 
         *marks("0-39 NS Body|Voice", annotator="B"),
         *marks("0-49 NS Body|Voice, 60-69 comment=loud", annotator="C"),
     ]
-    run(tmp_path, marked, clips("0-99"), "--rule", "agreed", "-o", "labels")
+    run(tmp_path, marked, clips("0-99"), "--rule", "agreed")
     made = read_manifest("labels", workspace=tmp_path)
     clip = made["m-001"]
     assert (clip.level, clip.concepts) == ("", ("Body",))
     assert clip.extra["differs"] == "level|Voice"
-    assert clip.extra["comment"] == "A: dark / C: loud"
-    answers = {(one.annotator, one.level, one.concepts) for one in made.annotations}
+    answers = set()
+    for one in made.annotations:
+        answers.add((one.annotator, one.level, one.concepts, one.own["comment"]))
     assert answers == {
-        ("A", "HN", ("Body",)),
-        ("B", "NS", ("Body", "Voice")),
-        ("C", "NS", ("Body", "Voice")),
+        ("A", "HN", ("Body",), "dark"),
+        ("B", "NS", ("Body", "Voice"), ""),
+        ("C", "NS", ("Body", "Voice"), "loud"),
     }
-
-
-def test_how_much_marks_cover_is_no_word_of_a_person(tmp_path: Path) -> None:
-    for person, said in (("A", "0-49 S Body"), ("B", "0-79 S Body")):
-        table = write_marks(tmp_path / f"{person}.csv", marks(said, annotator=person))
-        cut = write_spans(tmp_path / "clips.csv", clips("0-99"))
-        words = ("manifest", "project", table, "--clips", cut, "-o", person)
-        call_obygaze(*words, cwd=tmp_path).ok()
-    # They agree, and no rule is asked for.
-    tables = ("manifests/A.csv", "manifests/B.csv")
-    call_obygaze("manifest", "import", *tables, "-o", "both", cwd=tmp_path).ok()
-    both = read_manifest("both", workspace=tmp_path)
-    assert "covered" not in both.columns
-    assert [one.own for one in both.annotations] == [{}, {}]
-    call_obygaze("manifest", "export", "A", "tiers", "--as", "elan", cwd=tmp_path).ok()
-    assert "covered" not in (tmp_path / "tiers" / "m.eaf").read_text()
 
 
 def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> None:
@@ -129,23 +104,16 @@ def test_clips_of_a_manifest_keep_their_videos_and_columns(tmp_path: Path) -> No
         project_marks(table, clips="films", name="violence", workspace=tmp_path)
 
 
-def test_words_in_the_column_of_the_share_are_not_lost(tmp_path: Path) -> None:
-    clip = Clip("m-1", "m", start_s=0.0, end_s=4.0, extra={"covered": "yes"})
-    films = Manifest("films", Header("films"), (clip,), ("covered",))
-    write_manifest(films, tmp_path / "manifests/films.toml")
-    table = write_marks(tmp_path / "marks.csv", marks("0-99 S"))
-    with pytest.raises(FixInput, match="would lose these words: yes"):
-        project_marks(table, clips="films", workspace=tmp_path)
-
-
-@pytest.mark.parametrize("command", [("manifest", "project"), ("agree",)])
+@pytest.mark.parametrize(
+    "command", [("manifest", "project", "-o", "labels"), ("agree",)]
+)
 def test_clips_of_other_films_alone_are_an_error(
     tmp_path: Path, command: Sequence[str]
 ) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 S"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9", film="unseen"))
     for words, what in (
-        (("--clips", cut), "no clip lies in a film with marks (m)"),
+        (("--clips", cut), "no clip has a place in a film with marks (m)"),
         (("--every", "3"), "the marks span no whole clip"),
     ):
         result = call_obygaze(*command, table, *words)
@@ -157,9 +125,11 @@ def test_columns_that_mean_something_else_in_a_manifest_are_refused(
     tmp_path: Path,
 ) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-9 video=x, 0-9 start_s=y"))
-    done = call_obygaze("manifest", "project", table, "--every", "1")
+    words = ("manifest", "project", table, "--every", "0.2", "-o", "labels")
+    done = call_obygaze(*words, cwd=tmp_path)
     assert done.code == 1
-    assert "a column of marks cannot be called start_s, video" in done.stderr
+    told = "columns of marks have the names of other columns of a manifest"
+    assert f"{told}: start_s, video" in done.stderr
 
 
 @pytest.mark.check("imports and projects 6,072 published segments")
@@ -224,7 +194,8 @@ def test_clips_of_seconds_are_rounded_to_pictures_where_a_table_states_the_rate(
 @pytest.mark.parametrize("every", ["0", "-1", "x", "1e3", "nan"])
 def test_lengths_that_cannot_be_used(every: str, tmp_path: Path) -> None:
     table = write_marks(tmp_path / "s.csv", marks("0-49 HN"))
-    done = call_obygaze("manifest", "project", table, "--every", every)
+    words = ("manifest", "project", table, "-o", "labels")
+    done = call_obygaze(*words, "--every", every)
     assert done.code == 2
-    neither = call_obygaze("manifest", "project", table)
+    neither = call_obygaze(*words)
     assert "expected one of --clips and --every" in neither.stderr

@@ -130,7 +130,10 @@ def test_covered_shares_against_a_fine_grid() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("not objectified,0", "objectified,0"), "pair '0' has the clips"),
+        (
+            ("not objectified,0", "objectified,0"),
+            "pair '0' has two clips of 'objectified'",
+        ),
         (("objectified,1", "objectified,"), "has no pair"),
         (("not objectified,2", "third,2"), "expected two conditions, got 3"),
         (("objectified,3", ",3"), "has no condition"),
