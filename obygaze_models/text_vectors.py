@@ -27,7 +27,7 @@ from obygaze_features.manifest.clip_facts import (
     require_same_shared,
 )
 from obygaze_features.store import Store, TextTable, open_store, read_texts
-from obygaze_features.store.importing import read_arrays
+from obygaze_features.store.importing.arrays import read_arrays
 from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import (
     same_space,

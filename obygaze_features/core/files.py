@@ -44,12 +44,12 @@ VIDEO_SUFFIXES = (
     *(".gif", ".qt", ".mpe", ".m1v", ".m2v", ".3g2", ".f4v", ".ogm", ".rm", ".rmvb"),
     *(".dv", ".mjpeg", ".mjpg", ".h264", ".hevc", ".ivf", ".obu", ".nut"),
 )
-# Of files that have features and nothing else; `store/formats.py` says how they are read.
+# Of files that have features and nothing else; `store/importing` reads them.
 FEATURE_SUFFIXES = (".npz", ".h5", ".hdf5", ".parquet")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 # The last is that of `ulimit -f`, and of disks without files of more than 4 GB.
-_NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def warn_of_unread(folder: Path, names: Iterable[str], content: str) -> None:
@@ -279,7 +279,7 @@ def name_in_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_MORE_BYTES and error.filename is None:
+        if error.errno in NO_MORE_BYTES and error.filename is None:
             error.filename = os.fspath(path)
         raise
 

@@ -11,8 +11,7 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,11 +22,7 @@ from obygaze_features import __version__
 from obygaze_features.core import files
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, count, human
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import (
@@ -48,22 +43,16 @@ from obygaze_features.manifest.model import (
     view_words,
 )
 from obygaze_features.manifest.spans import FRAMES
-from obygaze_features.store.card import (
-    HERE,
-    citation_text,
-    terms_lines,
-)
+from obygaze_features.store.card import HERE, citation_text, terms_lines
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.importing import (
+from obygaze_features.store.importing import FORMATS_OF_FILES
+from obygaze_features.store.importing.files import (
     EXPORT_KEY,
     FILM_KEY,
-    FORMATS_OF_FILES,
-    FRAME_KEYS,
     ID_KEY,
-    PARQUET_EXTRA,
     SPAN_KEYS,
-    TIME_KEYS,
 )
+from obygaze_features.store.importing.parquet import PARQUET_EXTRA
 from obygaze_features.store.layout import (
     CARD,
     CHUNK_BYTES,
@@ -71,20 +60,20 @@ from obygaze_features.store.layout import (
     Array,
     with_companions,
 )
+from obygaze_features.store.making import check_outside
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
-from obygaze_features.store.rows import OK, STATUS_OF_WORD, Row, words_of_status
+from obygaze_features.store.rows import STATUS_OF_WORD
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
 # What an HDF5 file has beside its arrays, at most: names, lists of chunks, and where it comes from.
 HDF5_BYTES = 2**16
-DATE = (1980, 1, 1, 0, 0, 0)
 SHOWN_CLIPS = 20
 # The format that is a table, with labels as columns; as a folder, the hub reads it.
 TABLE = "parquet"
 EXPORTED_TABLE = "data/features.parquet"
-# Columns that say of a clip what it is, in their order, and what they mean.
+# Columns that say of a clip what it is, and what they mean.
 FACT_COLUMNS = {
     ID_KEY: "the clip",
     FILM_KEY: "its film",
@@ -109,7 +98,7 @@ class Exported:
         arrays: The arrays.
         left_out: Each clip without features, with its status and the reason.
         warnings: How many clips have no labels.
-        not_exported: What else the store has, in words.
+        not_exported: The arrays that are not exported.
     """
 
     path: Path
@@ -133,10 +122,13 @@ class Exported:
     @property
     def notes(self) -> list[str]:
         """The reasons of the first clips that were left out, and what else was."""
-        reasons = list(self.left_out.items())[:SHOWN_CLIPS]
-        notes = [f"{clip}: {reason}" for clip, reason in reasons]
+        notes = []
+        if self.left_out:
+            notes.append(f"left out: {count(len(self.left_out), 'clip')}")
+        for clip, reason in list(self.left_out.items())[:SHOWN_CLIPS]:
+            notes.append(f"  {clip}: {reason}")
         if self.not_exported:
-            notes.append(f"left out: {', '.join(self.not_exported)}")
+            notes.append(f"left out: the arrays {', '.join(self.not_exported)}")
         return notes
 
     @property
@@ -144,6 +136,13 @@ class Exported:
         """The exit code of the command, which says whether clips failed."""
         statuses = [STATUS_OF_WORD[each.status] for each in self.left_out.values()]
         return max((status.exit_code for status in statuses), default=0)
+
+
+def refuse_pictures(store: Store) -> None:
+    """Raise an error for a store of pictures, which is not sent, exported or published."""
+    if store.record.array(PICTURES) is not None:
+        problem = "this store holds pictures of films; it is private"
+        raise FixUsage(problem, where=store.location)
 
 
 def export_features(
@@ -182,250 +181,188 @@ def export_features(
         obygaze store export obygaze12-xclip xclip.h5
         obygaze store export obygaze12-xclip xclip --as parquet --with-labels obygaze12
     """
-    here = Workspace.of(workspace)
-    target = here.checked(Path(path))
+    target = Workspace.of(workspace).checked(Path(path))
     check_folders_above(target)
+    check_outside(target)
     opened = open_store(store, workspace=workspace)
+    of_ending = FORMATS_OF_FILES.get(target.suffix.lower())
+    kind = format or of_ending
+    if kind is None or (format and (of_ending or format != TABLE)):
+        raise FixUsage(
+            "expected the name of a file with one of these endings, or of a folder and --as"
+            f" {TABLE}: {', '.join(FORMATS_OF_FILES)}",
+            where=str(target),
+        )
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
-    written_as = _format_of(target, format)
-    if labels is not None and written_as != TABLE:
-        raise FixUsage(
-            "labels are columns of parquet only", hint="a name that ends with .parquet"
-        )
+        if kind != TABLE:
+            raise FixUsage("labels are columns of parquet only")
     refuse_pictures(opened)
-    names = list(dict.fromkeys(each_name(arrays)))
-    export = Export(opened, (), labels, progress or Quiet())
-    export.arrays = export.arrays_of(written_as, names)
-    warnings = export.read_labels()
-    export.progress.expect(len(export.rows) * len(export.arrays))
+    chosen = [opened.array(name) for name in dict.fromkeys(each_name(arrays))]
+    known = opened.record.arrays
+    if not chosen and kind == TABLE:
+        features = map(opened.array, opened.feature_arrays)
+        chosen = [array for array in features if len(array.shape) == 1]
+        if not chosen:
+            names = ", ".join(array.name for array in known)
+            hint = f"--array NAME, one of {names}"
+            raise FixUsage("no array has one vector a clip", hint=hint)
+    export = Export(
+        opened, with_companions(chosen or known, known), progress or Quiet()
+    )
+    warnings = export.add_labels(labels) if labels is not None else []
     target.parent.mkdir(parents=True, exist_ok=True)
     writers = {"npz": write_npz, "hdf5": write_hdf5, TABLE: write_parquet}
     with _new(target, is_folder=format is not None) as hidden:
-        writers[written_as](export, hidden)
-    left_out = {}
-    for row in opened.rows:
-        if not row.is_ok:
-            left_out[row.clip_id] = Reason(row.status, row.reason)
+        writers[kind](export, hidden)
+    exported = [array.name for array in export.arrays]
     return Exported(
         path=target,
-        format=written_as,
-        n_clips=len(export.rows),
-        arrays=[array.name for array in export.arrays],
-        left_out=left_out,
+        format=kind,
+        n_clips=len(export.numbers),
+        arrays=exported,
+        left_out=export.left_out,
         warnings=warnings,
-        not_exported=export.not_exported(),
+        not_exported=[array.name for array in known if array.name not in exported],
     )
 
 
-def _format_of(path: Path, folder_format: str | None) -> str:
-    """Return the format of an export: that of a new folder, or the one of the ending."""
-    of_ending = FORMATS_OF_FILES.get(path.suffix.lower(), "")
-    if folder_format is None and of_ending:
-        return of_ending
-    if folder_format is None:
-        raise FixUsage(
-            f"the ending {path.suffix!r} is none that features are written in",
-            where=str(path),
-            hint=f"a name that ends with {', '.join(FORMATS_OF_FILES)}, or --as parquet for a"
-            " folder",
-        )
-    if folder_format != TABLE:
-        problem = f"{folder_format} is not written as a folder"
-        raise FixUsage(problem, hint=f"--as {TABLE}")
-    if of_ending:
-        raise FixUsage(
-            f"--as {TABLE} writes a folder, and this is the name of a file of {of_ending}",
-            where=str(path),
-            hint=f"the name {path.stem}, or leave --as out",
-        )
-    return TABLE
-
-
-def refuse_pictures(store: Store) -> None:
-    """Raise an error for a store of pictures, which is not sent, exported or published."""
-    if store.record.array(PICTURES) is not None:
-        raise FixUsage(
-            "this store holds pictures of films; it is private",
-            where=store.location,
-        )
-
-
-@dataclass
 class Export:
     """What is exported: arrays of a store, and its rows with features.
 
-    Args:
+    Attributes:
         store: The store.
         arrays: The arrays.
-        labels: The manifest whose levels and concepts become columns.
-        progress: Counts clips, once for each array.
-        label_of: The clip of the manifest that each row of the store has, by its id.
+        columns: What is known of each clip, by the names of columns; None where it is not known.
+        numbers: The places of these clips in the store.
+        left_out: Why other clips have no features.
+        origin: Of which store the features are, how they were made, and under which terms.
+        labels: A sentence on the labels for the card, and their licence.
     """
 
-    store: Store
-    arrays: Sequence[Array]
-    labels: Manifest | None
-    progress: Progress
-    label_of: Mapping[str, Clip] = field(default_factory=dict)
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """The rows with features."""
-        rows = [row for row in self.store.rows if row.is_ok]
+    def __init__(
+        self, store: Store, arrays: Sequence[Array], progress: Progress
+    ) -> None:
+        self.store = store
+        self.arrays = arrays
+        self.progress = progress
+        self.labels = ""
+        self.label_licence: str | None = None
+        rows = [row for row in store.rows if row.is_ok]
         if not rows:
             raise FixInput(
                 "no clip has features; nothing to export",
-                where=self.store.location,
-                hint=f"obygaze store info {shell_word(self.store.location)} --clips",
+                where=store.location,
+                hint=f"obygaze store info {shell_word(store.location)} --clips",
             )
-        return rows
-
-    @cached_property
-    def numbers(self) -> npt.NDArray[np.int64]:
-        """The places of these rows in the store."""
-        return np.flatnonzero([row.is_ok for row in self.store.rows])
-
-    @cached_property
-    def facts(self) -> list[str]:
-        """The columns beside the features."""
-        names = [ID_KEY]
-        if any(row.movie_id for row in self.rows):
-            names.append(FILM_KEY)
-        if any((row.start_s, row.end_s) != (None, None) for row in self.rows):
-            names += TIME_KEYS
-        if any(row.start_frame is not None for row in self.rows):
-            names += FRAME_KEYS
-        if self.labels is not None:
-            names += ["level", "concepts"]
-        return names
-
-    def fact_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the facts as arrays; a number that is not known is NaN."""
-        columns = {}
-        for name in self.facts:
-            kind = np.float64 if name in SPAN_KEYS else np.str_
-            facts = [getattr(row, name) for row in self.rows]
-            columns[name] = np.array(facts, dtype=kind)
-        return columns
-
-    def arrays_of(self, format: str, names: Sequence[str]) -> Sequence[Array]:
-        """Return the arrays with these names, or those of a format, and what belongs to them."""
-        store = self.store
-        known = store.record.arrays
-        chosen = [store.array(name) for name in names] or list(known)
-        if format == TABLE and not names:
-            features = map(store.array, store.feature_arrays)
-            chosen = [array for array in features if len(array.shape) == 1]
-            if not chosen:
-                names_there = store.feature_arrays or [array.name for array in known]
-                raise FixUsage(
-                    "no array has one vector a clip",
-                    hint=f"--array NAME, one of {', '.join(names_there)}",
-                )
-        # Elsewhere than in an npz file, what an export says of itself stands in metadata.
-        taken = {"npz": [EXPORT_KEY], TABLE: [*FACT_COLUMNS]}.get(format, [])
-        arrays = with_companions(chosen, known)
-        for array in arrays:
-            if array.name in taken:
-                raise FixUsage(
-                    f"in {format}, the array {array.name!r} and the {array.name} of clips would"
-                    " be one",
-                    where=store.location,
-                    hint="--array for other arrays only",
-                )
-        return arrays
-
-    def read_labels(self) -> list[str]:
-        """Find each clip in the manifest; return a sentence on clips without a level.
-
-        An error if the manifest has none of the clips, or another clip of the same id.
-        """
-        labels = self.labels
-        if labels is None:
-            return []
-        if isinstance(labels.clips, Windows):
-            raise FixUsage("windows have no labels", where=labels.name)
-        ids = {row.clip_id for row in self.rows}
-        labelled = [clip for clip in labels if clip.clip_id in ids]
-        # An error where the store has another clip of this id.
-        self.store.match(labelled)
-        self.label_of = {clip.clip_id: clip for clip in labelled}
-        if not labelled:
-            raise FixInput(
-                f"the manifest {labels.name} has none of the clips of this store: the first clip"
-                f" here is {self.rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
-                where=labels.name,
-                hint="--with-labels MANIFEST",
-            )
-        n_missing = len(self.rows) - sum(bool(clip.level) for clip in labelled)
-        if not n_missing:
-            return []
-        n_without = count(n_missing, "clip")
-        return [
-            f"{n_without} of {len(self.rows)} without a level in the manifest {labels.name}"
-        ]
-
-    def origin_json(self) -> str:
-        """Return of which store the features are, how they were made, and under which terms."""
-        record = self.store.record
-        terms = self.store.terms
-        facts = {
+        progress.expect(len(rows) * len(arrays))
+        self.left_out: dict[str, Reason] = {}
+        for row in store.rows:
+            if not row.is_ok:
+                self.left_out[row.clip_id] = Reason(row.status, row.reason)
+        self.numbers = np.flatnonzero([row.is_ok for row in store.rows])
+        self.columns: dict[str, list[Any]] = {}
+        for name in (ID_KEY, FILM_KEY, *SPAN_KEYS):
+            facts = [getattr(row, name) for row in rows]
+            if any(fact not in (None, "") for fact in facts):
+                self.columns[name] = facts
+        record = store.record
+        self.origin: dict[str, Any] = {
             "program": f"obygaze {__version__}",
-            "seal": self.store.seal,
+            "seal": store.seal,
             "manifest": {
                 "name": record.manifest.name,
                 "sha256": record.manifest.sha256,
             },
-            "licence": terms.licence,
-            "citation": terms.citation,
+            **store.terms._asdict(),
             "fingerprint": record.fingerprint,
             "recipe": record.recipe,
         }
-        if self.labels is not None:
-            header = self.labels.header
-            facts["labels"] = {
-                "name": self.labels.name,
-                "sha256": manifest_sha256(self.labels),
-                "licence": header.licence,
-                "citation": header.citation,
-            }
-        return json.dumps(facts)
 
-    def not_exported(self) -> list[str]:
-        """Return what of the store is not exported, in words."""
-        record = self.store.record
-        left_out = []
-        for status, number in record.rows.by_status.items():
-            if status != OK and number:
-                is_extracted = self.store.recipe.is_extracted
-                words = words_of_status(status, is_extracted=is_extracted)
-                left_out.append(f"{count(number, 'clip')} {words}")
-        names = [array.name for array in record.arrays if array not in self.arrays]
-        if names:
-            left_out.append(f"the arrays {', '.join(names)}")
-        n_remarks = sum(bool(row.reason) for row in self.rows)
-        if n_remarks:
-            left_out.append(f"remarks on {count(n_remarks, 'clip')}")
-        if any(row.video_hash or row.pictures is not None for row in self.rows):
-            left_out.append("which videos were read")
-        if record.makers:
-            left_out.append("what computed the clips")
-        if record.replaces:
-            left_out.append("the history of the store")
-        return left_out
+    def add_labels(self, labels: Manifest) -> list[str]:
+        """Add the labels of a manifest; return a sentence on clips without a level.
 
-    def pieces(self, array: Array) -> Iterator[npt.NDArray[np.generic]]:
+        An error if the manifest has none of the clips, or another clip of the same id.
+        """
+        if isinstance(labels.clips, Windows):
+            raise FixUsage("windows have no labels", where=labels.name)
+        ids = self.columns[ID_KEY]
+        clips = labels.by_id
+        # An error where the store has another clip of this id.
+        self.store.match([clips[clip_id] for clip_id in ids if clip_id in clips])
+        if clips.keys().isdisjoint(ids):
+            raise FixInput(
+                f"the manifest {labels.name} has none of the clips of this store, such as"
+                f" {ids[0]!r}",
+                where=labels.name,
+                hint="--with-labels MANIFEST",
+            )
+        header = labels.header
+        of_clips = [clips.get(clip_id) for clip_id in ids]
+        levels = [clip.level or None if clip else None for clip in of_clips]
+        self.columns["level"] = levels
+        self.columns["concepts"] = [
+            _concepts(clip, header.concepts) for clip in of_clips
+        ]
+        sha256 = manifest_sha256(labels)
+        self.origin["labels"] = {
+            "name": labels.name,
+            "sha256": sha256,
+            "licence": header.licence,
+            "citation": header.citation,
+        }
+        self.label_licence = header.licence
+        self.labels = (
+            f"Levels and concepts are those of the manifest {labels.name},"
+            f" {view_words(header.view)}, sha256 {sha256}. Their licence:"
+            f" {header.licence or 'not stated'}."
+        )
+        if header.citation:
+            self.labels += f" Cite for them: {header.citation}"
+        n_without = levels.count(None)
+        if not n_without:
+            return []
+        of_all = f"{count(n_without, 'clip')} of {len(ids)}"
+        return [f"{of_all} without a level in the manifest {labels.name}"]
+
+    def fact_arrays(self, **others: Any) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns as arrays, after others; a number that is not known is NaN."""
+        columns = {name: np.array(value) for name, value in others.items()}
+        for name, facts in self.columns.items():
+            columns[name] = np.array(
+                facts, np.float64 if name in SPAN_KEYS else np.str_
+            )
+        self.check_names(columns)
+        return columns
+
+    def check_names(self, columns: Mapping[str, Any]) -> None:
+        """Raise an error for an array that is called as a column."""
+        for array in self.arrays:
+            if array.name in columns:
+                raise FixUsage(
+                    f"the array {array.name!r} and the {array.name} of clips would be one",
+                    where=self.store.location,
+                    hint="--array for other arrays only",
+                )
+
+    def pieces(self, array: Array, n_rows: int = 0) -> Iterator[npt.NDArray[Any]]:
         """Yield the values of some rows at a time, in the order of the store."""
-        n_rows = max(1, PIECE_BYTES // array.row_bytes)
-        for first in range(0, len(self.rows), n_rows):
-            yield self.values(array, slice(first, first + n_rows))
+        n_rows = n_rows or max(1, PIECE_BYTES // array.row_bytes)
+        for first in range(0, len(self.numbers), n_rows):
+            values = self.store.read(array, self.numbers[first : first + n_rows])
+            self.progress.advance(len(values))
+            yield np.ascontiguousarray(values)
 
-    def values(self, array: Array, piece: slice) -> npt.NDArray[np.generic]:
-        """Return the values of some of the rows."""
-        values = self.store.read(array, self.numbers[piece])
-        self.progress.advance(len(values))
-        return np.ascontiguousarray(values)
+
+def _concepts(clip: Clip | None, concepts: Iterable[str]) -> list[str] | None:
+    """Return the concepts of a clip; None where they are not known.
+
+    Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
+    be read as one that is not there.
+    """
+    if clip is None or not is_labelled("concept", clip.values):
+        return None
+    return None if {*concepts} & {*disputed(clip)} else list(clip.concepts)
 
 
 @contextmanager
@@ -456,52 +393,41 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
 
 def write_npz(export: Export, path: Path) -> None:
     """Write an array of each name; in pieces, so that any size fits."""
-    columns = {EXPORT_KEY: np.array(export.origin_json()), **export.fact_arrays()}
+    n_rows = len(export.numbers)
+    formats = np.lib.format
+    columns = export.fact_arrays(**{EXPORT_KEY: json.dumps(export.origin)})
     with zipfile.ZipFile(path, "w") as archive:
         for name, column in columns.items():
-            _write_member(archive, name, column.shape, column.dtype, [column])
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                formats.write_array(stream, column, allow_pickle=False)
         for array in export.arrays:
-            shape = (len(export.rows), *array.shape)
-            dtype = np.dtype(array.dtype)
-            _write_member(archive, array.name, shape, dtype, export.pieces(array))
-
-
-def _write_member(
-    archive: zipfile.ZipFile,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    pieces: Iterable[npt.NDArray[Any]],
-) -> None:
-    """Write an array of an npz file piece by piece."""
-    entry = zipfile.ZipInfo(f"{name}.npy", DATE)
-    descr = np.lib.format.dtype_to_descr(dtype)
-    header = {"descr": descr, "fortran_order": False, "shape": shape}
-    with archive.open(entry, "w", force_zip64=True) as stream:
-        np.lib.format.write_array_header_1_0(stream, header)
-        for piece in pieces:
-            stream.write(piece.tobytes())
+            header = {
+                "descr": np.dtype(array.dtype).str,
+                "fortran_order": False,
+                "shape": (n_rows, *array.shape),
+            }
+            with archive.open(f"{array.name}.npy", "w", force_zip64=True) as stream:
+                formats.write_array_header_1_0(stream, header)
+                for piece in export.pieces(array):
+                    stream.write(piece.tobytes())
 
 
 def write_hdf5(export: Export, path: Path) -> None:
     """Write an array of each name, with a row for each clip."""
     import h5py
 
-    n_rows = len(export.rows)
+    n_rows = len(export.numbers)
     facts = export.fact_arrays()
-    origin = export.origin_json().encode()
+    origin = json.dumps(export.origin).encode()
     n_bytes = HDF5_BYTES + len(origin)
     n_bytes += sum(column.nbytes for column in facts.values())
     for array in export.arrays:
-        n_bytes += n_rows * array.row_bytes + CHUNK_BYTES + array.row_bytes
+        n_bytes += (n_rows + 1) * array.row_bytes + CHUNK_BYTES
     free = free_bytes(path.parent)
     if n_bytes > free:
         # The HDF5 library ends the process when the disk gets full.
-        raise FixInput(
-            f"the file needs up to {human(n_bytes)}, and {human(free)} are free",
-            where=str(path.parent),
-            hint="another disk, or --array for one array",
-        )
+        problem = f"the file needs up to {human(n_bytes)}, and {human(free)} are free"
+        raise FixInput(problem, where=str(path.parent))
     # This form has checksums of everything but values, which HDF5 1.10 and later read.
     with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
         # A text of fixed size; others lie where no checksum is.
@@ -511,13 +437,11 @@ def write_hdf5(export: Export, path: Path) -> None:
                 column = np.char.encode(column, "utf-8")
             out.create_dataset(name, data=column, fletcher32=True)
         for array in export.arrays:
-            n_rows_of_chunk = min(n_rows, max(1, CHUNK_BYTES // array.row_bytes))
+            shape = (n_rows, *array.shape)
+            rows_of_chunk = min(n_rows, max(1, CHUNK_BYTES // array.row_bytes))
+            chunks = (rows_of_chunk, *array.shape)
             values = out.create_dataset(
-                array.name,
-                (n_rows, *array.shape),
-                array.dtype,
-                chunks=(n_rows_of_chunk, *array.shape),
-                fletcher32=True,
+                array.name, shape, array.dtype, chunks=chunks, fletcher32=True
             )
             first = 0
             for piece in export.pieces(array):
@@ -532,25 +456,48 @@ def write_parquet(export: Export, path: Path) -> None:
         return
     (path / EXPORTED_TABLE).parent.mkdir()
     _write_table(export, path / EXPORTED_TABLE)
-    _write_card(export, path)
+    store = export.store
+    columns = [(name, FACT_COLUMNS[name]) for name in export.columns]
+    for array in export.arrays:
+        shape = " x ".join(map(str, array.shape)) or "one number"
+        is_of_features = array.name in store.feature_arrays
+        what = "features" if is_of_features else "beside the features"
+        columns.append((array.name, f"{what}: {shape} of {array.dtype}"))
+    lines = terms_lines(store.terms, export.label_licence)
+    text = render(
+        "export.md",
+        HERE,
+        manifest=store.record.manifest,
+        recipe=store.recipe,
+        terms=store.terms,
+        terms_lines=map(SafeText, lines),
+        citation=SafeText(citation_text(store.terms)),
+        origin_json=SafeText(json.dumps(export.origin)),
+        table=EXPORTED_TABLE,
+        columns=columns,
+        labels=export.labels,
+    )
+    (path / CARD).write_bytes(text.encode())
 
 
 def _write_table(export: Export, path: Path) -> None:
     """Write a Parquet file with a row a clip."""
     pyarrow = need("pyarrow", PARQUET_EXTRA, "writing Parquet")
     parquet = need("pyarrow.parquet", PARQUET_EXTRA, "writing Parquet")
+    export.check_names(export.columns)
     types = dict.fromkeys(SPAN_KEYS, pyarrow.float64())
     types |= dict.fromkeys(FRAMES, pyarrow.int64())
     types["concepts"] = pyarrow.list_(pyarrow.string())
-    fields = [(name, types.get(name, pyarrow.string())) for name in export.facts]
+    fields = [(name, types.get(name, pyarrow.string())) for name in export.columns]
     for array in export.arrays:
         column_type = pyarrow.from_numpy_dtype(np.dtype(array.dtype))
         for size in reversed(array.shape):
             column_type = pyarrow.list_(column_type, size)
         fields.append((array.name, column_type))
-    schema = pyarrow.schema(fields, {EXPORT_KEY: export.origin_json()})
+    schema = pyarrow.schema(fields, {EXPORT_KEY: json.dumps(export.origin)})
     row_bytes = sum(array.row_bytes for array in export.arrays)
-    n_rows_of_group = max(1, PIECE_BYTES // row_bytes)
+    n_rows = max(1, PIECE_BYTES // row_bytes)
+    all_pieces = [export.pieces(array, n_rows) for array in export.arrays]
     with parquet.ParquetWriter(
         path,
         schema,
@@ -559,70 +506,12 @@ def _write_table(export: Export, path: Path) -> None:
         write_page_index=True,
         write_page_checksum=True,
     ) as writer:
-        for first in range(0, len(export.rows), n_rows_of_group):
-            piece = slice(first, first + n_rows_of_group)
-            columns: dict[str, Any] = {}
-            for name in export.facts:
-                columns[name] = [_fact(name, row, export) for row in export.rows[piece]]
-            for array in export.arrays:
-                column = pyarrow.array(export.values(array, piece).reshape(-1))
+        for first, pieces in enumerate(zip(*all_pieces, strict=True)):
+            piece = slice(first * n_rows, (first + 1) * n_rows)
+            columns = [facts[piece] for facts in export.columns.values()]
+            for array, values in zip(export.arrays, pieces, strict=True):
+                column = pyarrow.array(values.reshape(-1))
                 for size in reversed(array.shape):
                     column = pyarrow.FixedSizeListArray.from_arrays(column, size)
-                columns[array.name] = column
+                columns.append(column)
             writer.write_table(pyarrow.table(columns, schema=schema))
-
-
-def _fact(name: str, row: Row, export: Export) -> Any:
-    """Return what a column says of a clip; None where it is not known."""
-    if name in (ID_KEY, FILM_KEY, *SPAN_KEYS):
-        return getattr(row, name)
-    clip = export.label_of.get(row.clip_id)
-    if clip is None or export.labels is None:
-        return None
-    if name == "level":
-        return clip.level or None
-    # Where annotators differ on a concept, or nobody said anything of the clip, an absent one would
-    # be read as one that is not there.
-    is_open = any(
-        concept in disputed(clip) for concept in export.labels.header.concepts
-    )
-    if is_open or not is_labelled("concept", clip.values):
-        return None
-    return list(clip.concepts)
-
-
-def _write_card(export: Export, folder: Path) -> None:
-    """Write README.md beside a table."""
-    store = export.store
-    columns = [(name, FACT_COLUMNS[name]) for name in export.facts]
-    for array in export.arrays:
-        shape = " x ".join(map(str, array.shape)) or "one number"
-        is_of_features = array.name in store.feature_arrays
-        what = "features" if is_of_features else "beside the features"
-        columns.append((array.name, f"{what}: {shape} of {array.dtype}"))
-    labels = ""
-    label_licence = None
-    if export.labels is not None:
-        header = export.labels.header
-        label_licence = header.licence
-        labels = (
-            f"Levels and concepts are those of the manifest {export.labels.name},"
-            f" {view_words(header.view)}, sha256 {manifest_sha256(export.labels)}. Their licence:"
-            f" {header.licence or 'not stated'}."
-        )
-        if header.citation:
-            labels += f" Cite for them: {header.citation}"
-    text = render(
-        "export.md",
-        HERE,
-        manifest=store.record.manifest,
-        recipe=store.recipe,
-        terms=store.terms,
-        terms_lines=map(SafeText, terms_lines(store.terms, label_licence)),
-        citation=SafeText(citation_text(store.terms)),
-        origin_json=SafeText(export.origin_json()),
-        table=EXPORTED_TABLE,
-        columns=columns,
-        labels=labels,
-    )
-    (folder / CARD).write_bytes(text.encode())

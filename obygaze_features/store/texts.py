@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import write_new
-from obygaze_features.store.importing import read_arrays
+from obygaze_features.store.importing.arrays import read_arrays
+from obygaze_features.store.importing.files import texts_of
 
 # What is known of each text besides its embedding.
 WORDS = ("prompt", "template", "attribute")
@@ -45,11 +46,8 @@ class TextTable:
 
 def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
     """Write a table of texts as an npz file."""
-    arrays: dict[str, Any] = {
-        name: np.asarray(value) for name, value in vars(table).items()
-    }
     stream = io.BytesIO()
-    np.savez(stream, **arrays)
+    np.savez(stream, **vars(table))
     write_new(path, stream.getvalue(), force=force)
     return path
 
@@ -57,23 +55,19 @@ def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
 def read_texts(path: str | Path) -> TextTable:
     """Return the texts of an npz file; it needs their embeddings and their attributes."""
     arrays = read_arrays(Path(path))
-    missing = [name for name in ("embeddings", "attribute") if name not in arrays]
-    if missing:
-        raise FixInput(
-            f"missing array {', '.join(missing)}",
-            where=str(path),
-            hint="obygaze extract text --help",
-        )
+    for name in ("embeddings", "attribute"):
+        if name not in arrays:
+            problem = f"missing array {name}"
+            hint = "obygaze extract text --help"
+            raise FixInput(problem, where=str(path), hint=hint)
     embeddings = arrays["embeddings"]
-    words: dict[str, list[str]] = {}
-    for name in WORDS:
-        if name in arrays:
-            words[name] = list(map(str, np.atleast_1d(arrays[name]).tolist()))
-        else:
-            words[name] = [""] * len(np.atleast_1d(embeddings))
-    space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
     if embeddings.dtype.kind not in "fiu":
-        raise FixInput(
-            f"embeddings must be numbers, got {embeddings.dtype}", where=str(path)
-        )
-    return TextTable(embeddings=embeddings, space_id=space_id, **words)
+        problem = f"embeddings must be numbers, got {embeddings.dtype}"
+        raise FixInput(problem, where=str(path))
+    words: dict[str, Any] = {}
+    for name in (*WORDS, "space_id"):
+        words[name] = [""] * len(np.atleast_1d(embeddings))
+        if name in arrays:
+            words[name] = texts_of(np.atleast_1d(arrays[name]), name, path)
+    words["space_id"] = words["space_id"][0]
+    return TextTable(embeddings=embeddings, **words)

@@ -29,7 +29,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.importing import POOLINGS
+from obygaze_features.store.importing.staging import POOLINGS
 from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JoinedStore,

@@ -337,14 +337,14 @@ REFUSED: dict[str, Case] = {
     "words are found for clips": lambda _: words_of_clips(WINDOWS, "srt"),
     "times are m:ss or": lambda _: checked_times("mm"),
     "the manifest has no clips": lambda f: plan_stores(NO_CLIPS, [], Workspace(f)),
-    "expected 2 film ids, one for each clip, got 3": lambda f: npz(
+    "movie_id: expected a row for each of 2 ids": lambda f: npz(
         f, movie_id=np.array(["a", "a", "b"])
     ),
-    "is not UTF-8": lambda f: npz(f, clip_id=np.array([b"a\xff", b"b"])),
-    "two clips have one id, made of film and clip": lambda f: npy(
+    "cannot be read as Unicode": lambda f: npz(f, clip_id=np.array([b"a\xff", b"b"])),
+    "several files for one clip: a-b-c": lambda f: npy(
         f, "a/b-c.npy", "a-b/c.npy", "z/c.npy"
     ),
-    "no file in this folder ends with .parquet, .npy, .pth": lambda f: npy(f),
+    "expected files of one format that end with .parquet, .npy, .pth": lambda f: npy(f),
     "leads out of its folder": lambda f: FolderFiles(f).read("../x/store.json", 10),
     "this address cannot be read": lambda _: object_store("https://"),
     "the ids and reasons of the rows are too long": long_reasons,
@@ -503,7 +503,7 @@ def test_a_table_without_rows_is_no_store(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"clip_id": ["a"], "clip": [[1.0, 2.0]]})
     parquet.write_table(table[:0], tmp_path / "a.parquet")
-    with pytest.raises(FixInput, match="the table has no rows"):
+    with pytest.raises(FixInput, match="no rows, or several columns of one name"):
         import_features(tmp_path / "a.parquet", tmp_path / "new", workspace=tmp_path)
 
 

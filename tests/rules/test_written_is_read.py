@@ -270,12 +270,7 @@ def check_trip(folder: Path, output: str, drawn: Drawn, data: st.DataObject) -> 
     absent = [array.name for array in drawn.arrays if array.name not in done.arrays]
     failed = {row.clip_id for row in drawn.rows if row.status != OK}
     assert set(done.left_out) == failed
-    left_out = ", ".join(done.not_exported)
-    assert (f"the arrays {', '.join(absent)}" in left_out) == bool(absent)
-    assert ("remarks" in left_out) == any(row.reason for row in ok_rows)
-    assert ("videos" in left_out) == any(row.video_hash for row in ok_rows)
-    assert ("what computed" in left_out) == bool(drawn.makers)
-    assert ("clip" in left_out.partition("the arrays")[0]) >= bool(failed)
+    assert list(done.not_exported) == absent
     films = {row.clip_id: row.movie_id for row in ok_rows}
     assert films_in(target) == films
     if all(as_id(name) == name for name in (*films, *films.values())):
@@ -307,7 +302,7 @@ def check_import(
     try:
         imported = import_features(target, folder / "again")
     except FixInput as error:
-        if "no array of floats" in error.message:
+        if "which of these arrays are features" in error.message:
             assert not any(FEATURES[name][0].startswith("float") for name in features)
             return
         # A clip of which no frame is real has no features.
@@ -324,7 +319,7 @@ def check_import(
     said = "\n".join(imported.remarks)
     for name in features:
         is_float = FEATURES[name][0].startswith("float")
-        assert name in there or (not is_float and f"{name} was left out" in said)
+        assert name in there or (not is_float and name in said)
     # The order decides which array an experiment reads.
     floats = [name for name in features if FEATURES[name][0].startswith("float")]
     assert [name for name in there if name in FEATURES and name in floats] == floats
@@ -363,7 +358,7 @@ def write_frames(
     if "{id}" not in layout:
         options["id_key"] = "a/ids"
     of_frames = {"frames": layout.replace("{}", "frames")}
-    with pytest.raises(FixInput, match="a mask, which says which frames") as error:
+    with pytest.raises(FixInput, match=r"beside .* is mask") as error:
         import_features(path, folder / "s", arrays=of_frames, **options)
     assert "mask=" in str(error.value.hint)
     options["arrays"] = {name: layout.replace("{}", name) for name in arrays}
@@ -453,4 +448,6 @@ def test_padding_is_never_in_what_is_pooled(
         np.testing.assert_array_equal(store.read("time_s", rows), times[rows])
         np.testing.assert_array_equal(store.real_frames("frames", rows), is_real[rows])
     else:
-        assert not any(note.startswith("mask was left out") for note in done.notes)
+        assert not any(
+            note.startswith("left out") and "mask" in note for note in done.notes
+        )

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixUsage
 from obygaze_features.store import import_features
-from obygaze_features.store.importing import format_of
+from obygaze_features.store.importing import feature_paths
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from obygaze_features.store.importing import format_of
 )
 def test_the_ending_says_the_format(tmp_path: Path, name: str, format: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    assert format_of(tmp_path / name) == format
+    assert feature_paths(tmp_path / name) == (format, [tmp_path / name])
 
 
 def test_a_folder_is_looked_into(tmp_path: Path) -> None:
@@ -28,19 +28,18 @@ def test_a_folder_is_looked_into(tmp_path: Path) -> None:
         np.save(folder / "film" / f"{number}.npy", np.full(2, number))
     (folder / "README.md").write_text("")
     (folder / ".old.pth").write_bytes(b"")
-    assert format_of(folder) == "npy"
+    assert feature_paths(folder)[0] == "npy"
+    assert len(feature_paths(folder)[1]) == 3
     (folder / "x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(FixInput, match="several formats: npy, parquet") as e:
-        format_of(folder)
-    assert e.value.hint == "a folder with the files of one"
+    with pytest.raises(FixUsage, match="expected files of one format"):
+        feature_paths(folder)
 
 
 def test_a_file_without_an_ending_is_none_of_a_format(tmp_path: Path) -> None:
     path = tmp_path / "numbers.data"
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(FixUsage, match="the ending of this name is that of no") as e:
+    with pytest.raises(FixUsage, match=r"end with \.npz, \.h5, \.hdf5, \.parquet"):
         import_features(path, tmp_path / "store")
-    assert e.value.hint == "a name that ends with .npz, .h5, .hdf5, .parquet"
 
 
 def test_a_file_of_another_format_than_its_ending_is_refused(tmp_path: Path) -> None:

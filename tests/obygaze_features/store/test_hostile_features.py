@@ -19,22 +19,22 @@ from obygaze_features.store import (
     Row,
     export_features,
     import_features,
-    importing,
 )
-from obygaze_features.store.importing import open_features
+from obygaze_features.store.importing import files, open_features
+from obygaze_features.store.importing import parquet as parquet_files
 
 IDS = ["x" * 100_000] * 50
 
 
 def test_long_ids_are_refused(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "f.npz", clip_id=IDS, x=np.ones((50, 2)))
-    with pytest.raises(Corrupt, match="'clip_id' has ids of 400000 bytes"):
+    with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
         import_features(tmp_path / "f.npz", tmp_path / "store")
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"clip_id": IDS, "x": [[1.0, 2.0]] * 50})
     parquet.write_table(table, tmp_path / "f.parquet")
-    with pytest.raises(Corrupt, match="'clip_id' has ids of 100000 bytes"):
+    with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
         import_features(tmp_path / "f.parquet", tmp_path / "store")
 
 
@@ -60,7 +60,7 @@ def test_a_long_id_that_is_repeated_is_refused(
 ) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(importing, "MOST_LETTERS", 10_000)
+    monkeypatch.setattr(files, "MOST_LETTERS", 10_000)
     ids = ["x" * 300] * 50
     x = np.ones((50, 2), np.float32)
     np.savez_compressed(tmp_path / "f.npz", clip_id=ids, x=x)
@@ -70,7 +70,7 @@ def test_a_long_id_that_is_repeated_is_refused(
     table = pyarrow.table({"clip_id": ids, "x": x.tolist()})
     parquet.write_table(table, tmp_path / "f.parquet")
     for ending in ("npz", "h5", "parquet"):
-        with pytest.raises(Corrupt, match="'clip_id' has more than 10000 letters"):
+        with pytest.raises(Corrupt, match="'clip_id' has texts that are too long"):
             import_features(tmp_path / f"f.{ending}", tmp_path / "store")
 
 
@@ -88,7 +88,7 @@ def test_a_compressed_tensor_is_not_unpacked(tmp_path: Path) -> None:
         for name in plain.namelist():
             is_data = name.endswith("/data/0")
             packed.writestr(name, bytes(10**7) if is_data else plain.read(name))
-    with pytest.raises(FixInput, match=r"lake-1\.pth has 10\.0 MB unpacked"):
+    with pytest.raises(FixInput, match=r"100\d+ bytes unpacked"):
         import_features(tmp_path, tmp_path / "store")
 
 
@@ -97,13 +97,13 @@ def test_zeros_that_take_no_place_are_not_read(
 ) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(importing, "MOST_REPEATED", 2_000_000)
+    monkeypatch.setattr(parquet_files, "MOST_REPEATED", 2_000_000)
     zeros = pyarrow.array(np.zeros(300_000, np.float32))
     rows = pyarrow.FixedSizeListArray.from_arrays(zeros, 30_000)
     ids = [f"lake-{number}" for number in range(10)]
     table = pyarrow.table({"clip_id": ids, "x": rows})
     parquet.write_table(table, tmp_path / "f.parquet")
-    with pytest.raises(Corrupt, match=r"x has 2\.4 MB in a file of .*B, which"):
+    with pytest.raises(Corrupt, match=r"x has 2\.4 MB, more than the file can hold"):
         import_features(tmp_path / "f.parquet", tmp_path / "store")
 
 

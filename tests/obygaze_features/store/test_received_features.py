@@ -85,7 +85,7 @@ def test_clips_without_words_are_known_after_an_export(tmp_path: Path) -> None:
             file[f"{clip}/n_words"] = n
     made = ("store", "import", "theirs.h5", "--array", "clip={id}/clip", "-o", "again")
     refused = call_obygaze(*made, cwd=tmp_path)
-    assert "n_words, which says which clips have words" in refused.stderr
+    assert "beside {id}/clip is n_words" in refused.stderr
     too = ("--array", "n_words={id}/n_words")
     call_obygaze(*made, *too, cwd=tmp_path).ok()
     for name in (*names, "again"):

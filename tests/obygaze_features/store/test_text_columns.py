@@ -13,7 +13,6 @@ from obygaze_features.store.decoding import decode_texts
 from obygaze_features.store.encoding import text_file
 from obygaze_features.store.layout import column_of
 from obygaze_features.store.rows import RowColumns
-from obygaze_features.store.text_columns import TextColumn
 
 # Of one length or of several, with what CSV and JSON quote, and beyond ASCII.
 CHARACTERS = st.sampled_from('aZ09-_.:,"\\ é日')
@@ -47,16 +46,3 @@ def test_tables_of_ids_are_those_of_single_texts(
         read = decode_texts(np.frombuffer(data[:-4], np.uint8), column.chunk_rows)
         expected_texts = [*texts, *[""] * (column.chunk_rows - len(ids))]
         assert [text.decode() for text in read] == expected_texts
-
-
-@settings(max_examples=40, deadline=None)
-@given(ids=st.one_of(IDS, st.lists(st.text(max_size=3), min_size=1)))
-def test_an_array_of_texts_is_the_column_of_its_texts(ids: list[str]) -> None:
-    array = np.array(ids)
-    column = TextColumn.of_array(array)
-    if column is None:
-        assert TextColumn(array.tolist()).table is None
-        return
-    assert list(column) == array.tolist()
-    assert [column[place] for place in range(len(ids))] == array.tolist()
-    assert column.characters == set("".join(array.tolist()))

@@ -1,0 +1,145 @@
+"""Read what NumPy and PyTorch save: npz files, and folders of .npy or .pth files, one a clip."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
+from obygaze_features.core.lazy import need
+from obygaze_features.core.refusal import refuse_if
+from obygaze_features.store.files import check_memory
+from obygaze_features.store.importing.files import (
+    EXPORT_KEY,
+    ArrayOfClips,
+    BadRow,
+    FeatureFiles,
+    Keys,
+    Values,
+    damaged,
+    features_of_rows,
+    file_without_name,
+)
+
+
+def open_npz(
+    path: Path, arrays: Keys, id_key: str | None, folder: Path | None
+) -> FeatureFiles:
+    """Open an npz file, whose arrays have a row for each id."""
+    columns = read_arrays(path, folder)
+    is_export = EXPORT_KEY in columns
+    return features_of_rows(path, columns, arrays, id_key, is_export=is_export)
+
+
+def read_arrays(path: Path, folder: Path | None = None) -> dict[str, Values]:
+    """Return every array of an npz file by its name, unpacked into files without names.
+
+    zipfile compares the checksums.
+    """
+    require_file(path)
+    arrays = {}
+    with damaged("not a complete npz file", path), zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            file = file_without_name(folder)
+            with (
+                damaged(f"{name!r} cannot be read", path),
+                archive.open(name) as stream,
+            ):
+                shutil.copyfileobj(stream, file, 2**20)
+                file.seek(0)
+                arrays[name.removesuffix(".npy")] = _array_in(file, f"{path}: {name}")
+    return arrays
+
+
+def _array_in(file: BinaryIO, where: str) -> Values:
+    """Return the array of a .npy file, which stays in the file."""
+    formats = np.lib.format
+    # `np.load` would take other files for a zip or a pickle.
+    read_header = formats.read_array_header_2_0
+    if formats.read_magic(file) == (1, 0):
+        read_header = formats.read_array_header_1_0
+    shape, is_fortran, dtype = read_header(file)
+    if dtype.hasobject:
+        problem = "this file has Python objects, which are never unpickled"
+        hint = "np.array(values, dtype=...) when the file is made"
+        raise Corrupt(problem, where=where, hint=hint)
+    order: Any = "F" if is_fortran else "C"
+    return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
+
+
+def open_tree(root: Path, files: Sequence[Path], kind: str) -> FeatureFiles:
+    """Open a folder with a file for each clip, and the folders of films below it.
+
+    The folders are those of the released code, FEATURES/<film>/<video>.pth, or all files lie in one
+    folder.
+    """
+    read = _mapped
+    if kind == "pth":
+        read = partial(_tensor, need("torch", "mlp", "reading .pth files"))
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        names = [f"{file.parent.name}-{file.stem}" for file in files]
+    repeated = [name for name, number in Counter(names).items() if number > 1]
+    refuse_if(repeated, FixInput, "several files for one clip", where=str(root))
+    # Of two folders with one name nobody knows whether they are of one film.
+    folders = Counter(
+        folder.name for folder in {file.parent for file in files} - {root}
+    )
+    films = [file.parent.name for file in files]
+    films = [film if folders[film] == 1 else "" for film in films]
+    array = ArrayOfClips(lambda place: read(files[place]), len(files))
+    several = "frames" if kind == "npy" else "tokens"
+    name = several if len(array.shape) > 2 else "clip"
+    return FeatureFiles(str(root), names, {name: array}, films)
+
+
+def _mapped(path: Path) -> Values:
+    """Return the array of a .npy file."""
+    with path.open("rb") as file:
+        return _array_in(file, str(path))
+
+
+def _tensor(torch: Any, path: Path) -> Values:
+    """Return the tensor [1, D] or [1, tokens, D] of a file, without the leading 1.
+
+    Only plain tensors are loaded, by PyTorch's restricted unpickler.
+    """
+    check_memory(path.stat().st_size, "one file", str(path))
+    data = io.BytesIO(path.read_bytes())
+    if zipfile.is_zipfile(data):
+        with zipfile.ZipFile(data) as archive:
+            n_bytes = sum(member.file_size for member in archive.infolist())
+        if n_bytes > len(data.getbuffer()):
+            raise BadRow(f"{n_bytes} bytes unpacked, and `torch.save` packs none")
+    data.seek(0)
+    try:
+        value = torch.load(data, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        problem = "this file has more than plain tensors: loading it could run code"
+        hint = "torch.save(features.detach().cpu(), file) where it was made"
+        raise Corrupt(problem, where=str(path), hint=hint) from error
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise BadRow(f"the file holds {type(value).__name__}, not a plain tensor")
+    shape = tuple(value.shape)
+    # A few bytes can be seen as a huge tensor, by strides of zero.
+    n_bytes = value.numel() * value.element_size()
+    is_short = n_bytes > value.untyped_storage().nbytes()
+    if is_short or len(shape) not in (2, 3) or shape[0] != 1:
+        problem = (
+            f"the shape {shape}, expected [1, D] or [1, tokens, D] with all values"
+        )
+        raise BadRow(problem)
+    if value.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
+        value = value.float()
+    array: Values = value.detach().numpy()[0]
+    return array

@@ -1,0 +1,152 @@
+"""Which clip of the files is which row of the new store, and whether both state the same of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.made_ids import ascii_id
+from obygaze_features.core.refusal import refuse_if
+from obygaze_features.manifest.clip_facts import ClipFacts, places_of, require_same
+from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.io import as_id, ids_of_names
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.importing.files import (
+    FRAME_KEYS,
+    TIME_KEYS,
+    FeatureFiles,
+)
+from obygaze_features.store.records import WITHOUT_MANIFEST, ManifestMark
+from obygaze_features.store.rows import Row, RowColumns
+
+
+class Clips(NamedTuple):
+    """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
+
+    manifest: ManifestMark
+    rows: RowColumns
+    places: npt.NDArray[np.int64]
+    not_in_manifest: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def match_clips(files: FeatureFiles, manifest: Manifest | None) -> Clips:
+    """Return the rows of the new store: the clips of the manifest, or of the files.
+
+    Those of the files have the ids that a manifest of the same table has, so that the store matches
+    it.
+    """
+    films = [film and as_id(film) for film in files.films]
+    if manifest is None:
+        ids_of_names(dict.fromkeys(filter(None, files.films)), "film", files.where)
+        ids = [as_id(name) for name in files.names]
+        rows = _rows_of(files, ids, films)
+        places = np.arange(len(ids))
+        notes = [] if ids == files.names else ["clips have ids as in a manifest"]
+        mark = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
+        return Clips(mark, rows, places, notes=notes)
+    ids = _ids_in_manifest(files, manifest)
+    refuse_if(
+        [clip for clip, n in Counter(ids).items() if n > 1],
+        FixInput,
+        "several rows of the files have one clip id",
+        where=files.where,
+        hint="keep one row for each id, or name another array of ids with --id-key",
+    )
+    places = places_of(manifest.clip_ids, ids)
+    known = np.flatnonzero(places >= 0)
+    if not len(known):
+        raise FixInput(
+            f"the files have none of the clips of the manifest: here is {files.names[:1]}, there"
+            f" {list(manifest.clip_ids)[:1]}",
+            where=manifest.name,
+            hint="the same ids in both, by --id FORM of manifest import, or by --id-key; in HDF5,"
+            " by text beside an id: --array clip='clip_{id}'",
+        )
+    facts = ClipFacts.of(ids, films, *map(files.spans.get, TIME_KEYS))
+    n_by_ids = require_same(
+        replace(facts, frames=_frames_of(files)).some(places[known]),
+        ClipFacts.of_clips(list(manifest)).some(known),
+        ("the files", "the manifest"),
+        where=files.where,
+        hint="the manifest of the clips in these files",
+    )
+    notes = []
+    if n_by_ids:
+        notes.append(
+            f"{count(n_by_ids, 'clip')} matched by the ids alone: the files have no movie_id,"
+            " start_s or end_s that the manifest has too"
+        )
+    others = [ids[place] for place in np.setdiff1d(np.arange(len(ids)), places)]
+    if others and len(known) < len(places):
+        notes.append(
+            "both have clips that the other has not: where ids count from another number (0 or 1),"
+            " those that match are of other clips"
+        )
+    rows = RowColumns.of([Row.of_clip(clip) for clip in manifest])
+    mark = ManifestMark(manifest.name, rows.clips_sha256)
+    return Clips(mark, rows, places, others, notes)
+
+
+def _frames_of(files: FeatureFiles) -> npt.NDArray[np.float64]:
+    """Return the first and last frame and the rate of each clip; NaN where files state none."""
+    unknown = np.full(len(files.names), np.nan)
+    columns = [files.spans.get(key, unknown) for key in FRAME_KEYS]
+    first, last, _ = columns
+    is_counted = (first >= 0) & (first <= last) & (first % 1 == 0) & (last % 1 == 0)
+    frames = np.where(is_counted[:, None], np.stack(columns, axis=1), np.nan)
+    for rate in np.unique(frames[:, 2]).tolist():
+        frames[frames[:, 2] == rate, 2] = known_frame_rate(rate) or np.nan
+    return frames
+
+
+def _rows_of(
+    files: FeatureFiles, ids: Sequence[str], films: Sequence[str]
+) -> RowColumns:
+    """Return what the files state of clips as rows."""
+    first, last, rate = _frames_of(files).T
+    columns = {
+        **{key: files.spans[key] for key in TIME_KEYS if key in files.spans},
+        "start_frames": first,
+        "end_frames": last,
+        "framerates": rate,
+    }
+    stated = {}
+    for name, column in columns.items():
+        is_unknown = np.isnan(column)
+        if not is_unknown.all():
+            cells = column.astype(object)
+            cells[is_unknown] = None
+            stated[name] = cells.tolist()
+    return replace(RowColumns.of_clips(ids, films), **stated)
+
+
+def _ids_in_manifest(files: FeatureFiles, manifest: Manifest) -> list[str]:
+    """Return the id of the clip of each name in the files; the name where the manifest has none.
+
+    It is the name itself, or what becomes of it by the rule of manifests, also after its film, as
+    in a path: `FILM/ID`. Files of the released features have the path of the clip's video:
+    `FILM/VIDEO`, where all of the video is one clip.
+    """
+    clips_of_path: dict[str, list[str]] = {}
+    for clip in manifest:
+        if "/" in clip.video:
+            path = PurePosixPath(clip.video).with_suffix("").as_posix()
+            is_part = (clip.start_s, clip.end_s) != (None, None)
+            clips_of_path.setdefault(path, []).extend([clip.clip_id] * (1 + is_part))
+    ids = []
+    for name, film in zip(files.names, files.films, strict=True):
+        # Where two films have one name, the reader has put the film before it.
+        in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
+        of_path = clips_of_path.get(in_film, [])
+        known = (name, as_id(name), ascii_id(in_film), *of_path * (len(of_path) == 1))
+        ids.append(next((one for one in known if one in manifest), name))
+    return ids

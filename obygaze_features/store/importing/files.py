@@ -1,0 +1,246 @@
+"""Features of clips in files, as every reader returns them, and which arrays of a file they are."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import Corrupt, FixInput, near
+from obygaze_features.core.files import NO_MORE_BYTES
+from obygaze_features.core.foreign import FOREIGN_DAMAGE
+from obygaze_features.manifest.spans import FRAMES, RATE_COLUMN
+from obygaze_features.store.files import check_memory
+from obygaze_features.store.layout import MASK, N_WORDS, TIMES
+
+# Where files have ids, films and times of clips, and their frames, if a table counts them. What an
+# export says of itself is at the last one.
+ID_KEY = "clip_id"
+FILM_KEY = "movie_id"
+TIME_KEYS = ("start_s", "end_s")
+FRAME_KEYS = (*FRAMES, RATE_COLUMN)
+SPAN_KEYS = (*TIME_KEYS, *FRAME_KEYS)
+EXPORT_KEY = "obygaze_origin"
+# Zeros become smaller by at most so much (deflate); an array of a larger factor was never written.
+MOST_COMPRESSED = 1100
+# Texts of nothing, and equal ones, take no place in a compressed file, and much in memory.
+MOST_LETTERS = 2**28
+LONGEST_ID = 4000
+IDS_AT_ONCE = 2**12
+# The arrays that experiments look for.
+USUAL_NAMES = ("clip", "pooled", "frames", "tokens")
+# The numbers of what belongs to other arrays, by the kinds of NumPy.
+COMPANION_KINDS = {MASK: "biuf", **dict.fromkeys(TIMES, "f"), N_WORDS: "iu"}
+NAME_IT = (
+    "--array NAME=KEY --id-key KEY: arrays with a row for each clip, first what is read"
+)
+
+Values: TypeAlias = npt.NDArray[Any]
+Keys: TypeAlias = Mapping[str, str]
+Columns: TypeAlias = Mapping[str, Any]
+
+
+class BadRow(Exception):
+    """The array of a clip cannot be used; the clip becomes a failed row."""
+
+
+class ArrayOfClips:
+    """An array of which each clip has its own file or data set; one is read at a time.
+
+    Args:
+        read: Returns that of a clip, anything with `shape`, `dtype` and `array[()]`.
+        n_clips: How many clips there are.
+    """
+
+    dtype = np.dtype(object)
+
+    def __init__(self, read: Callable[[int], Any], n_clips: int) -> None:
+        self.read = read
+        self.shape: tuple[int, ...] = (n_clips, 0)
+        # It has the dimensions of the first clip that can be opened.
+        for place in range(n_clips):
+            with suppress(BadRow, *FOREIGN_DAMAGE):
+                self.shape = (n_clips, *[0] * len(read(place).shape))
+                break
+
+    def __getitem__(self, places: slice) -> Values:
+        """Return the array of one clip; BadRow if it has none."""
+        try:
+            opened = self.read(places.start)
+            n_bytes = math.prod(opened.shape) * opened.dtype.itemsize
+            check_memory(n_bytes, "the array of one clip", "", error=Corrupt)
+            return np.asarray(opened[()])[None]
+        except FOREIGN_DAMAGE as error:
+            raise BadRow(f"it cannot be read: {str(error)[:120]}") from error
+
+
+@dataclass
+class FeatureFiles:
+    """The features of clips in files.
+
+    Args:
+        where: The file or folder.
+        names: The name of each clip.
+        arrays: By the names that they get in the store, arrays with a row for each clip, which have
+            `shape`, `dtype` and `array[first:after]`; a size that each clip may have is 0.
+        films: The film of each clip; "" where the files do not state it.
+        spans: The times of clips in their videos in seconds, and their frames, by `SPAN_KEYS`; NaN
+            where unknown.
+        unasked: Arrays that nobody named. They are stored with the arrays to which they belong.
+        keys: The keys of the arrays in the files, for the recipe.
+        notes: What was left out, in sentences.
+        is_export: Whether a store was exported to the files.
+    """
+
+    where: str
+    names: Sequence[str]
+    arrays: Columns
+    films: Sequence[str]
+    spans: Mapping[str, Values] = field(default_factory=dict)
+    unasked: Collection[str] = ()
+    keys: Keys | None = None
+    notes: Sequence[str] = ()
+    is_export: bool = False
+
+
+def file_without_name(folder: Path | None) -> Any:
+    """Return a new file in a folder, which is gone when the program ends."""
+    return tempfile.TemporaryFile(dir=folder)
+
+
+@contextmanager
+def damaged(problem: str, where: object, *more: type[Exception]) -> Iterator[None]:
+    """Make an error that a file is damaged of what libraries raise over its bytes."""
+    errors: tuple[type[Exception], ...] = (*FOREIGN_DAMAGE, *more)
+    try:
+        yield
+    except errors as error:
+        if getattr(error, "errno", None) in NO_MORE_BYTES:
+            raise
+        raise Corrupt(f"{problem}: {error}", where=str(where)) from error
+
+
+def features_of_rows(
+    where: Path, columns: Columns, asked: Keys, id_key: str | None, *, is_export: bool
+) -> FeatureFiles:
+    """Return the features in arrays that have a row for each id.
+
+    Without `asked`, all arrays of floats are stored.
+
+    Args:
+        where: The file or folder.
+        columns: The arrays of the file, with `shape`, `dtype` and `array[first:after]`.
+        asked: The key of each array that somebody named, by its name in the store.
+        id_key: The array of clip ids.
+        is_export: Whether a store was exported to the file: its arrays keep their names and order.
+    """
+    id_key = id_key or ID_KEY
+    for key in (id_key, *asked.values()):
+        if key not in columns:
+            there = f"{near(key, columns)}; the file has {few([*columns]) or 'none'}"
+            raise FixInput(f"no array {key!r}{there}", where=str(where), hint=NAME_IT)
+    names = texts_of(columns[id_key], id_key, where)
+    others = {key: one for key, one in columns.items() if key not in asked.values()}
+    del others[id_key]
+    facts = {key: others.pop(key) for key in (FILM_KEY, *SPAN_KEYS) if key in others}
+    unasked = {}
+    for key, kinds in COMPANION_KINDS.items():
+        if key in others and key not in asked and others[key].dtype.kind in kinds:
+            unasked[key] = others.pop(key)
+    notes = []
+    if not asked:
+        asked = _arrays_of_floats(others, len(names), where, is_export=is_export)
+        # A single value is no array of clips: it is about the file.
+        left_out = [
+            key for key in others if others[key].shape and key not in asked.values()
+        ]
+        if left_out:
+            notes.append(f"left out, as no vectors of floats: {few(left_out, 20)}")
+    arrays = {name: columns[key] for name, key in asked.items()} | unasked
+    for key, column in (facts | arrays).items():
+        is_number = column.dtype.kind in "fiu" and len(column.shape) == 1
+        if column.shape[:1] != (len(names),) or not (is_number or key not in SPAN_KEYS):
+            raise FixInput(
+                f"{key}: expected a row for each of {len(names)} ids, got {column.dtype}"
+                f" {list(column.shape)}",
+                where=str(where),
+            )
+    films = [""] * len(names)
+    if FILM_KEY in facts:
+        films = texts_of(facts.pop(FILM_KEY), FILM_KEY, where)
+    spans = {key: np.asarray(one[:], np.float64) for key, one in facts.items()}
+    return FeatureFiles(
+        str(where), names, arrays, films, spans, unasked, asked, notes, is_export
+    )
+
+
+def _arrays_of_floats(
+    columns: Columns, n_clips: int, where: Path, *, is_export: bool
+) -> dict[str, str]:
+    """Return which arrays are features, by their names in the store.
+
+    An experiment reads the first with one vector a clip, so that it must be clear which one this
+    is: a file may have labels, too. The only array is called `clip` or `frames`; of several, the
+    first must have a usual name.
+    """
+    usable = []
+    for key, column in columns.items():
+        is_vector = len(column.shape) > 1 or is_export
+        if column.shape[:1] == (n_clips,) and column.dtype.kind == "f" and is_vector:
+            usable.append(key)
+    vectors = [key for key in usable if len(columns[key].shape) == 2] or usable
+    if len(usable) == 1 and not is_export and usable[0] not in USUAL_NAMES:
+        usual = "clip" if len(columns[usable[0]].shape) == 2 else "frames"
+        return {usual: usable[0]}
+    if not is_export:
+        usable = sorted(usable, key=lambda key: key not in USUAL_NAMES)
+    is_clear = is_export or {*vectors} & {*USUAL_NAMES}
+    if not usable or not is_clear:
+        shapes = [f"{k} {c.dtype} {list(c.shape)}" for k, c in columns.items()]
+        raise FixInput(
+            f"which of these arrays are features of the {n_clips} ids:"
+            f" {few(shapes) or 'there is none'}?",
+            where=str(where),
+            hint=NAME_IT,
+        )
+    return {key: key for key in usable}
+
+
+def texts_of(column: Any, key: str, where: object) -> list[str]:
+    """Return ids as texts, from the types of NumPy, HDF5 and Parquet."""
+    place = str(where)
+    if len(column.shape) != 1:
+        problem = f"{key!r}: expected a list of ids, got the shape {column.shape}"
+        raise FixInput(problem, where=place, hint=NAME_IT)
+    longest = 0
+    if column.dtype.kind in "US":
+        longest = column.dtype.itemsize // 4
+    n_letters = 0
+    texts: list[str] = []
+    for first in range(0, column.shape[0], IDS_AT_ONCE):
+        check_letters(longest, n_letters, key, place)
+        with damaged(f"{key!r} cannot be read as Unicode", place, SystemError):
+            cells = np.asarray(column[first : first + IDS_AT_ONCE]).tolist()
+            if set(map(type, cells)) - {str, bytes, int}:
+                raise FixInput(f"{key!r} holds {column.dtype}, not ids", where=place)
+            some = [one.decode() if type(one) is bytes else str(one) for one in cells]
+            # NumPy makes broken texts of numbers that are no characters.
+            n_letters += len("".join(some).encode())
+        longest = max(map(len, some))
+        texts += some
+    check_letters(longest, n_letters, key, place)
+    return texts
+
+
+def check_letters(longest: int, n_letters: int, key: str, where: str) -> None:
+    """Raise an error for ids that take more memory than those of a million clips."""
+    if longest > LONGEST_ID or n_letters > MOST_LETTERS:
+        raise Corrupt(f"{key!r} has texts that are too long for ids", where=where)

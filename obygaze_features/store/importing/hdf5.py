@@ -1,0 +1,206 @@
+"""Read HDF5: arrays with a row for each clip, or a data set for each clip under some path.
+
+Nothing is read that leads out of the file or takes all memory.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.console import few, human
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.store.importing.files import (
+    EXPORT_KEY,
+    MOST_COMPRESSED,
+    NAME_IT,
+    ArrayOfClips,
+    BadRow,
+    FeatureFiles,
+    Keys,
+    damaged,
+    features_of_rows,
+)
+from obygaze_features.store.layout import MASK, N_WORDS
+
+CLIP_MARK = "{id}"
+# A compressed chunk that is larger than the cache would be unpacked for each row.
+CACHE_BYTES = 2**26
+# The start of a block of texts.
+TEXTS = re.compile(rb"GCOL\x01\0\0\0")
+
+
+def open_hdf5(path: Path, arrays: Keys, id_key: str | None) -> FeatureFiles:
+    """Open an HDF5 file.
+
+    An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
+    Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum). Without, it is
+    one array of all clips, whose ids lie under the id key.
+    """
+    import h5py
+
+    # Other programs show paths from the root of the file: /features.
+    paths = {name: key.strip("/") for name, key in arrays.items()}
+    with damaged("not a complete HDF5 file", path, BadRow):
+        file = _Hdf5(path, h5py)
+        if any(CLIP_MARK in key for key in paths.values()):
+            return file.clips(paths)
+        file.refuse_what_is_beside(paths, [""])
+        columns = {}
+        for key in [*file.root, *paths.values(), *filter(None, [id_key])]:
+            if file.is_there(key):
+                columns[key] = file.data_set(key)
+        is_export = EXPORT_KEY in file.root.attrs
+        return features_of_rows(path, columns, paths, id_key, is_export=is_export)
+
+
+class _Hdf5:
+    """An open HDF5 file."""
+
+    def __init__(self, path: Path, h5py: Any) -> None:
+        self.h5py = h5py
+        self.where = str(path)
+        self.root: Any = h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+
+    def node(self, path: str) -> Any:
+        """Return what is at a path, or None; an error for what leads out of the file."""
+        node = self.root
+        for word in filter(None, path.split("/")):
+            if not isinstance(node, self.h5py.Group) or word not in node:
+                return None
+            if not isinstance(node.get(word, getlink=True), self.h5py.HardLink):
+                problem = f"{path!r} is a link, which is not followed"
+                raise Corrupt(problem, where=self.where)
+            node = node[word]
+        if self.is_array(node) and (node.external or node.is_virtual):
+            problem = f"{path!r} has its data in other files, which are not read"
+            raise Corrupt(problem, where=self.where)
+        return node
+
+    def is_array(self, node: Any) -> bool:
+        """Return whether this is a data set."""
+        return isinstance(node, self.h5py.Dataset)
+
+    def data_set(self, path: str) -> Any:
+        """Return the data set at a path; BadRow if it has no values that can be read."""
+        node = self.node(path)
+        dtype = node.dtype
+        if dtype.hasobject and self.h5py.check_string_dtype(dtype) is None:
+            # The HDF5 library may crash over such a type, which damage makes.
+            raise BadRow(f"{path!r} holds neither numbers nor texts")
+        n_bytes = node.size * dtype.itemsize
+        if n_bytes > MOST_COMPRESSED * self.root.id.get_filesize():
+            # HDF5 returns fill values for what a file does not hold, which takes hours.
+            problem = f"{path!r} has {human(n_bytes)}, more than the file can hold"
+            raise Corrupt(problem, where=self.where)
+        if not _is_written(node):
+            raise BadRow(f"{path!r} has values that were never written")
+        if dtype.hasobject:
+            _check_texts(self.root, node)
+        return node
+
+    def clips(self, patterns: Keys) -> FeatureFiles:
+        """Return features of which each clip has its own data set."""
+        clips: list[str] = []
+        for pattern in patterns.values():
+            if pattern.count(CLIP_MARK) != 1:
+                problem = f"{pattern!r} must contain {CLIP_MARK} once"
+                raise FixInput(problem, where=self.where, hint=NAME_IT)
+            above, below = pattern.split(CLIP_MARK)
+            group, _, before = above.rpartition("/")
+            after = below.partition("/")[0]
+            form = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
+            parent = self.node(group)
+            names = parent if isinstance(parent, self.h5py.Group) else ()
+            found = [match[1] for match in map(form.fullmatch, names) if match]
+            clips += [one for one in found if self.is_there(pattern, one)]
+        clips = list(dict.fromkeys(clips))
+        if not clips:
+            problem = f"no data set at {few(list(patterns.values()))}"
+            raise FixInput(problem, where=self.where, hint=NAME_IT)
+        self.refuse_what_is_beside(patterns, clips)
+
+        def read(pattern: str, place: int) -> Any:
+            return self.data_set(pattern.replace(CLIP_MARK, clips[place]))
+
+        arrays = {}
+        for name, pattern in patterns.items():
+            arrays[name] = ArrayOfClips(partial(read, pattern), len(clips))
+        films = [""] * len(clips)
+        return FeatureFiles(self.where, clips, arrays, films, keys=patterns)
+
+    def is_there(self, pattern: str, clip: str = "") -> bool:
+        """Return whether there is a data set at the path of a clip."""
+        return self.is_array(self.node(pattern.replace(CLIP_MARK, clip)))
+
+    def refuse_what_is_beside(self, patterns: Keys, clips: list[str]) -> None:
+        """Raise an error for a mask beside an array that is read: without it, padding would count.
+
+        The same holds for numbers of words: without them, silent clips would count as others. At
+        the root of a file with arrays of rows, both are found and read.
+        """
+        for pattern in patterns.values():
+            words = pattern.split("/")
+            named = [n for n, word in enumerate(words) if CLIP_MARK not in word]
+            for name in {MASK, N_WORDS} - patterns.keys():
+                if len(words) > 1:
+                    words[named[-1]] = name
+                beside = "/".join(words)
+                if beside != pattern and any(
+                    self.is_there(beside, one) for one in clips
+                ):
+                    problem = (
+                        f"beside {pattern} is {name}, which says what of it is real"
+                    )
+                    hint = f"--array {name}={beside} reads it too"
+                    raise FixInput(problem, where=self.where, hint=hint)
+
+
+def _is_written(node: Any) -> bool:
+    """Return whether a file holds all values of a data set.
+
+    HDF5 returns zeros for those that a program was killed before it wrote.
+    """
+    if node.chunks is None:
+        return not node.size or node.id.get_storage_size() > 0
+    sizes = zip(node.shape, node.chunks, strict=True)
+    n_chunks = math.prod(math.ceil(size / of_chunk) for size, of_chunk in sizes)
+    return bool(node.id.get_num_chunks() >= n_chunks)
+
+
+def _check_texts(root: Any, node: Any) -> None:
+    """Raise ValueError for texts longer than the file, and for one of no bytes in a block of texts.
+
+    The HDF5 library (2.0 too) takes the memory for the first, and reads the second for ever; it has
+    no function that checks them. So the bytes are looked at before it reads a text. An entry of a
+    block has its number in 2 bytes, 0 for the free space after the last, and its size, which has
+    `n_size` bytes, after 8 bytes.
+    """
+    n_size = root.id.get_create_plist().get_sizes()[1]
+    with Path(root.filename).open("rb") as stream:
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def number(offset: int, n_bytes: int) -> int:
+        return int.from_bytes(data[offset : offset + n_bytes], "little")
+
+    for block in TEXTS.finditer(data):
+        offset = block.start() + 16
+        end = block.start() + number(block.start() + 8, n_size)
+        while offset + 16 <= end <= len(data):
+            n_bytes = number(offset + 8, n_size)
+            is_text = number(offset, 2) > 0
+            offset += 16 + -(-n_bytes // 8) * 8 if is_text else n_bytes or end
+        if not offset <= end <= len(data):
+            raise ValueError("an entry among its texts does not have the right size")
+    offset = node.id.get_offset()
+    if offset is not None:  # else it is in chunks
+        item_bytes = node.id.get_storage_size() // max(node.size, 1)
+        lengths = np.ndarray((node.size,), "<u4", data, offset, (item_bytes,))
+        if (lengths > len(data)).any():
+            raise ValueError("a text that is longer than the file")

@@ -1,0 +1,291 @@
+"""Which numbers of files are stored: pooling, masks, and numbers that a store cannot have.
+
+The files are read once, so that they may change meanwhile: the rows wait in a temporary file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import Progress
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.outside import safe_text
+from obygaze_features.store.files import check_memory
+from obygaze_features.store.importing.clips import Clips
+from obygaze_features.store.importing.files import (
+    ArrayOfClips,
+    BadRow,
+    FeatureFiles,
+    Values,
+    damaged,
+    file_without_name,
+)
+from obygaze_features.store.layout import (
+    COMPANIONS,
+    MASK,
+    MOST_DIMENSIONS,
+    N_WORDS,
+    OF_FRAMES,
+    TIMES,
+    Array,
+    belongs_to,
+)
+from obygaze_features.store.making import rows_not_finite
+from obygaze_features.store.rows import FAILED, OK, RowColumns
+
+POOLED = "pooled"
+# How several vectors of a clip become one, and the words for it in recipes.
+POOLINGS = {"mean": "mean", "max": "maximum", "last": "last"}
+NOT_IN_FILES = "not in the files"
+# Rows are read in batches of about so many bytes, which fit in the cache of a processor.
+BATCH_BYTES = 2**20
+LEAST_ROW_BYTES = 2**8
+
+
+class ImportedRows:
+    """The rows of the new store.
+
+    Attributes:
+        arrays: The arrays of the new store.
+        problems: Why rows have no features.
+        pooling: How several vectors became one, in words; "" if they did not.
+        left_out: Arrays of the files that are not stored.
+    """
+
+    def __init__(
+        self,
+        files: FeatureFiles,
+        clips: Clips,
+        folder: Path,
+        progress: Progress,
+        *,
+        pool: str | None,
+        keep_frames: bool,
+        are_named: bool,
+    ) -> None:
+        """Read the files; in `folder` their numbers wait until the store is written.
+
+        An array of which one vector is left is called `pooled`, if nobody named it.
+        """
+        self.arrays: list[Array] = []
+        self.pooling = ""
+        self._files = files
+        self._folder = folder
+        self._progress = progress
+        self._places = clips.places
+        self._is_used = np.zeros(len(files.names), bool)
+        self._is_used[clips.places[clips.places >= 0]] = True
+        n_rows = len(clips.places)
+        several = []
+        for name, array in files.arrays.items():
+            if len(array.shape) > 2 and name not in COMPANIONS:
+                several.append(name)
+        # The name in the store, the array of the files, and how several vectors become one.
+        sources: list[tuple[str, str, str | None]] = []
+        if pool and keep_frames:
+            # Before the others, since experiments read the first.
+            sources = [(POOLED, name, pool) for name in several]
+        for name in files.arrays:
+            is_renamed = several == [name] and not (are_named or POOLED in files.arrays)
+            if keep_frames or not pool:
+                sources.append((name, name, None))
+            elif name not in OF_FRAMES:
+                sources.append((POOLED if is_renamed else name, name, pool))
+        progress.expect(len(sources) * (len(files.names) + n_rows))
+        self._values_of: dict[str, Values] = {}
+        problem_of_place = {-1: NOT_IN_FILES}
+        used = set()
+        for name, key, how in sources:
+            problems: dict[int, str] = {}
+            array = self._staged(name, key, how, problems)
+            is_needed = key not in files.unasked
+            if array and not is_needed:
+                is_needed = any(belongs_to(array, one) for one in self.arrays)
+            if array and is_needed:
+                self.arrays.append(array)
+                used.add(key)
+                problem_of_place = {**problems, **problem_of_place}
+        if self.pooling:
+            used.add(MASK)
+        self.left_out = [name for name in files.arrays if name not in used]
+        self.problems: dict[int, str] = {}
+        for row, place in enumerate(clips.places.tolist()):
+            if place in problem_of_place:
+                self.problems[row] = safe_text(problem_of_place[place], "terminal")
+        statuses = [FAILED if row in self.problems else OK for row in range(n_rows)]
+        reasons = [self.problems.get(row, "") for row in range(n_rows)]
+        if len(self.problems) == n_rows:
+            first = next(iter(problem_of_place.values()))
+            problem = f"no clip has usable features; the first: {first}"
+            raise FixInput(problem, where=files.where)
+        self._rows = replace(clips.rows, statuses=statuses, reasons=reasons)
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return self._rows
+
+    def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
+        """Return the rows from `first` to before `after` of an array."""
+        self._progress.advance(after - first)
+        # What is there for rows without features does not matter.
+        places = np.maximum(self._places[first:after], 0)
+        return self._values_of[array.name][places].astype(array.dtype, copy=False)
+
+    def _staged(
+        self, name: str, key: str, pool: str | None, problems: dict[int, str]
+    ) -> Array | None:
+        """Read an array of the files, and add why clips have no values; None if no clip has any."""
+        names = self._files.names
+        shape: tuple[int, ...] | None = None
+        types = set()
+        wide = np.dtype(np.float64 if name in (*TIMES, N_WORDS) else np.float32)
+        file = file_without_name(self._folder)
+        todo = self._batches(key)
+        while todo:
+            batch = todo.pop()
+            if not self._is_used[batch].any():
+                continue
+            try:
+                values, wrong = self._values(name, key, pool, batch)
+            except BadRow as error:
+                if batch.stop - batch.start == 1:
+                    problems[batch.start] = f"{key}: {error}"
+                else:
+                    places = range(batch.start, batch.stop)
+                    todo += [slice(place, place + 1) for place in reversed(places)]
+                continue
+            for problem, is_wrong in wrong.items():
+                for row in np.flatnonzero(is_wrong).tolist():
+                    problems.setdefault(batch.start + row, problem)
+            if shape not in (None, values.shape[1:]):
+                raise FixInput(
+                    f"{key}: {shape}, and {values.shape[1:]} of {names[batch.start]}: a store needs"
+                    " one shape for all clips",
+                    where=self._files.where,
+                    hint="--pool max keeps the maximum over all vectors of one width; --manifest"
+                    " NAME takes only its clips",
+                )
+            shape = values.shape[1:]
+            types.add(values.dtype)
+            rows = np.ascontiguousarray(values, wide)
+            file.seek(batch.start * rows[0].nbytes)
+            file.write(rows.data)
+            self._progress.advance(len(values))
+        if shape is None:
+            if key in self._files.unasked:
+                return None
+            first = next(iter(problems.values()), "there is none")
+            problem = f"{key}: no clip has usable values; the first: {first}"
+            raise FixInput(problem, where=self._files.where)
+        dims = []
+        if name in OF_FRAMES and len(shape) == 1:
+            dims = [f"t{size}" for size in shape]
+        file.truncate(len(names) * math.prod(shape) * wide.itemsize)
+        staged = np.memmap(file, wide, "r", 0, (len(names), *shape))
+        self._values_of[name] = np.asarray(staged)
+        return Array.of(name, np.result_type(*types).name, shape, dims)
+
+    def _batches(self, key: str) -> list[slice]:
+        """Return which rows are read at a time, the last ones first."""
+        column = self._files.arrays[key]
+        n_clips = len(self._files.names)
+        row_bytes = math.prod(column.shape[1:]) * column.dtype.itemsize
+        check_memory(row_bytes, f"one row of {key}", self._files.where)
+        n_rows = max(1, BATCH_BYTES // max(row_bytes, LEAST_ROW_BYTES))
+        if isinstance(column, ArrayOfClips):
+            n_rows = 1
+        starts = range(0, n_clips, n_rows)
+        return [slice(one, min(one + n_rows, n_clips)) for one in reversed(starts)]
+
+    def _values(
+        self, name: str, key: str, pool: str | None, batch: slice
+    ) -> tuple[Values, dict[str, Values]]:
+        """Return rows as the store holds them, and which of them have which problem."""
+        values = self._read(key, batch)
+        mask = self._mask(key, values, batch)
+        wrong = {}
+        if mask is not None:
+            is_other = (mask != mask.astype(bool)).any(axis=1)
+            wrong[f"{MASK} holds other numbers than 0 and 1"] = is_other
+            wrong[f"{MASK} says that no frame is real"] = ~mask.any(axis=1)
+        if pool and values.ndim > 2:
+            vectors = "all tokens" if mask is None else "the real frames"
+            self.pooling = f"{POOLINGS[pool]} over {vectors}, by the importer"
+            values = _pooled(values, mask, pool)
+        if name == MASK and values.ndim == 2:
+            return values.astype(bool), wrong
+        if name in TIMES:
+            # A frame that does not exist has no time.
+            return values.astype(np.float64), wrong
+        # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+        is_half = values.dtype == np.float16 and values.ndim > 2
+        dtype = np.dtype(np.float16 if is_half else np.float32)
+        if name == N_WORDS and values.ndim == 1 and values.dtype.kind in "iu":
+            dtype = np.dtype(np.int32)
+        with np.errstate(over="ignore"):
+            stored = values.astype(dtype)
+        is_wrong = np.zeros(len(stored), bool)
+        is_wrong[rows_not_finite(stored)] = True
+        if dtype.kind == "i":
+            is_wrong |= stored != values
+        elif dtype.itemsize < values.dtype.itemsize:
+            had_numbers = values.reshape(len(stored), -1).any(axis=1)
+            is_wrong |= had_numbers & ~stored.reshape(len(stored), -1).any(axis=1)
+        wrong[f"{name} holds NaN, infinity or numbers beyond {dtype}"] = is_wrong
+        return stored, wrong
+
+    def _read(self, key: str, batch: slice) -> Values:
+        """Return rows of an array of the files; BadRow if they are no numbers."""
+        with damaged(f"{key} cannot be read", self._files.where):
+            values = np.asarray(self._files.arrays[key][batch])
+        if values.dtype.kind not in "fiub":
+            raise BadRow(f"it holds {values.dtype}, which are not real numbers")
+        if not values.size or values.ndim > 1 + MOST_DIMENSIONS:
+            raise BadRow(f"it has the shape {values.shape[1:]}")
+        return values
+
+    def _mask(self, key: str, values: Values, batch: slice) -> Values | None:
+        """Return which frames of each row are real, if the files say it."""
+        if key == MASK:
+            return values if values.ndim == 2 else None
+        if MASK not in self._files.arrays or values.ndim < 3:
+            return None
+        mask = self._read(MASK, batch)
+        if mask.shape == values.shape[:2]:
+            return mask
+        if self._files.is_export:
+            # It is the mask of another array.
+            return None
+        raise BadRow(
+            f"{MASK} has the shape {mask.shape[1:]}, {key} {values.shape[1:]}: expected one"
+            " value for each frame"
+        )
+
+
+def _pooled(values: Values, mask: Values | None, pool: str) -> Values:
+    """Return one vector of those of each row; of the real frames only."""
+    vectors = values.reshape(len(values), -1, values.shape[-1])
+    if vectors.dtype.kind != "f":
+        vectors = vectors.astype(np.float64)
+    is_real = np.ones(vectors.shape[:2], dtype=bool)
+    counted: Any = True
+    if mask is not None:
+        # Each frame may have several vectors.
+        n_each = vectors.shape[1] // mask.shape[1]
+        is_real = np.repeat(mask.astype(bool), n_each, axis=1)
+        counted = is_real[:, :, None]
+    if pool == "last":
+        last = vectors.shape[1] - 1 - is_real[:, ::-1].argmax(axis=1)
+        pooled: Values = vectors[np.arange(len(vectors)), last]
+    elif pool == "max":
+        pooled = vectors.max(axis=1, initial=-np.inf, where=counted)
+    else:
+        n_vectors = np.maximum(is_real.sum(axis=1, keepdims=True), 1)
+        pooled = vectors.sum(axis=1, dtype=np.float64, where=counted) / n_vectors
+    return pooled
