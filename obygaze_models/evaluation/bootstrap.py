@@ -293,8 +293,7 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
     if factor == 1 or not is_known.any():
         return values
     x = shares[is_known]
-    edge = _next_to_edge(values[is_known])
-    y = special.logit(np.clip(values[is_known], edge, 1 - edge))
+    y, _ = _on_logit_scale(values[is_known])
     if min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
     x = x - x.mean()
@@ -369,27 +368,28 @@ def _student(
     return math.sin(low) ** 2, math.sin(high) ** 2
 
 
-def _next_to_edge(draws: FloatArray) -> float:
-    """Return half the least distance from 0 or 1 that draws in [0, 1] have without being there.
+def _on_logit_scale(draws: FloatArray) -> tuple[FloatArray, float]:
+    """Return draws in [0, 1] on the logit scale, and where their median is there.
 
-    Draws of 0 and 1 count as so far from it. A number that is much smaller would make the few draws
-    that are 1 more different from the others than these are from one half.
+    Draws of 0 and 1 count as half as far from it as the nearest of the others. A number that is
+    much smaller would make the few draws that are 1 more different from the others than these are
+    from one half.
     """
     distances = np.minimum(draws, 1 - draws)
     inside = distances[distances > NEXT_TO_ZERO]
-    return float(inside.min()) / 2 if inside.size else NEXT_TO_ZERO
+    edge = float(inside.min()) / 2 if inside.size else NEXT_TO_ZERO
+    middle = np.clip(np.median(draws), edge, 1 - edge)
+    return special.logit(np.clip(draws, edge, 1 - edge)), float(special.logit(middle))
 
 
 def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
     """Return the draws, moved away from their median; those in [0, 1] on the logit scale."""
     if stretch == 1:
         return draws
-    centre = float(np.median(draws))
     if not within_unit:
+        centre = float(np.median(draws))
         return centre + stretch * (draws - centre)
-    edge = _next_to_edge(draws)
-    middle = special.logit(np.clip(centre, edge, 1 - edge))
-    values = special.logit(np.clip(draws, edge, 1 - edge))
+    values, middle = _on_logit_scale(draws)
     moved = special.expit(middle + stretch * (values - middle))
     return np.asarray(np.where(_is_inside(draws), moved, np.round(draws)))
 

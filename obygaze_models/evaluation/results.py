@@ -424,25 +424,34 @@ def cells_asked_about(cells: Iterable[Cell], settings: RunSettings) -> list[Cell
     asked = []
     for cell in models:
         for question in guessing or settings.questions:
-            if _is_on_tasks(question, cell) and (
-                listed or _names_model(question, cell, with_store=bool(guessing))
-            ):
+            is_on_tasks = _is_meant(_tasks_of(question), cell.pair)
+            is_side = False
+            for model, store in _sides_of(question):
+                side = (model, store if guessing else "")
+                is_side |= _is_meant(side, (cell.model, cell.store))
+            if is_on_tasks and (listed or is_side):
                 asked.append(cell)
                 break
     return asked or models
 
 
-def _is_on_tasks(question: AskedQuestion, cell: Cell) -> bool:
-    return question["train"] in ("", cell.train) and question["test"] in ("", cell.test)
+# Two tasks, or a model and its store.
+Names = tuple[str, str]
 
 
-def _names_model(question: AskedQuestion, cell: Cell, *, with_store: bool) -> bool:
-    """Return whether a cell is a side of a question; an empty name is any."""
-    for side in ("first", "second"):
-        is_store = not with_store or question[f"{side}_store"] in ("", cell.store)
-        if is_store and question[side] in ("", cell.model):
-            return True
-    return False
+def _is_meant(asked: Names, found: Names) -> bool:
+    """Return whether two names are those that are asked for; an empty one is any."""
+    return asked[0] in ("", found[0]) and asked[1] in ("", found[1])
+
+
+def _tasks_of(row: Mapping[str, Any]) -> Names:
+    return row["train"], row["test"]
+
+
+def _sides_of(question: AskedQuestion) -> tuple[Names, Names]:
+    """Return the model and the store of both sides of a question."""
+    first = (question["first"], question["first_store"])
+    return first, (question["second"], question["second_store"])
 
 
 # ---- p in families ----
@@ -512,41 +521,34 @@ def add_p_of_family(family: Sequence[Difference], *, greater: bool = False) -> N
 
 def asks_for(question: AskedQuestion, row: RunRow) -> bool:
     """Return whether a question asks for a difference, of either sign; an empty name is any."""
-    for name in ("train", "test"):
-        if question[name] not in ("", row[name]):
-            return False
-    return _has_sides(question, row) or _has_sides(question, _with_sides_exchanged(row))
+    is_on_tasks = _is_meant(_tasks_of(question), _tasks_of(row))
+    return is_on_tasks and any(_is_in_order(question, row))
 
 
 def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
     """Return a difference for which a question asks, with its sides in its order."""
-    if _has_sides(question, row):
+    if _is_in_order(question, row)[0]:
         return row
-    exchanged = _with_sides_exchanged(row)
-    for name in ("value", "over_films"):
-        exchanged[name] = -row[name]
-    return exchanged | {"low": -row["high"], "high": -row["low"]}
-
-
-def _with_sides_exchanged(row: RunRow) -> RunRow:
-    """Return a difference of two models of one training task, each in the other's place."""
     return {
         **row,
         "model": row["against_model"],
         "store": row["against_store"],
         "against_model": row["model"],
         "against_store": row["store"],
+        "value": -row["value"],
+        "over_films": -row["over_films"],
+        "low": -row["high"],
+        "high": -row["low"],
     }
 
 
-def _has_sides(question: AskedQuestion, row: RunRow) -> bool:
-    sides = {
-        "first": row["model"],
-        "first_store": row["store"],
-        "second": row["against_model"],
-        "second_store": row["against_store"],
-    }
-    return all(question[key] in ("", name) for key, name in sides.items())
+def _is_in_order(question: AskedQuestion, row: RunRow) -> tuple[bool, bool]:
+    """Return whether the sides of a difference are those of a question, and whether exchanged."""
+    first, second = _sides_of(question)
+    ours = (row["model"], row["store"])
+    theirs = (row["against_model"], row["against_store"])
+    is_same = _is_meant(first, ours) and _is_meant(second, theirs)
+    return is_same, _is_meant(first, theirs) and _is_meant(second, ours)
 
 
 # ---- contrasts, chosen stores ----
@@ -607,16 +609,15 @@ def chosen_stores(tests: pd.DataFrame) -> dict[Fit, tuple[str, dict[str, float]]
     store, and the store with the highest average precision there is taken, of equal ones the first.
     A fit of which no store has such scores has no entry: there is nothing to choose by.
     """
-    of_fits: dict[Fit, dict[str, float]] = {}
-    of_stores = tests.drop_duplicates([*FIT, "store"])
-    for row in of_stores.to_dict("records"):
-        fit = (row["train"], row["test"], row["model"], row["fold"], row["seed"])
-        of_fits.setdefault(fit, {})[row["store"]] = row["inner_ap"]
     found = {}
-    for fit, of_fit in of_fits.items():
-        known = {store: ap for store, ap in of_fit.items() if math.isfinite(ap)}
+    for fit, of_fit in tests.drop_duplicates([*FIT, "store"]).groupby(FIT, sort=False):
+        precisions = dict(
+            zip(of_fit["store"], of_fit["inner_ap"].tolist(), strict=True)
+        )
+        known = [store for store, ap in precisions.items() if math.isfinite(ap)]
         if known:
-            found[fit] = (max(known, key=known.__getitem__), of_fit)
+            key: Any = fit
+            found[key] = (max(known, key=precisions.__getitem__), precisions)
     return found
 
 

@@ -36,6 +36,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     disputed,
+    own_columns,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words
@@ -322,6 +323,9 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
             for column in columns
         ]
         view = ", in the visual view" if table.view == "visual" else ""
+        if columns == ["level"] and not any(table.levels):
+            own = few(own_columns(table.clips[0].extra)) or "there is none"
+            has = [f"no clip has a level; --task with a column of your own: {own}"]
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
@@ -443,21 +447,20 @@ def differing_annotators(
     tasks: Mapping[str, Task], names: Iterable[str], table: ClipTable
 ) -> str:
     """Return a sentence on clips without a class because annotators differ; "" without any."""
-    tasks_of: dict[tuple[int, str], list[str]] = {}
+    sentences = []
     for name in names:
-        of_clips = list(filter(None, _left_open(name, tasks[name], table)))
-        if of_clips:
-            differs_on = frozenset.union(*of_clips)
-            left_open = few(sorted(differs_on))
-            if table.view == "visual" and "level" in differs_on:
-                # Without a visual concept, a clip would have another level.
-                left_open += ", or on visual concepts"
-            tasks_of.setdefault((len(of_clips), left_open), []).append(name)
-    return " ".join(
-        f"{n_clips} of {count(len(table), 'clip')} have no class in {few(of_tasks)}, because"
-        f" annotators differ on {left_open}."
-        for (n_clips, left_open), of_tasks in tasks_of.items()
-    )
+        of_clips = [*filter(None, _left_open(name, tasks[name], table))]
+        if not of_clips:
+            continue
+        differs_on = frozenset.union(*of_clips)
+        left_open = few(sorted(differs_on))
+        if table.view == "visual" and "level" in differs_on:
+            # Without a visual concept, a clip would have another level.
+            left_open += ", or on visual concepts"
+        clips = f"{len(of_clips)} of {count(len(table), 'clip')}"
+        after = f", because annotators differ on {left_open}."
+        sentences.append((f"{clips} have no class in ", name, after))
+    return _joined(sentences)
 
 
 def empty_labels(
@@ -468,27 +471,23 @@ def empty_labels(
     Some are in a class whatever the empty cell would be. Where annotators differ, the cell is not
     counted as empty.
     """
-    tasks_of: dict[tuple[int, int, str], list[str]] = {}
+    sentences = []
     for name, of_task in labels.items():
         columns = columns_of_task(name, tasks[name], table)
+        n_left_out = n_kept = 0
         is_open = _left_open(name, tasks[name], table)
-        is_empty = np.zeros(len(table), dtype=np.bool_)
-        for row, clip in enumerate(table.clips):
-            has_all = all(is_labelled(column, clip.values) for column in columns)
-            is_empty[row] = not (is_open[row] or has_all)
-        n_left_out = int(np.sum(is_empty & (of_task == LEFT_OUT)))
-        n_kept = int(is_empty.sum()) - n_left_out
-        if is_empty.any():
-            key = (n_left_out, n_kept, " or ".join(columns))
-            tasks_of.setdefault(key, []).append(name)
-    sentences = []
-    for (n_left_out, n_kept, either), names in tasks_of.items():
-        kept = f", and {n_kept} kept, as other values decide" if n_kept else ""
-        sentences.append(
-            f"{n_left_out + n_kept} of {count(len(table), 'clip')} have no value in the column"
-            f" {either}: {n_left_out} left out of {few(names)}{kept}."
-        )
-    return " ".join(sentences)
+        for clip, differs, label in zip(table.clips, is_open, of_task, strict=True):
+            if not differs and not all(
+                is_labelled(one, clip.values) for one in columns
+            ):
+                n_left_out += label == LEFT_OUT
+                n_kept += label != LEFT_OUT
+        if n_left_out or n_kept:
+            clips = f"{n_left_out + n_kept} of {count(len(table), 'clip')}"
+            before = f"{clips} have no value in the column {' or '.join(columns)}:"
+            kept = f", and {n_kept} kept, as other values decide" if n_kept else ""
+            sentences.append((f"{before} {n_left_out} left out of ", name, f"{kept}."))
+    return _joined(sentences)
 
 
 def unknown_words(
@@ -502,16 +501,25 @@ def unknown_words(
     What is asked by `--task` is refused where it has such a word; a protocol is for several
     manifests.
     """
-    tasks_of: dict[str, list[str]] = {}
+    sentences = []
     for name in names:
         for expression in _expressions(name, tasks[name], table):
-            for sentence in manifest.unknown_values(expression):
-                tasks_of.setdefault(sentence, []).append(name)
-    sentences = []
-    for sentence, of_sentence in tasks_of.items():
-        of_tasks = few(list(dict.fromkeys(of_sentence)))
-        sentences.append(f"In the expression of {of_tasks}: {sentence}.")
-    return " ".join(sentences)
+            for words in manifest.unknown_values(expression):
+                sentences.append(("In the expression of ", name, f": {words}."))
+    return _joined(sentences)
+
+
+def _joined(sentences: Iterable[tuple[str, str, str]]) -> str:
+    """Return sentences about tasks: what stands before the name, the name, and what follows.
+
+    Tasks of which the same is said share a sentence.
+    """
+    names_of: dict[tuple[str, str], dict[str, None]] = {}
+    for before, name, after in sentences:
+        names_of.setdefault((before, after), {})[name] = None
+    return " ".join(
+        f"{before}{few([*names])}{after}" for (before, after), names in names_of.items()
+    )
 
 
 def class_names(

@@ -277,43 +277,32 @@ def _check_names(document: Document, protocol: Protocol) -> None:
     grid = protocol.grid
     report = protocol.report
     tasks = protocol.tasks
-    sides = [*protocol.models, *BASELINES]
-    parts: list[tuple[str, Sequence[str], Collection[str], str]] = [
-        ("grid.train", grid.train, tasks, "task"),
-        ("grid.test", grid.test, tasks, "task"),
-        ("grid.models", grid.models, protocol.models, "model"),
-        ("report.contrast", report.contrast, tasks, "task"),
-    ]
-    lists: list[tuple[str, Sequence[str]]] = [(key, names) for key, names, *_ in parts]
-    lists.append(("data.array", protocol.data.array))
-    lists.append(("grid.baselines", grid.baselines))
-    lists.append(("report.metrics", report.metrics))
-    for key, names in lists:
-        if len({*names}) < len(names):
-            document.add(key, f"must not list a value twice, got {[*names]!r}")
+    _check_known(document, "grid.models", grid.models, protocol.models, "model")
+    for key, names in (
+        ("grid.train", grid.train),
+        ("grid.test", grid.test),
+        ("report.contrast", report.contrast),
+    ):
+        _check_known(document, key, names, tasks, "task")
     for number, question in enumerate(report.questions):
         key = f"report.questions[{number}]"
-        of_models = (question.first, question.second)
-        parts.append((key, of_models, sides, "model or baseline"))
-        parts.append((key, (question.train, question.test), tasks, "task"))
-    for number, value in enumerate(protocol.paper):
-        key = f"paper[{number}]"
-        parts.append((key, (value.model,), sides, "model or baseline"))
-        parts.append((key, (value.train, value.test), tasks, "task"))
-    for part in parts:
-        _check_known(document, *part)
-    # In results, an empty second side is none, and a baseline is known by its name.
-    for name in ("", *BASELINES):
-        if name in protocol.models:
-            document.add(f"models.{name}", "is the name of a baseline, or none")
-    if "" in tasks or not tasks:
-        document.add("tasks", "needs at least one task, with a name")
+        sides = (question.first, question.second)
+        known = [*protocol.models, *BASELINES]
+        _check_known(document, key, sides, known, "model or baseline")
+        _check_known(document, key, (question.train, question.test), tasks, "task")
+    for section in ("data", "grid", "report"):
+        for key, values in vars(getattr(protocol, section)).items():
+            is_list = isinstance(values, tuple) and key not in ("questions", "notes")
+            if is_list and len({*values}) < len(values):
+                problem = f"must not list a value twice, got {[*values]!r}"
+                document.add(f"{section}.{key}", problem)
+    for name in protocol.models.keys() & {*BASELINES}:
+        document.add(f"models.{name}", "is the name of a baseline; another name")
     if len(report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
-    if not protocol.model_names and not grid.baselines:
-        document.add("grid", "needs a model or a baseline")
-    if not protocol.pairs:
-        document.add("grid", "no task both trains and tests")
+    if not protocol.pairs or not (protocol.model_names or grid.baselines):
+        problem = "needs a task that trains and is tested, and a model or a baseline"
+        document.add("grid", problem)
     _check_expression(document, protocol.data.where, "data.where")
 
 

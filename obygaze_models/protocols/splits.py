@@ -1,9 +1,8 @@
 """Splits of a table's rows into training, validation and test rows, from a fold of each row."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, permutations
+from itertools import permutations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,20 +91,18 @@ def rotated(
         never: The folds that never test.
         validates: Whether a fold validates.
     """
-    y = np.asarray(labels)
     k = n_folds_of(folds)
     # Each fold with each class that it trains; then the folds with two of them.
-    fold_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
-    n_classes = Counter(fold for fold, _ in fold_classes)
-    has_both = [n_classes[fold] == 2 for fold in range(k)]
+    classes = np.column_stack([folds[trains], np.asarray(labels)[trains]])
+    fold_of_class = np.unique(classes, axis=0)[:, 0]
+    with_both = np.flatnonzero(np.bincount(fold_of_class, minlength=k) == 2)
     tested_and_chosen = []
-    for test in range(k):
-        if test in never:
-            continue
-        # The first two are enough: where there is only one, it trains.
-        steps = ((test + step) % k for step in range(1, k))
-        with_both = list(islice((fold for fold in steps if has_both[fold]), 2))
-        chosen = with_both[0] if validates and len(with_both) > 1 else OUTSIDE
+    for test in np.setdiff1d(np.arange(k), never).tolist():
+        others = with_both[with_both != test]
+        chosen = OUTSIDE
+        # Where there is only one, it trains.
+        if validates and len(others) > 1:
+            chosen = int(others[np.searchsorted(others, test) % len(others)])
         tested_and_chosen.append((test, chosen))
     outside = np.flatnonzero(folds == OUTSIDE)
 

@@ -56,7 +56,7 @@ COMPARISON = re.compile(
 NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
 TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
-ASKED = "Do the features of an unseen {unit} say for which clips {what}?"
+ASKED = "Do the features of an unseen {unit} say {what}?"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -74,8 +74,14 @@ def with_tasks(
     if not asked:
         return protocol
     tasks: dict[str, Task] = {}
+    # What each of them asks features.
+    asks: dict[str, str] = {}
     for text in asked:
-        for name, task in asked_tasks(text, protocol, manifest).items():
+        of_text = asked_tasks(text, protocol, manifest)
+        for name, task in of_text.items():
+            asks[name] = f"for which clips {task.in_words(name) or name}"
+            if len(of_text) > 1:
+                asks[name] = f"which {text} a clip has"
             if tasks.setdefault(name, task) != task:
                 raise FixUsage(f"two tasks have the name {name}")
             if SPLIT_KINDS[protocol.splits.kind].by_task and not task.folds:
@@ -90,7 +96,7 @@ def with_tasks(
     for value in protocol.paper:
         if value.test in kept and value.train in ("", value.test):
             printed.append(value)
-    questions = _questions(protocol, tasks, kept)
+    questions = _questions(protocol, asks, kept)
     return replace(
         protocol,
         tasks=tasks,
@@ -101,7 +107,7 @@ def with_tasks(
 
 
 def _questions(
-    protocol: Protocol, tasks: Mapping[str, Task], kept: Sequence[str]
+    protocol: Protocol, asks: Mapping[str, str], kept: Sequence[str]
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
@@ -113,10 +119,10 @@ def _questions(
         if not {question.first, question.second} & {*BASELINES}:
             asked.append(replace(question, train="", test=""))
             continue
-        for name, task in tasks.items():
+        for name, what in asks.items():
             text = question.text
             if name not in kept:
-                text = ASKED.format(unit=unit, what=task.in_words(name) or name)
+                text = ASKED.format(unit=unit, what=what)
             elif name != question.test:
                 text = ""
             asked.append(replace(question, text=text, train=name, test=name))

@@ -27,10 +27,8 @@ from obygaze_features.store.recipe import space_of_array
 from obygaze_features.store.texts import TextTable
 from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.permutation import permutation_p
-from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.concepts import NO_DIRECTION, ConceptBank
 from obygaze_models.models.primal import hinge_plane
-from obygaze_models.models.sentences import ZeroShot
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.tasks import asked_tasks
 from obygaze_models.report.page import write_report
@@ -92,16 +90,12 @@ RUN = Run(Path("none"), {"files": {"results.csv": "00"}})
 REFUSED: dict[str, Case] = {
     ONE_LENGTH: lambda _: permutation_p([1, 2], [True, False, True]),
     "value 1 is not a finite": lambda _: permutation_p([1, np.nan], [1, 0]),
-    "one logit for each of 2 rows, got shape (2, 1)": lambda _: ResidualHead().fit(
-        TWO, [0, 1], TWO
-    ),
     "expected 2 rows of targets, got 1": lambda _: ConceptBank().fit(TWO, [1]),
     "a vector that is not finite": lambda _: hinge_plane(
         TWO, TWO[:, 0] > 0, np.ones(2), np.array([1e200, 0])
     ),
     "needs the folds of a published file": lambda _: found("folds"),
     NO_DIRECTION: lambda _: found(0.1),
-    "nothing is fitted": lambda _: ZeroShot().fit(TWO, [0, 1]),
     "p:yes: expected one score for each of 1 clips": lambda _: TrainingClips(
         FACTS, {"p:yes": np.zeros(2)}
     ),
