@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import Bools, Floats
 
 Score = Callable[[Floats], Floats]
@@ -28,13 +27,8 @@ def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
 
     Films are numbered over the whole table: make it once and then take the rows of a split.
     """
-    names, codes = np.unique(np.asarray(films), return_inverse=True)
-    order = np.asarray(scenes, dtype=np.float64)
-    if order.shape != codes.shape or names.size == 0:
-        raise FixInput(
-            f"expected one film and one scene per clip, got {codes.shape} and {order.shape}"
-        )
-    return np.column_stack([codes.astype(np.float64), order])
+    _, codes = np.unique(np.asarray(films), return_inverse=True)
+    return np.column_stack([codes, np.asarray(scenes)]).astype(np.float64)
 
 
 def random(X: Floats, positive: Bools) -> Score:

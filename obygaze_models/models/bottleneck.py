@@ -30,15 +30,12 @@ from obygaze_models.models.sentences import bank_of
 class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
-    The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
-    of logits that the features add: var(rest) / (var(rest) + var(concepts)).
+    The logit of the concepts is fixed, and takes the place of groups in `fit`; the problem is
+    convex. `share_` is the share of the variance of logits that the features add: var(rest) /
+    (var(rest) + var(concepts)).
     """
 
     C: float = 0.01
-
-    def fit(self, X: Any, y: Any, offset: Any = None) -> Self:
-        """Fit what the features add to `offset`, one logit for each row."""
-        return super().fit(X, y, offset)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         from scipy.optimize import minimize
@@ -178,10 +175,10 @@ class Bottleneck(Classifier):
         residual = deepcopy(self.residual)
         assert residual is not None
         if not self.part("bank").scaled:
-            self.residual_ = residual.fit(X, y, offset=offset)
+            self.residual_ = residual.fit(X, y, offset)
             return
         scaling = Scaling.of(X)
-        self.residual_ = residual.fit(scaling.scaled(X), y, offset=offset)
+        self.residual_ = residual.fit(scaling.scaled(X), y, offset)
         of_scaled = residual.coef_, residual.intercept_
         residual.coef_, residual.intercept_ = scaling.unscaled_plane(*of_scaled)
 

@@ -103,16 +103,13 @@ class FrameProbe(Classifier):
             if block.ndim not in (3, 4):
                 form = "[clips, frames, width] or [clips, frames, tokens, width]"
                 raise FixTraining(f"expected {form}, got shape {block.shape}")
-            padding = padding_of(block)
-            filled = block
-            if padding is not None:
-                filled = block.copy()
-                filled[padding] = 0
-            rows = filled.reshape(-1, block.shape[-1])
-            rows = self._check(rows)
-            sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
-            checked = rows.reshape(len(block), *sizes, -1)
-            yield checked if padding is None else with_padding(checked, ~padding)
+            frames = np.asarray(block, dtype=np.float64)
+            if frames.ndim == 3:
+                frames = frames[:, :, None]
+            padding = padding_of(frames)
+            real = frames if padding is None else frames[~padding]
+            self._check(real.reshape(-1, frames.shape[-1]))
+            yield frames
 
 
 def pool(block: Floats, pooling: Pooling) -> Floats:

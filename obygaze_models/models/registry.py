@@ -23,8 +23,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Annotated, Any, Literal, get_type_hints
 
-import msgspec
-from msgspec import NODEFAULT, Meta, Struct, field
+from msgspec import Meta, Struct
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
@@ -134,9 +133,9 @@ class Perceptron(Struct):
     """The settings of a multilayer perceptron."""
 
     hidden: Annotated[
-        list[_Whole1],
+        tuple[_Whole1, ...],
         Meta(min_length=1, description="a list of whole numbers, at least 1"),
-    ] = field(default_factory=lambda: [128])
+    ] = (128,)
     min_epochs: _Whole = 5
     max_epochs: _Whole1 = 100
     patience: _Whole1 = 5
@@ -271,13 +270,10 @@ class ModelKind:
             return {
                 name: value for name, value in self._own.items() if _is_plain(value)
             }
-        known = {}
-        for one in msgspec.structs.fields(self.settings):
-            if one.default_factory is not NODEFAULT:
-                known[one.name] = one.default_factory()
-            elif one.default is not NODEFAULT:
-                known[one.name] = one.default
-        return known
+        # Settings without a default come first.
+        names = self.settings.__struct_fields__
+        values = self.settings.__struct_defaults__
+        return dict(zip(names[len(names) - len(values) :], values, strict=True))
 
 
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes

@@ -85,7 +85,7 @@ def test_with_an_offset_it_is_that_of_statsmodels() -> None:
         family=api.families.Binomial(),
         offset=offset,
     ).fit(tol=1e-12)
-    ours = ResidualHead(C=1e9).fit(M, y, offset=offset)
+    ours = ResidualHead(C=1e9).fit(M, y, offset)
     np.testing.assert_allclose(ours.coef_, theirs.params[1:], atol=1e-4)
     assert ours.intercept_ == pytest.approx(theirs.params[0], abs=1e-4)
     rest = (M @ theirs.params[1:]).var()
@@ -94,9 +94,7 @@ def test_with_an_offset_it_is_that_of_statsmodels() -> None:
 
 def test_features_that_never_differ_add_nothing() -> None:
     y = np.array([0, 1, 1, 1])
-    head = ResidualHead().fit(
-        np.ones((4, 2)), y, offset=np.array([0.5, -0.5, 0.5, -0.5])
-    )
+    head = ResidualHead().fit(np.ones((4, 2)), y, np.array([0.5, -0.5, 0.5, -0.5]))
     assert (head.coef_.tolist(), head.share_, head.C) == ([0.0, 0.0], 0.0, 0.01)
 
 
