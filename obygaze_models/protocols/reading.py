@@ -284,12 +284,17 @@ def _check_names(document: Document, protocol: Protocol) -> None:
         ("report.contrast", report.contrast),
     ):
         _check_known(document, key, names, tasks, "task")
+    parts: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     for number, question in enumerate(report.questions):
-        key = f"report.questions[{number}]"
-        sides = (question.first, question.second)
-        known = [*protocol.models, *BASELINES]
+        of_models = (question.first, question.second)
+        tasks_of = (question.train, question.test)
+        parts.append((f"report.questions[{number}]", of_models, tasks_of))
+    for number, value in enumerate(protocol.paper):
+        parts.append((f"paper[{number}]", (value.model,), (value.train, value.test)))
+    known = [*protocol.models, *BASELINES]
+    for key, sides, of_tasks in parts:
         _check_known(document, key, sides, known, "model or baseline")
-        _check_known(document, key, (question.train, question.test), tasks, "task")
+        _check_known(document, key, of_tasks, tasks, "task")
     for section in ("data", "grid", "report"):
         for key, values in vars(getattr(protocol, section)).items():
             is_list = isinstance(values, tuple) and key not in ("questions", "notes")

@@ -93,7 +93,8 @@ def rotated(
     """
     k = n_folds_of(folds)
     # Each fold with each class that it trains; then the folds with two of them.
-    classes = np.column_stack([folds[trains], np.asarray(labels)[trains]])
+    inside = trains & (folds != OUTSIDE)
+    classes = np.column_stack([folds, np.asarray(labels)])[inside]
     fold_of_class = np.unique(classes, axis=0)[:, 0]
     with_both = np.flatnonzero(np.bincount(fold_of_class, minlength=k) == 2)
     tested_and_chosen = []
@@ -108,8 +109,7 @@ def rotated(
 
     def make(number: int) -> Split:
         test, chosen = tested_and_chosen[number]
-        inside = trains & (folds != test) & (folds != OUTSIDE)
-        train = np.flatnonzero(inside & (folds != chosen))
+        train = np.flatnonzero(inside & (folds != test) & (folds != chosen))
         validation = np.flatnonzero(inside & (folds == chosen))
         tested = np.flatnonzero(folds == test)
         name = f"fold {test}"
