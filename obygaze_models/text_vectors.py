@@ -28,7 +28,6 @@ from obygaze_features.manifest.clip_facts import (
 )
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.arrays import read_arrays
-from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import (
     same_space,
     space_of_array,
@@ -131,7 +130,7 @@ def read_store_vectors(
         values = np.asarray(found.values, dtype=np.float64)
         require_same_shared(
             group.stated,
-            facts_of_rows(found.rows, store),
+            store.facts_of(found.rows),
             (f"the table {group.name}", "the store"),
             where=store.location,
         )

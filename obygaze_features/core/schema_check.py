@@ -189,7 +189,6 @@ class Document:
         self.raise_if_any = self.violations.raise_if_any
         self.lines = lines or {}
         self.overrides: Mapping[str, str] = {}
-        # Each with the key that is meant.
         self.unknown_keys: list[str] = []
 
     def require_schema(
@@ -250,7 +249,7 @@ class Document:
             if key in hints:
                 self._compare(value, hints[key], f"{prefix}{key}")
             else:
-                self.unknown_keys.append(f"{prefix}{key}{near(key, hints)}")
+                self.unknown_keys.append(f"{prefix}{key}")
                 self.unknown(f"{prefix}{key}", key, hints)
         for key in required:
             if key not in table:

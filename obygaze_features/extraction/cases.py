@@ -26,42 +26,34 @@ from obygaze_features.store.rows import (
 
 _SHOWN = 20
 
-# What a case means for a run.
-KEEP = "keep"
-COMPUTE = "compute"
-REFUSE = "refuse"
-
 
 class Case(NamedTuple):
-    """One case: its outcome, one sentence (`{clips}` is their number), and what to do."""
+    """One case: one sentence (`{clips}` is their number), and what to do where it is refused."""
 
-    outcome: str
     sentence: str
     hint: str = ""
 
 
 _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
-SAME = Case(KEEP, "{clips} already there")
-NEW = Case(COMPUTE, "{clips} not in the store yet")
-AGAIN = Case(COMPUTE, "{clips} without features, tried again")
-WITHOUT = Case(KEEP, "{clips} without features; --retry-failed tries again what failed")
+SAME = Case("{clips} already there")
+NEW = Case("{clips} not in the store yet")
+AGAIN = Case("{clips} without features, tried again")
+WITHOUT = Case("{clips} without features; --retry-failed tries again what failed")
 NOT_IN_MANIFEST = Case(
-    KEEP, "{clips} not in the manifest any more; the rows stay as they are"
+    "{clips} not in the manifest any more; the rows stay as they are"
 )
 CHANGED = Case(
-    REFUSE,
     "{clips} changed since the extraction",
     f"correct the manifest, put the videos back, or {_ANOTHER_STORE}",
 )
 ANOTHER_PLAN = Case(
-    REFUSE,
     "this store is being filled in another way, or with other clips",
     f"finish it as it was begun, and add clips then; {_ANOTHER_STORE}; or give it up:"
     " rm -r {filling}",
 )
 ANOTHER_STORE = Case(
-    REFUSE, "this store was made in another way, or of other clips", _ANOTHER_STORE
+    "this store was made in another way, or of other clips", _ANOTHER_STORE
 )
 
 
@@ -118,18 +110,16 @@ class Work:
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
         """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
         for case, lines in self.found.items():
-            if case.outcome != REFUSE:
-                continue
-            first, *others = lines
-            n_more = len(others) - _SHOWN
-            more = [f"and {n_more} more"] if n_more > 0 else []
-            filling = shell_word(f"{where}{NEXT}")
-            raise Mismatch(
-                f"{_sentence(case, lines)}: {first}",
-                where=where,
-                hint=case.hint.format(filling=filling, backbone=shell_word(backbone)),
-                details=[*others[:_SHOWN], *more],
-            )
+            if case.hint:
+                filling = shell_word(f"{where}{NEXT}")
+                raise Mismatch(
+                    f"{_sentence(case, lines)}: {lines[0]}",
+                    where=where,
+                    hint=case.hint.format(
+                        filling=filling, backbone=shell_word(backbone)
+                    ),
+                    details=lines[1:_SHOWN],
+                )
 
 
 def _sentence(case: Case, lines: Sequence[str]) -> str:
@@ -141,13 +131,23 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
     found: dict[Case, list[str]] = defaultdict(list)
     if stored is None:
         found[NEW] = [clip.clip_id for clip in wanted.clips]
-        rows = list(map(new_row, wanted.clips))
-        return Work(rows, [True] * len(rows), found)
+        planned = list(map(new_row, wanted.clips))
+        return Work(planned, [True] * len(planned), found)
     another = ANOTHER_PLAN if stored.is_filling else ANOTHER_STORE
     found[another] += _other_ways(wanted, stored)
-    rows, computed = _known_rows(wanted, stored, found)
-    known = {row.clip_id for row in rows}
-    new = [clip for clip in wanted.clips if clip.clip_id not in known]
+    rows: list[Row] = []
+    computed: list[bool] = []
+    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
+    for number, row in enumerate(stored.rows):
+        clip = clip_of_id.pop(row.clip_id, None)
+        is_planned = stored.computed is not None and stored.computed[number]
+        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
+        found[case].append(line)
+        if case is AGAIN and not is_planned and clip is not None:
+            row = new_row(clip)
+        rows.append(row)
+        computed.append(case is AGAIN)
+    new = list(clip_of_id.values())
     if len(new) == len(wanted.clips):
         for name in found.pop(NOT_IN_MANIFEST, ()):
             line = f"{name}: not in the manifest, and neither is any clip of this store"
@@ -161,26 +161,6 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
     if any(computed):
         found[another] += _other_makers(wanted.kind, stored)
     return Work(rows, computed, {case: lines for case, lines in found.items() if lines})
-
-
-def _known_rows(
-    wanted: Wanted, stored: StoreState, found: dict[Case, list[str]]
-) -> tuple[list[Row], list[bool]]:
-    """Return the rows of a store, and whether each is computed; add the case of each to `found`."""
-    rows: list[Row] = []
-    computed: list[bool] = []
-    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
-    for number, row in enumerate(stored.rows):
-        clip = clip_of_id.get(row.clip_id)
-        is_planned = stored.computed is not None and stored.computed[number]
-        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
-        found[case].append(line)
-        is_computed = case is AGAIN
-        if is_computed and not is_planned and clip is not None:
-            row = new_row(clip)
-        rows.append(row)
-        computed.append(is_computed)
-    return rows, computed
 
 
 def new_row(clip: PlannedClip) -> Row:

@@ -26,7 +26,7 @@ from obygaze_features.backbones.backbone import (
     blank_padding,
     on_device,
 )
-from obygaze_features.backbones.sound import ClipSound, SoundBackbone
+from obygaze_features.backbones.sound import SoundBackbone
 from obygaze_features.core import system
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.clips import DecodedView, HeardClip, ViewedClip
@@ -36,10 +36,6 @@ from obygaze_features.video.decoded_clip import pictures_of_view
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The edge of pictures for a backbone that takes any size.
-SIZE_OF_ANY = 224
-# The length of a sound for a backbone that takes any length.
-SECONDS_OF_ANY = 10.0
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
 # The share of the memory of the machine that decoded clips may take until they are computed.
@@ -248,25 +244,6 @@ def _copy_to_host(tensor: Tensor) -> Tensor:
 
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return copy.copy_(tensor, non_blocking=True)
-
-
-def blank_clip(backbone: Backbone) -> DecodedView:
-    """Return a clip of a backbone's size whose pictures are black, or which is silent."""
-    if isinstance(backbone, SoundBackbone):
-        view = backbone.view
-        seconds = backbone.sound.seconds or SECONDS_OF_ANY
-        n_samples = view.n_before + round(seconds * view.rate)
-        silence = ClipSound(np.zeros(n_samples, np.float32), view.n_before)
-        return HeardClip(silence, {})
-    height, width = backbone.geometry.frame_shape
-    if not backbone.geometry.size:
-        height = width = SIZE_OF_ANY
-    n_frames = backbone.geometry.frames
-    pictures = np.zeros((n_frames, height, width, 3), np.uint8)
-    pictures = cast(PictureBackbone, backbone).resize(pictures)
-    places = np.arange(n_frames)
-    is_real = np.ones(n_frames, bool)
-    return ViewedClip(pictures, places, is_real, {})
 
 
 def computer_for(

@@ -13,11 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from obygaze_features.backbones.backbone import Backbone, TorchModel
-from obygaze_features.backbones.cards import FRAMES_OF
+from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.machine import usable_cores
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.clips import (
     Decoded,
@@ -27,14 +25,12 @@ from obygaze_features.extraction.clips import (
     RowJob,
 )
 from obygaze_features.extraction.compute import (
-    MAX_BATCH,
     BatchComputer,
     Resources,
-    blank_clip,
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.decoding import RowDecoder, bytes_of_job
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
@@ -46,17 +42,11 @@ from obygaze_features.extraction.planning import (
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clock
 from obygaze_features.manifest.times import long_clips
-from obygaze_features.store.placing import has_links
-from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import DecodePool
-from obygaze_features.video.worker import ClipView
 
 # One clip is decoded for `plan`; so many are tried, in case some cannot be read.
 _MOST_TRIED = 5
 _TIMEOUT_S = 30.0
-# What a process that decodes takes, and the one that computes, without clips and weights.
-_DECODER_BYTES = 80_000_000
-_PROGRAM_BYTES = 600_000_000
 
 
 class KnownDevice(NamedTuple):
@@ -81,15 +71,13 @@ KNOWN_DEVICES = {
 class StoreCost:
     """What is to compute for one store, its bytes, and the seconds of one clip.
 
-    `disk_bytes` is what the disk must have: twice the bytes where it has no hard links, since the
-    seal copies the blocks there. The seconds of a GPU that is not there are those of the card.
+    The seconds of a GPU that is not there are those of the card.
     """
 
     store: str
     clips: int
     to_extract: int
     n_bytes: int
-    disk_bytes: int
     forward_s: float
     is_on_gpu: bool
     sentences: Sequence[str]
@@ -99,8 +87,7 @@ class StoreCost:
 class Cost:
     """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
 
-    `frames_of` are backbones whose pictures could be kept first. `warnings` are about the clips;
-    `decode_failure` is why the first of them could not be decoded.
+    `warnings` are about the clips; `decode_failure` is why the first of them could not be decoded.
     """
 
     manifest: str
@@ -110,9 +97,6 @@ class Cost:
     stores: Sequence[StoreCost]
     device: str
     workers: int
-    host_bytes: int
-    frames_of: Sequence[str] = ()
-    frames_bytes: int = 0
     warnings: Sequence[str] = ()
     decode_failure: str = ""
 
@@ -128,32 +112,27 @@ class Cost:
         return sum(one.forward_s for one in self.stores if one.is_on_gpu)
 
     @property
-    def clip_s(self) -> float:
-        """The seconds of a clip in a run: those of the slower of cores and GPU."""
-        return max(self.core_s / self.workers, self.gpu_s)
+    def seconds(self) -> float:
+        """The seconds of a run: for each clip those of the slower of cores and GPU."""
+        n_clips = max((one.to_extract for one in self.stores), default=0)
+        return n_clips * max(self.core_s / self.workers, self.gpu_s)
+
+    @property
+    def cores_needed(self) -> int | None:
+        """How many cores would feed the GPU; None without one."""
+        return math.ceil(self.core_s / self.gpu_s) if self.gpu_s else None
 
     @property
     def waits(self) -> float | None:
         """The share of time in which the GPU waits for the cores; None without one."""
-        return 1 - self.gpu_s / self.clip_s if self.gpu_s else None
-
-    @property
-    def to_extract(self) -> int:
-        """How many clips are decoded."""
-        return max((one.to_extract for one in self.stores), default=0)
+        if not self.gpu_s:
+            return None
+        return max(0.0, 1 - self.gpu_s * self.workers / self.core_s)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, bytes and seconds."""
-        return {
-            **asdict(self),
-            "seconds": self.clip_s * self.to_extract,
-            "waits": self.waits,
-            "cores_needed": self._cores_needed,
-        }
-
-    @property
-    def _cores_needed(self) -> int | None:
-        return math.ceil(self.core_s / self.gpu_s) if self.gpu_s else None
+        seconds = {"seconds": self.seconds, "waits": self.waits}
+        return {**asdict(self), **seconds, "cores_needed": self.cores_needed}
 
     def __str__(self) -> str:
         decoding = "no clip could be decoded"
@@ -171,44 +150,22 @@ class Cost:
         headers = ("store", "clips", "to extract", "size", "s a clip")
         lines.append(table(headers, rows))
         for store in self.stores:
-            if store.disk_bytes > store.n_bytes:
-                lines.append(
-                    f"{store.store}: {human(store.disk_bytes)} must be free, twice the size: this"
-                    " disk has no hard links, and the seal copies the blocks"
-                )
             lines += [f"{store.store}: {sentence}" for sentence in store.sentences]
-        if self.decode_s is not None and self.to_extract:
-            lines += self._times()
-        return "\n".join(lines)
-
-    def _times(self) -> list[str]:
-        """Return how long a run takes, how long the GPU waits in it, and what memory it needs."""
-        n_clips = self.to_extract
-        cores = count(self.workers, "core")
-        memory = f"main memory: about {human(self.host_bytes)}"
-        line = f"{cores}: about {clock(self.clip_s * n_clips)}"
-        if self.waits is None:
-            return [line, memory]
-        line += (
-            f"; {self.device} is at work for {1 - self.waits:.0%} of it, and waits for the cores"
-            f" for {self.waits:.0%}"
-        )
-        if self.waits:
-            line += f"; {self._cores_needed} cores would feed it"
-        lines = [line]
-        if self.waits and self.frames_of:
-            words = [f"-b {shell_word(FRAMES_OF + name)}" for name in self.frames_of]
-            decoded = clock(self.core_s * n_clips / self.workers)
-            lines.append(
-                f"or decode first, without {self.device}: obygaze extract run"
-                f" {shell_word(self.manifest)} {' '.join(words)} (about {decoded},"
-                f" {human(self.frames_bytes)}); then {clock(self.gpu_s * n_clips)} on {self.device}"
+        if self.decode_s is None or not self.seconds:
+            return "\n".join(lines)
+        line = f"{count(self.workers, 'core')}: about {clock(self.seconds)}"
+        if self.waits is not None:
+            line += (
+                f"; {self.device} is at work for {1 - self.waits:.0%} of it, and waits for the"
+                f" cores for {self.waits:.0%}"
             )
-        # What a clip takes there is measured when a run begins.
-        return [
-            *lines,
-            f"{memory}; batches take at most half of what is free on {self.device}",
-        ]
+        lines.append(line)
+        if self.waits:
+            lines.append(
+                f"{self.cores_needed} cores would feed it; or decode first, without"
+                f" {self.device}, with -b frames:NAME"
+            )
+        return "\n".join(lines)
 
 
 def plan_extraction(
@@ -227,9 +184,9 @@ def plan_extraction(
 
     One clip is decoded, and one is computed with each backbone. Of h100 and a100, which need not be
     there, the time is by the operations that the card states. Where a GPU waits for the cores, the
-    plan says how many would feed it. No store is changed or made. On a disk without hard links, a
-    run needs twice the size. The weights must be there (`obygaze backbones fetch`); none are
-    downloaded. The exit code is 5 where `extract run` would refuse to add to a store.
+    plan says how many would feed it. No store is changed or made. The weights must be there
+    (`obygaze backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would
+    refuse to add to a store.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
@@ -270,21 +227,21 @@ def plan_extraction(
     decoded, decode_s, decode_failure = _timed_clip(plan, files, here)
     costs = []
     for store in plan.stores:
-        n_bytes = store.n_computed * store.row_bytes
         is_on_gpu = device != "cpu" and store.backbone.card.family.needs_torch
-        clip = _clip_of(store, decoded)
-        stated_s = 0.0
-        if known is not None and is_on_gpu:
-            speed = known.float32 if dtype == "float32" else known.half
-            stated_s = gflop_of_clip(store.backbone, clip) / speed
+        clip = decoded.views[store.view] if decoded else None
+        forward_s = 0.0
+        if clip is not None and not isinstance(clip, Failure):
+            if known is not None and is_on_gpu:
+                speed = known.float32 if dtype == "float32" else known.half
+                forward_s = gflop_of_clip(store.backbone, clip) / speed
+            # Own code states nothing.
+            forward_s = forward_s or _seconds_to_compute(store, clip)
         cost = StoreCost(
             store=store.path.name,
             clips=len(store.work.rows),
             to_extract=store.n_computed,
-            n_bytes=n_bytes,
-            disk_bytes=n_bytes if has_links(store.path.parent) else 2 * n_bytes,
-            # Own code states nothing.
-            forward_s=stated_s or _seconds_to_compute(store, clip),
+            n_bytes=store.n_computed * store.row_bytes,
+            forward_s=forward_s,
             is_on_gpu=is_on_gpu,
             sentences=store.work.sentences,
         )
@@ -293,8 +250,6 @@ def plan_extraction(
     long = long_clips(clips)
     if long:
         warnings.append(long)
-    n_workers = workers or usable_cores()
-    frames = _frames_to_keep(plan)
     return Cost(
         manifest=plan.manifest,
         clips=len(plan.clips),
@@ -302,10 +257,7 @@ def plan_extraction(
         decode_s=decode_s,
         stores=costs,
         device=device,
-        workers=n_workers,
-        host_bytes=_host_bytes(plan, device, n_workers),
-        frames_of=list(frames.values()),
-        frames_bytes=_bytes_of_clips(plan, frames) * len(plan.clips),
+        workers=workers or usable_cores(),
         warnings=warnings,
         decode_failure=decode_failure,
     )
@@ -343,14 +295,6 @@ def _timed_clip(
     return None, None, failure
 
 
-def _clip_of(store: StorePlan, decoded: Decoded | None) -> DecodedView:
-    """Return the clip that was decoded, as a backbone takes it; without one, a blank one."""
-    clip = decoded.views[store.view] if decoded else None
-    if clip is None or isinstance(clip, Failure):
-        return blank_clip(store.backbone)
-    return clip
-
-
 def gflop_of_clip(backbone: Backbone, clip: DecodedView) -> float:
     """Return the operations of a clip by the card, which has those of a piece of a sound.
 
@@ -381,43 +325,3 @@ def _seconds_to_compute(store: StorePlan, clip: DecodedView) -> float:
         started = time.monotonic()
         computer.compute_all(clips)
     return (time.monotonic() - started) / len(clips)
-
-
-def _frames_to_keep(plan: ExtractionPlan) -> dict[ClipView, str]:
-    """Return the backbones whose pictures would serve the run, by what they see."""
-    frames: dict[ClipView, str] = {}
-    for store in plan.stores:
-        if isinstance(store.view, PictureView) and store.view not in plan.kept:
-            frames.setdefault(store.view, store.target.backbone)
-    for store in plan.stores:
-        if store.target.backbone.startswith(FRAMES_OF):
-            frames.pop(store.view, None)
-    return frames
-
-
-def _bytes_of_clips(plan: ExtractionPlan, views: Collection[ClipView]) -> int:
-    """Return the bytes of a clip of the middle as decoded for some views."""
-    clip = plan.clips[len(plan.clips) // 2]
-    return bytes_of_job(RowJob(0, tuple(views)), clip)
-
-
-def _host_bytes(plan: ExtractionPlan, device: str, n_workers: int) -> int:
-    """Return about how many bytes of the memory of the host a run takes."""
-    n_at_once = usable_cores()
-    n_bytes = _PROGRAM_BYTES + n_workers * _DECODER_BYTES
-    for store in plan.stores:
-        if device == "cpu" or not store.backbone.card.family.needs_torch:
-            n_bytes += n_at_once * store.backbone.activation_bytes
-        # The weights are read into the memory of the host in any case.
-        n_bytes += _weights_of(store.backbone)
-    views = {store.view for store in plan.stores}
-    n_ahead = 2 * n_workers + max(n_at_once, MAX_BATCH)
-    ahead_bytes = n_ahead * _bytes_of_clips(plan, views)
-    return n_bytes + min(ahead_bytes, Resources().bytes_of_clips_ahead)
-
-
-def _weights_of(backbone: Backbone) -> int:
-    """Return the bytes of the weights in the precision in which they are used."""
-    if not isinstance(backbone, TorchModel):
-        return 0
-    return sum(tensor.nbytes for tensor in backbone.module.state_dict().values())

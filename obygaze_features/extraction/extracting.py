@@ -58,18 +58,16 @@ from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signa
 from obygaze_features.extraction.stored import read_stored, store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store.card import Terms, spdx_of
+from obygaze_features.store.card import Terms
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
     remove_filling,
     store_before,
 )
-from obygaze_features.store.layout import CARD, NEXT
+from obygaze_features.store.layout import NEXT
 from obygaze_features.store.placing import seal_at
-from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import BlockRow
-from obygaze_features.store.rows import OK, Row
+from obygaze_features.store.rows import Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.video.pool import DecodePool
 
@@ -207,12 +205,11 @@ def _extract(run: ExtractionRun, stop: StopFlag, shown: Shown) -> Extraction:
                 if store.filling is None and filling.listed() == (set(), {}):
                     remove_filling(filling)
             raise
-        warnings = list(_licence_not_stated(plan.stores, run.licence))
-        if gone and not stop:
-            warnings = [*map(_nothing_was_added, gone), *warnings]
+        for one in [] if stop else gone:
+            _refuse_lost(one)
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
-        return Extraction(states, stop, steps, warnings)
+        return Extraction(states, stop, steps)
 
 
 # --- Begin ---
@@ -288,20 +285,19 @@ def _what_computes(plan: ExtractionPlan, device: str) -> Iterator[str]:
         yield "computes on the CPU"
 
 
-def _nothing_was_added(one: Begun) -> str:
-    """Return the warning that what was planned is gone; an error if the store changed meanwhile."""
-    store, filling = one
-    if seal_at(store.path) != filling.plan.replaces or not filling.plan.replaces:
+def _refuse_lost(one: Begun) -> None:
+    """Raise an error if what was planned is gone because the store changed meanwhile.
+
+    Else another command computed it, and all rows failed as before: the store is as it was.
+    """
+    replaces = one.filling.plan.replaces
+    if not replaces or seal_at(one.store.path) != replaces:
         raise Mismatch(
             "what this run computed was not added: meanwhile another command changed the store, or"
             " removed what was planned",
-            where=str(store.path),
+            where=str(one.store.path),
             hint="the same command again compares the manifest with what is there now",
         )
-    return (
-        f"{store.path.name}: nothing was added, since another command gave up what was planned; the"
-        " store is as it was"
-    )
 
 
 # --- Fill ---
@@ -312,7 +308,8 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
     groups: dict[tuple[Row, ...], list[Begun]] = {}
     for one in begun:
         if one.filling.missing():
-            groups.setdefault(tuple(one.filling.rows), []).append(one)
+            rows = tuple(row.as_planned for row in one.filling.rows)
+            groups.setdefault(rows, []).append(one)
     return list(groups.values())
 
 
@@ -443,49 +440,26 @@ def _refuse_videos_of_two_files(store: StorePlan, clips: Iterable[PlannedClip]) 
     )
 
 
-def _licence_not_stated(stores: Sequence[StorePlan], licence: str) -> Iterator[str]:
-    """Yield the stores to which nothing was added, and which state another licence."""
-    for store in stores:
-        if not licence or not store.seal or seal_at(store.path) != store.seal:
-            continue
-        stated = open_store(store.path).terms.licence
-        if stated != (spdx_of(licence) or licence):
-            yield (
-                f"{store.path.name}: nothing was added, so that its licence stays"
-                f" {stated or 'not stated'}; to state another one, edit the head of"
-                f" {store.path / CARD}"
-            )
-
-
 def _is_as_before(filling: Filling) -> bool:
     """Return whether all computed rows of a change failed again as they are there."""
     try:
         before = store_before(filling.target, filling.plan.replaces).rows
-        computed: list[BlockRow] = []
+        computed: dict[int, Row] = {}
         for block in filling.needed:
             record = filling.read_block(block)
             if record is None:
                 return False
-            computed += record.rows
+            computed |= zip(filling.rows_of(block), record.rows, strict=True)
     except (OSError, ObygazeError):
         # Another process may have sealed the store, and moved or removed what was read here.
         if filling.is_current():
             raise
         return False
-    for row in computed:
-        if row.row >= len(before) or row.status == OK:
+    for number, row in computed.items():
+        if number >= len(before) or row.is_ok:
             return False
-        was = before[row.row]
-        planned_before = Row(
-            was.clip_id,
-            was.movie_id,
-            was.start_s,
-            was.end_s,
-            start_frame=was.start_frame,
-            end_frame=was.end_frame,
-            framerate=was.framerate,
-        )
-        if row.reason != was.reason or filling.rows[row.row] != planned_before:
+        was = before[number]
+        if (row.reason, row.as_planned) != (was.reason, was.as_planned):
             return False
     return True
 

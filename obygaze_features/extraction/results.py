@@ -86,7 +86,6 @@ class Extraction(StatusOfStores):
         states: The status of each store.
         stop: Whether a signal ended the run.
         notes: What to type next.
-        warnings: What the user should know of the stores.
     """
 
     json_in_one_line = True
@@ -96,12 +95,10 @@ class Extraction(StatusOfStores):
         states: Sequence[StoreStatus],
         stop: StopFlag,
         notes: Sequence[str],
-        warnings: Sequence[str],
     ) -> None:
         super().__init__(states)
         self.stop = stop
         self.notes = notes
-        self.warnings = warnings
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import (
     TOKENIZER,
     same_space,
@@ -114,7 +113,7 @@ def search(
             "clip_id": clip_ids,
             "movie_id": movie_ids,
             "cosine": cosines.tolist(),
-            **film_columns(facts_of_rows(rows, store), manifest),
+            **film_columns(store.facts_of(rows), manifest),
         }
         write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)
@@ -208,8 +207,9 @@ def _most_similar(
     """Return the rows most like a vector, best first, and their cosines; part by part."""
     rows = np.empty(0, np.int64)
     cosines = np.empty(0)
-    for part in store.stream(array, mask=mask, missing="drop"):
+    for part in store.stream(array, missing="drop"):
         closest = _closest(part.values, store.real_frames(array, part.rows), query)
+        closest[~mask[part.rows]] = -np.inf
         has_cosine = closest > -np.inf
         rows = np.append(rows, part.rows[has_cosine])
         cosines = np.append(cosines, closest[has_cosine])

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import (
@@ -22,7 +24,7 @@ from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.store.filling import Filling, remove_leftover, store_before
+from obygaze_features.store.filling import Filling, remove_leftover
 from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import Reason, open_store
@@ -112,19 +114,15 @@ def read_stored(path: Path) -> StoreState | None:
 def _being_filled(filling: Filling, seal: str) -> StoreState:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
-    rows = [row._replace(status=NOT_EXTRACTED) for row in filling.rows]
-    if plan.replaces:
-        before = store_before(filling.target, plan.replaces)
-        for number, row in enumerate(before.rows):
-            if not filling.computed[number]:
-                rows[number] = row
+    rows = list(filling.rows)
+    for number in np.flatnonzero(filling.computed).tolist():
+        rows[number] = rows[number]._replace(status=NOT_EXTRACTED)
     finished, _ = filling.listed()
     for block in sorted(finished & set(filling.needed)):
         record = filling.read_block(block)
-        if record is None:
-            continue
-        for done in record.rows:
-            rows[done.row] = done.of(filling.rows[done.row])
+        if record is not None:
+            for number, row in zip(filling.rows_of(block), record.rows, strict=True):
+                rows[number] = row
     return StoreState(
         recipe=Recipe.from_json(plan.recipe),
         arrays=plan.arrays,

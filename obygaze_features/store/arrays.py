@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
-    Bytes,
     Rows,
     checked_content,
     chunk_with_crc_bytes,
@@ -21,67 +20,7 @@ from obygaze_features.store.decoding import (
 from obygaze_features.store.files import ListedFiles, Range, check_memory
 from obygaze_features.store.layout import CHECKS, Array
 from obygaze_features.store.records import StoreRecord
-
-
-class _Wanted(NamedTuple):
-    """Rows in the order of the store, by the chunks that they are in.
-
-    Args:
-        order: For each of these rows, its place in the result; None where that is the same.
-        chunks: The numbers of the chunks, ascending.
-        places: The rows of chunk i are those from `places[i]` to before `places[i + 1]`.
-        rows_in_chunk: The place of each row in its chunk.
-        is_run: Whether the rows of a chunk follow each other.
-    """
-
-    order: Rows | None
-    chunks: list[int]
-    places: list[int]
-    rows_in_chunk: Rows
-    is_run: list[bool]
-
-    @classmethod
-    def of(cls, rows: Rows, chunk_rows: int) -> "_Wanted":
-        """Return rows by their chunks."""
-        order = None
-        if (rows[1:] < rows[:-1]).any():
-            order = np.argsort(rows, kind="stable")
-            rows = rows[order]
-        chunk_of_row = rows // chunk_rows
-        is_first = np.ones(len(rows), bool)
-        is_first[1:] = chunk_of_row[1:] != chunk_of_row[:-1]
-        first_places = np.flatnonzero(is_first)
-        # Where a row does not follow the one before it, in its chunk; it may be the same row.
-        is_break = np.zeros(len(rows), np.int64)
-        is_break[1:] = (rows[1:] != rows[:-1] + 1) & ~is_first[1:]
-        is_run = np.add.reduceat(is_break, first_places) == 0
-        return cls(
-            order=order,
-            chunks=chunk_of_row[first_places].tolist(),
-            places=[*first_places.tolist(), len(rows)],
-            rows_in_chunk=rows - chunk_of_row * chunk_rows,
-            is_run=is_run.tolist(),
-        )
-
-    def copy(self, place: int, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """Copy the wanted rows of a chunk to their places in the result."""
-        first = self.places[place]
-        after = self.places[place + 1]
-        target = slice(first, after) if self.order is None else self.order[first:after]
-        if self.is_run[place]:  # a slice is copied faster
-            row = self.rows_in_chunk[first]
-            out[target] = values[row : row + after - first]
-        else:
-            out[target] = values[self.rows_in_chunk[first:after]]
-
-
-class _Piece(NamedTuple):
-    """Chunks that are read at once: neighbours in one file."""
-
-    range: Range
-    # Places in the list of wanted chunks.
-    first: int
-    after: int
+from obygaze_features.store.text_columns import TextColumn
 
 
 class Arrays:
@@ -110,21 +49,28 @@ class Arrays:
                 where=self.listed.location,
             )
         # Chunks are read in the order of their file, whatever the order of the result.
-        wanted = _Wanted.of(rows, array.chunk_rows)
-        checks = self.checks[array.name][wanted.chunks].tolist()
+        order = np.argsort(rows, kind="stable")
+        in_order = rows[order]
+        is_ascending = bool((rows[1:] > rows[:-1]).all())
+        numbers, firsts = np.unique(in_order // array.chunk_rows, return_index=True)
+        checks = self.checks[array.name][numbers].tolist()
+        ends = [*firsts[1:].tolist(), len(rows)]
+        chunks = zip(numbers.tolist(), checks, firsts.tolist(), ends, strict=True)
         chunk_bytes = chunk_with_crc_bytes(array)
-        pieces = self._pieces(array, wanted.chunks)
-        memories = _places_in_result(array, wanted, pieces, out)
-        parts = self.listed.parts([piece.range for piece in pieces], memories)
-        for piece, memory, data in zip(pieces, memories, parts, strict=True):
-            for place in range(piece.first, piece.after):
-                start = (place - piece.first) * chunk_bytes
-                chunk = data[start : start + chunk_bytes]
-                with self.listed.decoding(piece.range.name):
-                    content = checked_content(array, chunk, checks[place])
-                if data is not memory:
-                    values = content.view(array.dtype)
-                    wanted.copy(place, values.reshape(-1, *array.shape), out)
+        ranges = self._ranges(array, numbers.tolist())
+        for wanted, data in zip(ranges, self.listed.parts(ranges), strict=True):
+            for start in range(0, wanted.stop - wanted.start, chunk_bytes):
+                number, check, first, after = next(chunks)
+                with self.listed.decoding(wanted.name):
+                    chunk = data[start : start + chunk_bytes]
+                    content = checked_content(array, chunk, check)
+                values = content.view(array.dtype).reshape(-1, *array.shape)
+                places = in_order[first:after] - number * array.chunk_rows
+                # A slice is copied faster.
+                if is_ascending and places[-1] - places[0] == after - first - 1:
+                    out[first:after] = values[places[0] : places[-1] + 1]
+                else:
+                    out[order[first:after]] = values[places]
         return out
 
     def read_all(self, array: Array) -> npt.NDArray[Any]:
@@ -140,7 +86,7 @@ class Arrays:
             parts.append(self.read(array, np.arange(first, after)))
         return np.concatenate(parts)
 
-    def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[list[bytes]]:
+    def texts(self, column: Array, numbers: Sequence[int]) -> Iterator[TextColumn]:
         """Yield the texts in each of some files of a column of texts."""
         n_rows = self.record.rows.total
         checks = self.checks[column.name]
@@ -166,31 +112,24 @@ class Arrays:
         )
         return np.empty((n_rows, *array.shape), dtype=array.dtype)
 
-    def _pieces(self, array: Array, numbers: list[int]) -> list[_Piece]:
-        """Group ascending chunks into neighbours of one file that are read at once."""
+    def _ranges(self, array: Array, numbers: list[int]) -> list[Range]:
+        """Return where ascending chunks are; neighbours of one file are read at once."""
         chunk_bytes = chunk_with_crc_bytes(array)
-        chunks_of_a_file = array.chunks_of_a_file
-        most_chunks = max(1, self.listed.files.piece_bytes // chunk_bytes)
-        pieces = []
-        first = 0
-        end_of_file = 0
-        while first < len(numbers):
-            if numbers[first] >= end_of_file:
-                file = numbers[first] // chunks_of_a_file
-                name = array.file_name(file)
+        most_bytes = max(self.listed.files.piece_bytes, chunk_bytes)
+        ranges: list[Range] = []
+        for number in numbers:
+            file, place = divmod(number, array.chunks_of_a_file)
+            name = array.file_name(file)
+            start = place * chunk_bytes
+            stop = start + chunk_bytes
+            last = ranges[-1] if ranges else Range("", 0, 0)
+            if (last.name, last.stop) != (name, start):
                 self._check_length(array, file)
-                end_of_file = (file + 1) * chunks_of_a_file
-            after = first + 1
-            while after < len(numbers) and after - first < most_chunks:
-                is_next = numbers[after] == numbers[after - 1] + 1
-                if not is_next or numbers[after] == end_of_file:
-                    break
-                after += 1
-            start = (numbers[first] - file * chunks_of_a_file) * chunk_bytes
-            stop = start + (after - first) * chunk_bytes
-            pieces.append(_Piece(Range(name, start, stop), first, after))
-            first = after
-        return pieces
+            elif stop - last.start <= most_bytes:
+                ranges.pop()
+                start = last.start
+            ranges.append(Range(name, start, stop))
+        return ranges
 
     def check_index(self, array: Array, file: int) -> None:
         """Raise an error unless the index of a file is right; this program needs none."""
@@ -215,37 +154,3 @@ class Arrays:
         first_chunk = file * array.chunks_of_a_file
         all_chunks = array.n_chunks(self.record.rows.total)
         return min(array.chunks_of_a_file, all_chunks - first_chunk)
-
-
-def _places_in_result(
-    array: Array, wanted: _Wanted, pieces: Sequence[_Piece], out: npt.NDArray[Any]
-) -> list[Bytes | None]:
-    """Return for each piece the place in the result to which it can be read; None if it cannot.
-
-    One whole chunk can. Its checksum comes to the place of the next chunk, which is read later.
-    """
-    result: Bytes = out.reshape(-1).view(np.uint8)
-    row_bytes = array.row_bytes
-    places: list[Bytes | None] = []
-    for piece in pieces:
-        first = wanted.places[piece.first]
-        n_rows = wanted.places[piece.first + 1] - first
-        n_bytes = piece.range.stop - piece.range.start
-        start = first * row_bytes
-        is_whole = n_rows == array.chunk_rows and wanted.is_run[piece.first]
-        is_one = piece.after - piece.first == 1 and wanted.order is None
-        has_room = start + n_bytes <= len(result)
-        fits = is_whole and is_one and has_room
-        places.append(result[start : start + n_bytes] if fits else None)
-    return places
-
-
-def pieces_of(rows: Rows, size: int) -> Sequence[slice]:
-    """Return the slices of ascending rows that are in the same group of `size` rows."""
-    if not len(rows):
-        return []
-    ends = np.flatnonzero(np.diff(rows // size, append=-2)) + 1
-    starts = [0, *ends[:-1].tolist()]
-    return [
-        slice(start, stop) for start, stop in zip(starts, ends.tolist(), strict=True)
-    ]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.store.layout import CRC_BYTES, Array
+from obygaze_features.store.text_columns import TextColumn
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -55,33 +56,30 @@ def checked_content(array: Array, chunk: Bytes, expected_crc32c: int) -> Bytes:
     return content
 
 
-def decode_texts(content: Bytes, n_rows: int) -> list[bytes]:
+def decode_texts(content: Bytes, n_rows: int) -> TextColumn:
     """Return the first texts in a chunk of texts: their number, then each after its length."""
     data = content.tobytes()
     if n_rows > int.from_bytes(data[:LENGTH_BYTES], "little"):
         raise ValueError("it does not have one text for each row")
-    first = data[LENGTH_BYTES : 2 * LENGTH_BYTES]
-    n_bytes = int.from_bytes(first, "little")
-    table = content[LENGTH_BYTES:][: n_rows * (LENGTH_BYTES + n_bytes)]
-    if len(table) == n_rows * (LENGTH_BYTES + n_bytes):
+    first = content[LENGTH_BYTES : 2 * LENGTH_BYTES]
+    row_bytes = LENGTH_BYTES + int.from_bytes(first.tobytes(), "little")
+    table = content[LENGTH_BYTES:][: n_rows * row_bytes]
+    if len(table) == n_rows * row_bytes:
         # Texts of one length, as most ids, are cut at once.
-        lengths = table.reshape(n_rows, -1)[:, :LENGTH_BYTES]
-        if (lengths == np.frombuffer(first, np.uint8)).all():
-            texts = struct.iter_unpack(f"{LENGTH_BYTES}x{n_bytes}s", table.data)
-            return [text for (text,) in texts]
-    return _texts_of_any_length(data, n_rows)
-
-
-def _texts_of_any_length(data: bytes, n_rows: int) -> list[bytes]:
-    texts = []
+        rows = table.reshape(n_rows, row_bytes)
+        texts = rows[:, LENGTH_BYTES:]
+        is_printed = texts.size and texts.min() >= ord(" ") and texts.max() <= ord("~")
+        if is_printed and (rows[:, :LENGTH_BYTES] == first).all():
+            return TextColumn.of_table(np.ascontiguousarray(texts))
+    listed = []
     place = LENGTH_BYTES
     for _ in range(n_rows):
         start = place + LENGTH_BYTES
         place = start + int.from_bytes(data[place:start], "little")
-        texts.append(data[start:place])
+        listed.append(data[start:place].decode())
     if place > len(data):
         raise ValueError("a text is longer than its file")
-    return texts
+    return TextColumn(listed)
 
 
 def index_bytes(array: Array) -> int:

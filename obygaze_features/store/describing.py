@@ -16,6 +16,7 @@ from obygaze_features.store.card import (
     maker_text,
     recipe_sentences,
 )
+from obygaze_features.store.layout import ALWAYS_THERE
 from obygaze_features.store.reading import (
     Store,
     name_of,
@@ -31,102 +32,73 @@ SHOWN_ROWS = 20
 
 def facts_of_store(store: Store) -> dict[str, Any]:
     """Return the facts of a store as plain JSON; only its card is read beside store.json."""
-    record = store.record
+    facts: dict[str, Any] = msgspec.to_builtins(store.record)
+    for name in ("sha256", "format", "version", "columns", "rows", "files"):
+        facts.pop(name, None)
     terms = store.terms
-    arrays = []
-    for array in record.arrays:
-        arrays.append(
-            {
-                "name": array.name,
-                "dtype": array.dtype,
-                "tail_shape": list(array.shape),
-                "dims": list(array.dims),
-            }
-        )
     return {
         "location": store.location,
-        "state": "sealed",
         "seal_sha256": store.seal,
-        "created": record.created,
-        "program": record.program,
         "backbone": store.recipe.title,
-        "recipe": record.recipe,
-        "fingerprint": record.fingerprint,
-        "manifest": msgspec.to_builtins(record.manifest),
         "n_clips": len(store),
-        "counts": record.rows.by_status,
-        "arrays": arrays,
+        "counts": store.record.rows.by_status,
         "feature_arrays": list(store.feature_arrays),
         "default_array": store.default_array,
-        "makers": msgspec.to_builtins(record.makers),
-        "replaces": list(record.replaces),
-        "origins": msgspec.to_builtins(record.origins),
-        "n_bytes": record.n_bytes,
+        "n_bytes": store.record.n_bytes,
         "licence": terms.licence,
         "citation": terms.citation,
+        **facts,
     }
 
 
 def describe(store: Store) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
     record = store.record
-    facts = facts_of_store(store)
-    parts = []
-    for status, number in store.record.rows.by_status.items():
+    terms = store.terms
+    counts = []
+    for status, number in record.rows.by_status.items():
         words = words_of_status(status, is_extracted=store.recipe.is_extracted)
-        parts.append(f"{number} {words}")
-    arrays = [array_facts(array, len(store)) for array in store.record.arrays]
-    first_lines = [
-        f"{store.location}: {count(len(store), 'clip')} of"
-        f" {store.record.manifest.text} ({', '.join(parts)})",
+        counts.append(f"{number} {words}")
+    arrays = [array_facts(array, len(store)) for array in record.arrays]
+    lines = [
+        f"{store.location}: {count(len(store), 'clip')} of {record.manifest.text}"
+        f" ({', '.join(counts)})",
         *recipe_sentences(store.recipe),
     ]
-    last_lines = []
+    n_above = len(lines)
     if not store.table.films:
-        last_lines.append("films: none is stated")
+        lines.append("films: none is stated")
     if len(store.feature_arrays) > 1:
-        last_lines.append(
+        lines.append(
             f"default array: {store.default_array}, which is read where no other is named"
         )
-    last_lines += [
-        f"size: {human(facts['n_bytes'])}, without store.json and README.md",
-        *(f"made by {maker_text(maker)}" for maker in record.makers),
-        *(
-            f"made from {origin.place} ({origin.seal})"
-            for origin in store.record.origins
-        ),
-        *(f"replaced the store with the seal {seal}" for seal in store.record.replaces),
-        f"licence: {facts['licence'] or 'not stated'}",
-        f"cite: {facts['citation'] or 'nothing was stated'}",
+    size = human(record.n_bytes)
+    lines.append(f"size: {size}, without store.json and README.md")
+    lines += [f"made by {maker_text(maker)}" for maker in record.makers]
+    lines += [f"made from {one.place} ({one.seal})" for one in record.origins]
+    lines += [f"replaced the store with the seal {seal}" for seal in record.replaces]
+    lines += [
+        f"licence: {terms.licence or 'not stated'}",
+        f"cite: {terms.citation or 'nothing was stated'}",
         f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
         " same fingerprint can be merged)",
         f"seal: {store.seal} (of all files but README.md: only an exact copy has the same seal)",
         *_lines_of_absent(store),
     ]
+    lines = [safe_text(line, "terminal") for line in lines]
+    headers = ["array", "one clip", "type", "all clips"]
     return "\n".join(
-        [
-            *(safe_text(line, "terminal") for line in first_lines),
-            "",
-            table(["array", "one clip", "type", "all clips"], arrays),
-            "",
-            *(safe_text(line, "terminal") for line in last_lines),
-        ]
+        [*lines[:n_above], "", table(headers, arrays), "", *lines[n_above:]]
     )
 
 
 def _lines_of_absent(store: Store) -> list[str]:
     """Return the first clips without features, with their reasons."""
-    reasons = store.status().reasons
-    shown = list(reasons)[:SHOWN_ROWS]
-    clips = store.clip_ids[shown].tolist() if shown else []
-    lines = []
-    for clip, number in zip(clips, shown, strict=True):
-        reason = reasons[number]
-        lines.append(f"{clip} {reason.status}: {reason.sentence}")
-    if len(reasons) > SHOWN_ROWS:
-        n_more = len(reasons) - SHOWN_ROWS
-        lines.append(f"... and {n_more} more without features (--clips)")
-    return lines
+    _, reasons = store.presence(store.clip_ids.tolist())
+    lines = [f"{clip} {why.status}: {why.sentence}" for clip, why in reasons.items()]
+    n_more = len(lines) - SHOWN_ROWS
+    more = [f"... and {n_more} more without features (--clips)"] if n_more > 0 else []
+    return [*lines[:SHOWN_ROWS], *more]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,14 +133,7 @@ class StorePage(Listing):
     def table(self) -> Columns:
         """Return the clips of the store as columns, with the reasons of those without features."""
         rows = self.store.rows
-        return {
-            "clip_id": [row.clip_id for row in rows],
-            "movie_id": [row.movie_id for row in rows],
-            "start_s": [row.start_s for row in rows],
-            "end_s": [row.end_s for row in rows],
-            "status": [row.status for row in rows],
-            "reason": [row.reason for row in rows],
-        }
+        return {name: [getattr(row, name) for row in rows] for name in ALWAYS_THERE}
 
 
 def describe_store(

@@ -4,9 +4,8 @@ docs/store.md describes each of them in sections 4 and 5. Nothing here opens a f
 """
 
 import hashlib
-import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
 import google_crc32c
@@ -14,9 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store.decoding import Bytes
+from obygaze_features.store.decoding import Bytes, index_of
 from obygaze_features.store.layout import (
-    LABELS,
+    ALWAYS_THERE,
     MASK,
     N_WORDS,
     PICTURES,
@@ -30,10 +29,6 @@ from obygaze_features.store.text_columns import TextColumn, side_by_side
 Values = npt.NDArray[Any]
 
 _U32 = struct.Struct("<I")
-_ENTRY = struct.Struct("<QQ")
-_ABSENT = _ENTRY.pack(2**64 - 1, 2**64 - 1)
-# A hole in a file has whole blocks of the disk.
-_LEAST_HOLE = 2**16
 
 
 # --- Chunks and files of an array ---
@@ -54,64 +49,33 @@ def crc_bytes(data: bytes | Bytes) -> bytes:
     return _U32.pack(google_crc32c.value(data))
 
 
-def encode_chunk(array: Array, rows: Values) -> tuple[Bytes, bytes]:
-    """Return one chunk as it stands in a file, and the 4 bytes of its CRC32C.
+def write_shard(
+    stream: BinaryIO, array: Array, parts: Iterable[Values]
+) -> tuple[FileMark, bytes]:
+    """Write one file of an array: its chunks, then the index.
+
+    Returns the length and the hash of the file, and the 4 bytes of each chunk for `checks`.
 
     Args:
-        array: The array of which the rows are.
-        rows: At most `array.chunk_rows` rows; the chunk is filled up.
-    """
-    n_missing = array.chunk_rows - len(rows)
-    if n_missing:
-        rows = np.concatenate([rows, fill_rows(array, n_missing)])
-    stored = np.ascontiguousarray(rows, dtype=stored_dtype(array))
-    data = stored.reshape(-1).view(np.uint8)
-    return data, crc_bytes(data)
-
-
-class ShardWriter:
-    """Writes one file of an array: rows are appended, then `finish` writes the index.
-
-    Args:
-        array: The array of which the file is a part.
         stream: Where the bytes go.
+        array: The array of which the file is a part.
+        parts: The rows of the file, in parts of whole chunks; only the last may be shorter.
     """
-
-    def __init__(self, array: Array, stream: BinaryIO) -> None:
-        self.array = array
-        # The 4 bytes of each chunk, as they stand in `checks`.
-        self.checks = b""
-        self._stream = HashedStream(stream)
-        self._index: list[bytes] = []
-        # Rows that do not fill a chunk yet.
-        self._rest = fill_rows(array, 0)
-
-    def append(self, rows: Values) -> None:
-        """Write the rows that come next, as far as they fill chunks."""
-        if len(self._rest):
-            rows = np.concatenate([self._rest, rows])
-        size = self.array.chunk_rows
-        n_whole = len(rows) // size * size
-        for first in range(0, n_whole, size):
-            self._write_chunk(rows[first : first + size])
-        # A copy: the caller may use its memory for the next rows.
-        self._rest = rows[n_whole:].copy()
-
-    def finish(self) -> FileMark:
-        """Write the last chunk and the index; return the length and the hash of the file."""
-        if len(self._rest):
-            self._write_chunk(self._rest)
-        n_absent = self.array.chunks_of_a_file - len(self._index)
-        index = b"".join(self._index) + _ABSENT * n_absent
-        self._stream.write(index + crc_bytes(index))
-        return self._stream.mark()
-
-    def _write_chunk(self, rows: Values) -> None:
-        data, check = encode_chunk(self.array, rows)
-        self._index.append(_ENTRY.pack(self._stream.n_bytes, len(data) + len(check)))
-        self._stream.write(data.data)
-        self._stream.write(check)
-        self.checks += check
+    hashed = HashedStream(stream)
+    checks = []
+    for rows in parts:
+        for first in range(0, len(rows), array.chunk_rows):
+            chunk = rows[first : first + array.chunk_rows]
+            if len(chunk) < array.chunk_rows:
+                missing = fill_rows(array, array.chunk_rows - len(chunk))
+                chunk = np.concatenate([chunk, missing])
+            stored = np.ascontiguousarray(chunk, dtype=stored_dtype(array))
+            data = stored.reshape(-1).view(np.uint8)
+            checks.append(crc_bytes(data))
+            hashed.write(data.data)
+            hashed.write(checks[-1])
+    hashed.write(index_of(array, len(checks)))
+    return hashed.mark(), b"".join(checks)
 
 
 class HashedStream:
@@ -123,14 +87,8 @@ class HashedStream:
         self._sha256 = hashlib.sha256()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write bytes; many zeros, as rows of pictures that do not exist, take no space."""
-        values = np.frombuffer(data, np.uint8)
-        if len(values) >= _LEAST_HOLE and not values[0] and not values.any():
-            self._stream.seek(len(values) - 1, os.SEEK_CUR)
-            # A file that ends with a hole has its length by its last zero.
-            self._stream.write(b"\0")
-        else:
-            self._stream.write(data)
+        """Write bytes."""
+        self._stream.write(data)
         self._sha256.update(data)
         self.n_bytes += len(data)
 
@@ -196,7 +154,7 @@ def group_document(documents: Sequence[tuple[str, bytes]]) -> bytes:
             "zarr_format": 3,
             "node_type": "group",
             "attributes": {
-                "coordinates": " ".join(LABELS),
+                "coordinates": " ".join(ALWAYS_THERE),
                 "comment": "rows whose status is not 0 have no features: they are NaN, or 0 in"
                 " arrays of whole numbers",
             },

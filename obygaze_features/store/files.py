@@ -93,21 +93,10 @@ class FolderFiles:
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
         """Yield parts of files; a file is opened once for neighbouring parts."""
-        yield from self.read_into([None] * len(ranges), ranges)
-
-    def read_into(
-        self, memories: Sequence[Bytes | None], ranges: Sequence[Range]
-    ) -> Iterator[Bytes]:
-        """Yield parts of files, each read into its own memory or, where there is none, into new.
-
-        A memory is filled just before it is yielded: what lies behind it may overlap it.
-        """
-        pairs = zip(ranges, memories, strict=True)
-        for name, parts in groupby(pairs, key=lambda pair: pair[0].name):
+        for name, parts in groupby(ranges, key=lambda wanted: wanted.name):
             with self._open(name) as stream:
-                for (_, start, stop), memory in parts:
-                    if memory is None:
-                        memory = np.empty(stop - start, np.uint8)
+                for _, start, stop in parts:
+                    memory = np.empty(stop - start, np.uint8)
                     yield _read_at(stream, start, memory)
 
     def length(self, name: str) -> int:
@@ -239,17 +228,9 @@ class ListedFiles:
             raise self.damaged(name, "it is not the file that store.json lists")
         return data
 
-    def parts(
-        self, ranges: Sequence[Range], memories: Sequence[Bytes | None] = ()
-    ) -> Iterator[Bytes]:
-        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked.
-
-        Parts of files in a folder are read into `memories`, as `FolderFiles.read_into` does.
-        """
-        if memories and isinstance(self.files, FolderFiles):
-            parts = self.files.read_into(memories, ranges)
-        else:
-            parts = self.files.read_ranges(ranges)
+    def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked."""
+        parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
                 data = next(parts) if self._sends_parts else self._part_of(wanted)

@@ -7,15 +7,16 @@ that a block was begun, and only decides in which order the blocks are taken.
 
 import bisect
 import hashlib
+import os
 import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,19 +33,16 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed, sync_dir
 from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
 from obygaze_features.core.shell import shell_word
-from obygaze_features.store.decoding import (
-    checked_content,
-    chunk_with_crc_bytes,
-    index_of,
-)
 from obygaze_features.store.encoding import (
-    ShardWriter,
     Values,
     fill_rows,
+    stored_dtype,
+    write_shard,
 )
 from obygaze_features.store.layout import (
     BLOCKS,
     CLIPS_JSON,
+    CRC_BYTES,
     PLAN_JSON,
     ROWS_JSON,
     STORE_JSON,
@@ -74,14 +72,12 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     BlockFile,
     BlockRecord,
-    BlockRow,
     Kind,
     Maker,
     ManifestMark,
     PlanRecord,
     StoreRecord,
     decode,
-    decode_block,
     decode_clips,
     encode,
     encode_clips,
@@ -91,8 +87,6 @@ from obygaze_features.store.table import check_rows
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
 _FINISHED = re.compile(r"[0-9]{5,}")
-# A CRC32C in rows.json, as the hex digits of its 4 bytes.
-_CRC_DIGITS = 8
 
 
 # --- The plan ---
@@ -130,11 +124,16 @@ def plan_filling(
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
     if replaces:
-        there = store_before(target, replaces).record.arrays
-        if [array.name for array in arrays] != [array.name for array in there]:
+        there = store_before(target, replaces).record
+        recipe.require(Recipe.from_json(there.recipe), where=str(target))
+        if [array.name for array in arrays] != [array.name for array in there.arrays]:
             raise Mismatch("the store has other arrays", where=str(target))
-        arrays = there
-        _check_change(target, replaces, rows, wanted, recipe)
+        if len(rows) < there.rows.total or not all(wanted[there.rows.total :]):
+            raise Mismatch(
+                "the rows of the store come first, and all new rows are computed",
+                where=str(target),
+            )
+        arrays = there.arrays
     elif is_listed(target):
         raise _is_there(target)
     else:
@@ -181,47 +180,6 @@ def _just_finished(target: Path) -> AlreadyThere:
     )
 
 
-def _check_change(
-    target: Path,
-    seal: str,
-    rows: Sequence[Row],
-    computed: Sequence[bool],
-    recipe: Recipe,
-) -> None:
-    """Raise an error unless a filling with these rows can change the store of a seal."""
-    while True:
-        before = store_before(target, seal)
-        try:
-            _check_rows_of_change(before, rows, computed, recipe)
-        except (Corrupt, Stopped):
-            # Another store may have taken its place while it was read: it is read where it is now.
-            if store_before(target, seal).location == before.location:
-                raise
-        else:
-            return
-
-
-def _check_rows_of_change(
-    before: Store, rows: Sequence[Row], computed: Sequence[bool], recipe: Recipe
-) -> None:
-    """Raise an error unless a filling keeps each row with features, and computes all new ones."""
-    where = before.location
-    before.recipe.require(recipe, where=where, message="the store has another recipe")
-    n_before = len(before)
-    ids_before = before.clip_ids.tolist()
-    if [row.clip_id for row in rows[:n_before]] != ids_before:
-        raise Mismatch("the rows of the store must come first", where=where)
-    is_computed = np.array(computed, bool)
-    not_computed = n_before + np.flatnonzero(~is_computed[n_before:])
-    if len(not_computed):
-        clip_id = rows[int(not_computed[0])].clip_id
-        raise FixInput(f"the new clip {clip_id!r} is not computed", where=where)
-    has_features = np.flatnonzero(before.table.is_ok & is_computed[:n_before])
-    if len(has_features):
-        clip_id = rows[int(has_features[0])].clip_id
-        raise FixInput(f"the clip {clip_id!r} has features", where=where)
-
-
 def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
     """Make NAME.next; if it is there, it must have the same plan."""
     folder = next_of(target)
@@ -241,34 +199,14 @@ def _write_plan(target: Path, plan_json: bytes, clips_json: bytes) -> None:
         raise _just_finished(target) from error
     finally:
         remove_tree(hidden)
-    if other_plan != plan_json:
-        _raise_difference(plan_json, other_plan, folder)
-    if other_clips != clips_json:
+    if (other_plan, other_clips) != (plan_json, clips_json):
         raise Mismatch(
-            "this store is being filled with other clips, or other times of clips",
+            "this store is being filled in another way: another recipe, other clips, times or"
+            " arrays, another version or device",
             where=str(folder),
-            hint=_GIVE_UP.format(shell_word(folder)),
+            hint="finish it with its own options, or give it up: rm -r"
+            f" {shell_word(folder)}",
         )
-
-
-_GIVE_UP = "finish it with its own options, or give it up: rm -r {}"
-
-
-def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
-    """Raise an error that says in which keys two plans differ."""
-    our_plan = decode(ours, PlanRecord, "this plan")
-    their_plan = decode(theirs, PlanRecord, str(folder))
-    Recipe.from_json(our_plan.recipe).require(
-        Recipe.from_json(their_plan.recipe),
-        where=str(folder),
-        message="this store is being filled with another recipe",
-        hint=_GIVE_UP.format(shell_word(folder)),
-    )
-    raise Mismatch(
-        "this store is being filled with another plan: other clips, arrays, versions or devices",
-        where=str(folder),
-        hint=_GIVE_UP.format(shell_word(folder)),
-    )
 
 
 def _digest(plan_json: bytes, clips_json: bytes) -> str:
@@ -283,6 +221,7 @@ def _tag_of(digest: str) -> str:
 # --- A filling ---
 
 
+@dataclass(frozen=True, eq=False)
 class Filling:
     """A store that is being filled.
 
@@ -295,20 +234,11 @@ class Filling:
             late process cannot add a block to another plan.
     """
 
-    def __init__(
-        self,
-        target: Path,
-        plan: PlanRecord,
-        rows: Sequence[Row],
-        computed: npt.NDArray[np.bool_],
-        digest: str,
-    ) -> None:
-        self.target = target
-        self.folder = next_of(target)
-        self.plan = plan
-        self.rows = rows
-        self.computed = computed
-        self.digest = digest
+    target: Path
+    plan: PlanRecord
+    rows: Sequence[Row]
+    computed: npt.NDArray[np.bool_]
+    digest: str
 
     @classmethod
     def open(cls, target: Path) -> Self:
@@ -325,6 +255,11 @@ class Filling:
         rows, computed = decode_clips(clips_json, plan, str(folder / CLIPS_JSON))
         digest = _digest(plan_json, clips_json)
         return cls(target, plan, rows, np.array(computed, bool), digest)
+
+    @property
+    def folder(self) -> Path:
+        """NAME.next."""
+        return next_of(self.target)
 
     @property
     def tag(self) -> str:
@@ -424,68 +359,58 @@ class Filling:
         A block is whole files: rows that are not computed are those of the store before.
         """
         first, after = self.range_of(block)
-        before = None
         if self.computed[first:after].all():
-            # Then there is none, and no memory is taken for it.
-            after = first
-        elif self.plan.replaces:
+            return {
+                array.name: np.empty((after - first, *array.shape), stored_dtype(array))
+                for array in self.arrays
+            }
+        before = None
+        if self.plan.replaces:
             before = store_before(self.target, self.plan.replaces)
         return {
             array.name: rows_before(before, array, first, after)
             for array in self.arrays
         }
 
-    def read_block(self, block: int, *, chunks: bool = False) -> BlockRecord | None:
+    def read_block(self, block: int, *, hashes: bool = False) -> BlockRecord | None:
         """Return rows.json of a finished block; None if the block is damaged.
 
-        A damaged block is renamed away, and counts as not done. With `chunks`, every byte is read.
+        A damaged block is renamed away, and counts as not done. With `hashes`, every byte is read.
         """
-        path = self.folder_of(block) / ROWS_JSON
+        folder = self.folder_of(block)
         try:
-            record = decode_block(read_finished(path), str(path))
+            path = folder / ROWS_JSON
+            record = decode(read_finished(path), BlockRecord, str(path))
+            if self._is_of(block, record) and self._has_files(folder, record, hashes):
+                return record
         except (FileNotFoundError, Corrupt):
-            record = None
-        is_whole = record is not None and self._is_whole(block, record)
-        if record is not None and is_whole and chunks:
-            is_whole = self._has_its_chunks(block, record)
-        if is_whole:
-            return record
+            # It is damaged, or not there any more.
+            pass
         self.set_aside(block)
         return None
 
-    def _is_whole(self, block: int, record: BlockRecord) -> bool:
-        """Return whether a block belongs to this plan and its files have their lengths."""
-        names = {array.name for array in self.arrays}
-        if record.plan != self.digest or set(record.files) != names:
-            return False
-        if [row.row for row in record.rows] != self.rows_of(block):
-            return False
+    def _is_of(self, block: int, record: BlockRecord) -> bool:
+        """Return whether a record is of a block of this plan."""
         first, after = self.range_of(block)
-        for array in self.arrays:
-            file = record.files[array.name]
-            path = self.folder_of(block) / array.name
-            if not path.is_file() or path.stat().st_size != file.n_bytes:
-                return False
-            if len(file.checks) != _CRC_DIGITS * array.n_chunks(after - first):
-                return False
-        return True
+        ids = [self.rows[number].clip_id for number in self.rows_of(block)]
+        n_chunks = {array.name: array.n_chunks(after - first) for array in self.arrays}
+        return (
+            record.plan == self.digest
+            and [row.clip_id for row in record.rows] == ids
+            and {name: len(file.crcs) for name, file in record.files.items()}
+            == {name: CRC_BYTES * n for name, n in n_chunks.items()}
+        )
 
-    def _has_its_chunks(self, block: int, record: BlockRecord) -> bool:
-        """Return whether the files of a block have the bytes that were written."""
-        first, after = self.range_of(block)
-        for array in self.arrays:
-            data = np.memmap(self.folder_of(block) / array.name, np.uint8, "r")
-            n_chunks = array.n_chunks(after - first)
-            index_start = n_chunks * chunk_with_crc_bytes(array)
-            if data[index_start:].tobytes() != index_of(array, n_chunks):
-                return False
-            checks = bytes.fromhex(record.files[array.name].checks)
-            chunks = np.split(data[:index_start], n_chunks)
-            for chunk, check in zip(chunks, np.frombuffer(checks, "<u4"), strict=True):
-                try:
-                    checked_content(array, chunk, int(check))
-                except ValueError:
+    def _has_files(self, folder: Path, record: BlockRecord, hashes: bool) -> bool:
+        """Return whether the files of a block have their lengths; with `hashes`, their bytes."""
+        for name, file in record.files.items():
+            with (folder / name).open("rb") as stream:
+                if os.fstat(stream.fileno()).st_size != file.n_bytes:
                     return False
+                if hashes:
+                    digest = hashlib.file_digest(stream, "sha256")
+                    if digest.hexdigest() != file.sha256:
+                        return False
         return True
 
     def set_aside(self, block: int) -> None:
@@ -518,7 +443,7 @@ def choose_block(
 
 
 class BlockWriter:
-    """Writes a block row by row. Leave it without `commit`, and nothing of it stays.
+    """Takes the rows of a block, and writes it. Leave it without `commit`, and nothing stays.
 
     Example:
         >>> with filling.begin(block, maker) as writer:
@@ -533,41 +458,25 @@ class BlockWriter:
         block: int,
         maker: Maker,
         folder: Path,
-        kept: Mapping[str, Values],
+        values: Mapping[str, Values],
     ) -> None:
         self.filling = filling
         self.block = block
         self.rows = filling.rows_of(block)
         self._maker = maker
         self._folder = folder
-        self._kept = kept
-        self._added: list[BlockRow] = []
-        # Whether the folder was removed, because nobody needs the block any more.
-        self._is_lost = False
-        # The row that is written next: rows in between are not computed.
-        self._first_row, self._after_row = filling.range_of(block)
-        self._next_row = self._first_row
-        self._files = ExitStack()
-        self._writers: dict[str, ShardWriter] = {}
-        for array in filling.arrays:
-            stream = self._files.enter_context(new_file(folder / array.name))
-            self._writers[array.name] = ShardWriter(array, stream)
+        # All rows of each array; those that are not computed are as they were.
+        self._values = values
+        self._added: list[Row] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(OSError):
-            self._files.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
         remove_tree(self._folder)
 
     def add(self, row: Row, values: Mapping[str, Values] | None = None) -> None:
-        """Write the next computed row of the block.
+        """Add the next computed row of the block.
 
         Args:
             row: The clip with its status, its reason and the video that was read. The maker is that
@@ -580,64 +489,38 @@ class BlockWriter:
             raise ValueError(f"expected the clip {expected!r}, got {row.clip_id!r}")
         if row.is_ok != (values is not None):
             raise ValueError("a row has values if it is ok, and only then")
-        checked = {
-            array.name: self._checked(array, row, values)
-            for array in self.filling.arrays
-        }
-        if not self._is_lost:
-            try:
-                self._keep_until(number)
-                for name, values_of_row in checked.items():
-                    self._writers[name].append(values_of_row)
-            except OSError as error:
-                self._raise_if_needed(error)
-        self._next_row = number + 1
-        self._added.append(self._as_written(number, row))
+        place = number - self.filling.range_of(self.block)[0]
+        for array in self.filling.arrays:
+            value = array.fill if values is None else values[array.name]
+            self._values[array.name][place] = self._checked(array, row, value)
+        self._added.append(row)
 
-    def _as_written(self, number: int, row: Row) -> BlockRow:
-        """Return what rows.json says of a row; a window has its times there."""
-        is_timed = self.filling.is_of_windows and row.is_ok
-        return BlockRow(
-            number,
-            row.status,
-            row.reason,
-            row.video_bytes,
-            row.video_hash,
-            row.pictures,
-            (row.start_s or 0.0, row.end_s or 0.0) if is_timed else None,
-        )
-
-    def _checked(
-        self, array: Array, row: Row, values: Mapping[str, Values] | None
-    ) -> Values:
-        """Return the values of one row as an array of one row."""
-        if values is None:
-            return fill_rows(array, 1)
-        one_row = np.asarray(values[array.name])[np.newaxis]
-        if one_row.shape[1:] != array.shape or one_row.dtype != np.dtype(array.dtype):
+    def _checked(self, array: Array, row: Row, value: Any) -> Any:
+        """Return the values of one row, or the fill value; an error for what does not fit."""
+        if not row.is_ok:
+            return value
+        one_row = np.asarray(value)
+        if one_row.shape != array.shape or one_row.dtype != np.dtype(array.dtype):
             raise FixInput(
                 f"{array.name} of clip {row.clip_id!r} is {one_row.dtype}"
-                f" {one_row.shape[1:]}, expected {array.dtype} {array.shape}"
+                f" {one_row.shape}, expected {array.dtype} {array.shape}"
             )
-        if array.name not in TIMES and rows_not_finite(one_row):
+        if array.name not in TIMES and rows_not_finite(one_row[np.newaxis]):
             raise not_finite(array, row.clip_id)
         return one_row
 
-    def _keep_until(self, number: int) -> None:
-        """Write the rows before a row that are not computed, as they are in the store before."""
-        start = self._next_row - self._first_row
-        stop = number - self._first_row
-        for name, writer in self._writers.items():
-            writer.append(self._kept[name][start:stop])
-
     def commit(self) -> bool:
-        """Finish the block; False if another process did so first, or the store is finished."""
+        """Write the block; False if another process did so first, or the store is finished."""
         if len(self._added) != len(self.rows):
             raise ValueError(f"{len(self._added)} of {len(self.rows)} rows were added")
-        if self._is_lost:
-            return False
         try:
-            files = self._finish_files()
+            files = {}
+            for array in self.filling.arrays:
+                with new_file(self._folder / array.name) as stream:
+                    mark, checks = write_shard(
+                        stream, array, [self._values[array.name]]
+                    )
+                files[array.name] = BlockFile(mark.n_bytes, mark.sha256, checks.hex())
             record = BlockRecord(
                 plan=self.filling.digest,
                 maker=self._maker,
@@ -648,33 +531,12 @@ class BlockWriter:
             sync_dir(self._folder)
             return take_name(self._folder, self.filling.folder_of(self.block))
         except OSError as error:
-            self._raise_if_needed(error)
+            if is_listed(self._folder):
+                # A file that is open has no name in the error.
+                error.filename = error.filename or str(self.filling.folder)
+                raise
+            # Who seals the store removes NAME.next, and nobody needs the block any more.
             return False
-
-    def _raise_if_needed(self, error: OSError) -> None:
-        """Raise an error of the disk, unless the folder of the block was removed.
-
-        Who seals the store removes NAME.next. A file of it that is open here can then be closed, or
-        on a network disk not even that.
-        """
-        if is_listed(self._folder):
-            # A file that is open has no name in the error.
-            error.filename = error.filename or str(self.filling.folder)
-            raise error
-        self._is_lost = True
-
-    def _finish_files(self) -> dict[str, BlockFile]:
-        files: dict[str, BlockFile] = {}
-        self._keep_until(self._after_row)
-        for array in self.filling.arrays:
-            writer = self._writers[array.name]
-            mark = writer.finish()
-            files[array.name] = BlockFile(
-                mark.n_bytes, mark.sha256, writer.checks.hex()
-            )
-        # Synced and closed.
-        self._files.close()
-        return files
 
 
 # --- The store that is changed ---

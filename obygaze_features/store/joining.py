@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,21 +29,11 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import Files
 from obygaze_features.store.layout import Array
-from obygaze_features.store.matching import (
-    Matched,
-    facts_of_rows,
-    files_of_rows,
-)
 from obygaze_features.store.placing import next_of
-from obygaze_features.store.reading import (
-    Reason,
-    Selection,
-    Status,
-    Store,
-)
+from obygaze_features.store.reading import Matched, Reason, Selection, Store
 from obygaze_features.store.reading import open_store as open_one
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import FAILED, OK, Row
+from obygaze_features.store.recipe import SECTIONS, Recipe
+from obygaze_features.store.rows import FAILED, Row
 
 # Between the names of stores that are read side by side.
 PLUS = "+"
@@ -77,10 +68,9 @@ class JoinedPart:
         array = self.store.array(self.named_array or self.store.default_array)
         is_vector = array.name in self.store.feature_arrays and len(array.shape) == 1
         if not is_vector or array.dtype not in DTYPES_OF_PARTS:
-            shape = " x ".join(map(str, array.shape)) or "one number"
             raise FixUsage(
                 f"a part of a join is a vector of {' or '.join(DTYPES_OF_PARTS)} for each clip,"
-                f" got the array {array.name!r} with {shape} of {array.dtype}",
+                f" got the array {array.name!r} with {list(array.shape)} of {array.dtype}",
                 where=self.store.location,
                 hint="STORE:ARRAY for another array of the store",
             )
@@ -98,64 +88,22 @@ class JoinedPart:
         return (recipe.title, recipe.of_clips.fingerprint, self.array.name)
 
 
-@dataclass(frozen=True)
-class JoinedRecipe(Recipe):
-    """The recipes of the parts of a join, in the order of the parts, with their arrays."""
-
-    of_parts: tuple[tuple[Recipe, str], ...] = ()
-
-    @classmethod
-    def of_all(cls, parts: Sequence[JoinedPart]) -> Self:
-        """Return the recipe of a join."""
-        of_parts = tuple((part.store.recipe, part.array.name) for part in parts)
-        return cls._of(of_parts)
-
-    @classmethod
-    def _of(cls, of_parts: tuple[tuple[Recipe, str], ...]) -> Self:
-        listed = [(recipe.fingerprint, array) for recipe, array in of_parts]
-        return cls(canonical_json({"parts": listed}).decode(), of_parts)
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether nobody knows how the features of some part were made."""
-        return any(recipe.is_unknown for recipe, _ in self.of_parts)
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """None: each part has those of its own import."""
-        return {}
-
-    @property
-    def medium(self) -> str:
-        """What of a clip the models of the parts took, such as "pictures and sound"."""
-        media = {recipe.medium for recipe, _ in self.of_parts} - {""}
-        return " and ".join(sorted(media))
-
-    @property
-    def grid(self) -> Mapping[str, float]:
-        """How films were cut into windows; empty for clips."""
-        return self.of_parts[0][0].grid
-
-    @property
-    def windows(self) -> Mapping[str, Any]:
-        """What the recipes say of windows and not of clips; empty for clips."""
-        return self.of_parts[0][0].windows
-
-    @property
-    def of_clips(self) -> Self:
-        """This recipe for clips."""
-        return self._of(
-            tuple((recipe.of_clips, array) for recipe, array in self.of_parts)
-        )
-
-    @property
-    def title(self) -> str:
-        """The title of each part, with its array where two parts have one title."""
-        titles = [recipe.title for recipe, _ in self.of_parts]
-        names = []
-        for title, (_, array) in zip(titles, self.of_parts, strict=True):
-            names.append(f"{title}:{array}" if titles.count(title) > 1 else title)
-        return f" {PLUS} ".join(names)
+def joined_recipe(parts: Sequence[JoinedPart]) -> Recipe:
+    """Return the recipe of a join: what it says of all parts, and the recipe of each."""
+    titles = Counter(part.store.recipe.title for part in parts)
+    names = []
+    for part in parts:
+        title = part.store.recipe.title
+        names.append(f"{title}:{part.array.name}" if titles[title] > 1 else title)
+    media = {part.store.recipe.medium for part in parts} - {""}
+    recipe: dict[str, Any] = {key: {} for key in SECTIONS}
+    recipe["backbone"] = {"name": f" {PLUS} ".join(names)}
+    recipe["sampling"] = {
+        "medium": " and ".join(sorted(media)),
+        **parts[0].store.recipe.windows,
+    }
+    recipe["parts"] = [[part.store.fingerprint, part.array.name] for part in parts]
+    return Recipe.from_json(recipe)
 
 
 class JoinedStore(Store):
@@ -172,9 +120,18 @@ class JoinedStore(Store):
         self.parts = tuple(sorted(parts, key=lambda part: part.order))
         _check_parts(self.parts)
         first = self.parts[0].store
-        array = Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,))
-        record = msgspec.structs.replace(first.record, arrays=(array,))
+        self.width = sum(part.width for part in self.parts)
+        recipe = joined_recipe(self.parts)
         seals = [(part.store.seal, part.array.name) for part in self.parts]
+        record = msgspec.structs.replace(
+            first.record,
+            arrays=(Array.of(JOINED_ARRAY, JOINED_DTYPE, (self.width,)),),
+            recipe=recipe.to_json(),
+            fingerprint=recipe.fingerprint,
+            # Nothing is known of what parts were before.
+            replaces=(),
+            origins=(),
+        )
         super().__init__(first.files, record, sha256_bytes(canonical_json(seals)))
         self.table = first.table
 
@@ -195,76 +152,31 @@ class JoinedStore(Store):
         return tuple(part.store for part in self.parts)
 
     @property
-    def width(self) -> int:
-        """How many numbers a row has."""
-        return sum(part.width for part in self.parts)
-
-    @property
     def location(self) -> str:
         """The parts as a person names them."""
         return PLUS.join(part.typed for part in self.parts)
 
-    @cached_property
-    def recipe(self) -> Recipe:
-        """The recipes of all parts."""
-        return JoinedRecipe.of_all(self.parts)
-
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of the recipes and arrays of the parts."""
-        return self.recipe.fingerprint
-
-    @property
-    def made_of(self) -> list[str]:
-        """The seal of the join: nothing is known of what parts were before."""
-        return [self.seal]
-
-    @property
-    def card(self) -> bytes:
-        """No card: nothing is written."""
-        return b""
-
     @property
     def terms(self) -> Terms:
-        """The licences of all parts, each with its parts where they differ, and all citations."""
-        parts_of_licence: dict[str, list[str]] = {}
-        citations: dict[str, None] = {}
-        for part in self.parts:
-            terms = part.store.terms
-            licence = terms.licence or "not stated"
-            parts_of_licence.setdefault(licence, []).append(part.name)
-            if terms.citation:
-                citations[terms.citation] = None
-        if len(parts_of_licence) == 1:
-            licence = self.parts[0].store.terms.licence
-        else:
-            named = []
-            for one, names in parts_of_licence.items():
-                named.append(f"{one} ({' and '.join(names)})")
-            licence = ", ".join(named)
-        return Terms(licence, " | ".join(citations))
+        """The licence of all parts, or that of each where they differ, and all citations."""
+        terms = {part.name: part.store.terms for part in self.parts}
+        licences = dict.fromkeys(of_part.licence for of_part in terms.values())
+        if len(licences) > 1:
+            licences = {
+                f"{of_part.licence or 'not stated'} ({name})": None
+                for name, of_part in terms.items()
+            }
+        citations = dict.fromkeys(of_part.citation for of_part in terms.values())
+        return Terms(", ".join(licences), " | ".join(filter(None, citations)))
 
     @cached_property
     def rows(self) -> Sequence[Row]:
         """The rows of the first part; those that another part lacks are failed."""
-        reasons = self.status().reasons
-        rows = []
-        for number, row in enumerate(self.table.rows()):
-            if number in reasons:
-                sentence = reasons[number].sentence
-                row = row._replace(status=FAILED, reason=sentence)
-            rows.append(row)
+        rows = self.table.rows()
+        for number, reason in self.status().reasons.items():
+            row = rows[number]
+            rows[number] = row._replace(status=FAILED, reason=reason.sentence)
         return rows
-
-    def status(self) -> Status:
-        """Return the status of every row: `ok`, or `missing` where a part has no features."""
-        selection = Selection(np.arange(len(self)), self)
-        is_ok, reason_of_clip = self._presence(selection)
-        reasons = {}
-        for number in np.flatnonzero(~is_ok).tolist():
-            reasons[number] = reason_of_clip[str(selection.clip_ids[number])]
-        counts = {OK: int(is_ok.sum()), MISSING: len(reasons)}
-        return Status(counts, reasons, is_ok)
 
     def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return whether all parts have features of the clips of some rows."""
@@ -281,39 +193,37 @@ class JoinedStore(Store):
         self,
         clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
-        mask: npt.ArrayLike | None = None,
     ) -> Selection:
-        """Return the rows of clips, or of films or a mask; by default all clips of any part."""
-        if clips is not None or mask is not None:
-            return super().select(clips, films, mask)
-        named = None if films is None else [*films]
-        ids: dict[str, None] = {}
-        for store in self.stores:
-            of_store = store.select(films=named)
-            ids |= dict.fromkeys(of_store.clip_ids.tolist())
-        rows = self.table.find([*ids])
-        return Selection(rows, self, np.array([*ids], dtype=np.str_))
+        """Return the rows of clips, or of films; by default all clips of any part."""
+        if clips is None:
+            named = None if films is None else [*films]
+            ids: dict[str, None] = {}
+            for store in self.stores:
+                of_store = store.select(films=named)
+                ids |= dict.fromkeys(of_store.clip_ids.tolist())
+            clips, films = [*ids], None
+        return super().select(clips, films)
 
     def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
         """Return in which rows something is said; all rows unless all parts are made of words."""
         if self.recipe.medium != "words":
             return np.ones(len(rows), np.bool_)
-        ids = self.table.clip_ids_of(rows).tolist()
         of_parts = []
-        for part in self.parts:
-            numbers = part.store.table.find(ids)
+        for part, numbers in self._rows_of_parts(rows):
             of_parts.append(part.store.has_words(part.array.name, numbers))
-        has_words: npt.NDArray[np.bool_] = np.any(of_parts, axis=0)
-        return has_words
+        return np.asarray(np.any(of_parts, axis=0))
+
+    def _rows_of_parts(self, rows: Rows) -> list[tuple[JoinedPart, Rows]]:
+        """Return each part with the rows that it has of the clips of some rows; -1 for none."""
+        ids = self.table.clip_ids_of(rows).tolist()
+        return [(part, part.store.table.find(ids)) for part in self.parts]
 
     def _read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of rows in their order; NaN where a part has no such clip."""
         values = self.arrays.reserve(array, len(rows))
         values[:] = np.nan
-        ids = self.table.clip_ids_of(rows).tolist()
         first = 0
-        for part in self.parts:
-            numbers = part.store.table.find(ids)
+        for part, numbers in self._rows_of_parts(rows):
             known = numbers >= 0
             columns = slice(first, first + part.width)
             values[known, columns] = part.store.read(part.array, numbers[known])
@@ -343,35 +253,33 @@ class JoinedStore(Store):
 
         A warning says of which clips only the ids are known, or were two files of the video read.
         """
-        part_of_seal = {part.store.seal: part for part in self.parts}
-        for one, two in combinations(part_of_seal.values(), 2):
-            ours = one.store.table.find(ids)
-            theirs = two.store.table.find(ids)
+        stores = {store.seal: store for store in self.stores}
+        for one, two in combinations(stores.values(), 2):
+            ours = one.table.find(ids)
+            theirs = two.table.find(ids)
             is_in_both = (ours >= 0) & (theirs >= 0)
             ours = ours[is_in_both]
             theirs = theirs[is_in_both]
+            facts = one.facts_of(ours)
             n_by_ids = require_same(
-                facts_of_rows(ours, one.store),
-                facts_of_rows(theirs, two.store),
-                (one.store.location, two.store.location),
+                facts,
+                two.facts_of(theirs),
+                (one.location, two.location),
                 hint="other ids for the clips of one store",
             )
-            both = f"{one.store.location} and {two.store.location}"
+            both = f"{one.location} and {two.location}"
             if n_by_ids:
                 _warn(
                     f"{both}: {count(n_by_ids, 'clip')} matched by the ids alone; nothing else"
                     " says that they are the same clips"
                 )
-            of_other_files = []
-            shared = np.array(ids)[is_in_both].tolist()
-            files = files_of_rows(ours, one.store), files_of_rows(theirs, two.store)
-            for clip, first, second in zip(shared, *files, strict=True):
-                if first and second and first != second:
-                    of_other_files.append(clip)
-            if of_other_files:
+            files = np.array([one.files_of(ours), two.files_of(theirs)])
+            is_another = (files != "").all(axis=0) & (files[0] != files[1])
+            if is_another.any():
+                clips = facts.clip_ids[is_another].tolist()
                 _warn(
-                    f"{count(len(of_other_files), 'clip')} of which {both} were computed from"
-                    f" different files of the video: {few(of_other_files, 3)}"
+                    f"{count(len(clips), 'clip')} of which {both} were computed from different"
+                    f" files of the video: {few(clips, 3)}"
                 )
 
 
@@ -381,15 +289,13 @@ def _warn(text: str) -> None:
 
 def _check_parts(parts: Sequence[JoinedPart]) -> None:
     """Raise an error unless parts differ, and are of clips or of windows that were cut alike."""
-    if len(parts) < 2:
-        raise FixUsage("a join needs at least two stores", hint="seen+heard")
     first = parts[0].store
     part_of_key: dict[tuple[str, str], JoinedPart] = {}
     for part in parts:
-        store = part.store
-        if isinstance(store, JoinedStore):
+        where = part.store.location
+        if isinstance(part.store, JoinedStore):
             raise FixUsage(
-                f"{part.name} is a join itself: {store.location}",
+                f"{part.name} is a join itself: {where}",
                 hint="name each of its stores, with + between",
             )
         _, fingerprint, array = part.order
@@ -397,16 +303,13 @@ def _check_parts(parts: Sequence[JoinedPart]) -> None:
         if other is not part:
             raise FixUsage(
                 f"{part.typed} and {other.typed} have features of one recipe and array",
-                where=store.location,
-                hint="name each array of a recipe once; for the clips of two stores of one recipe:"
-                " obygaze store merge --help",
+                where=where,
             )
-        if store.recipe.windows != first.recipe.windows:
+        if part.store.recipe.windows != first.recipe.windows:
             raise Mismatch(
                 f"the recipes of this store and of {first.location} do not say that both have"
                 " clips, or windows that were cut in the same way",
-                where=store.location,
-                hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
+                where=where,
             )
 
 
@@ -469,9 +372,10 @@ def open_store(
     name_of_seal = {one.seal: name for name, one in known.items()}
     parts = []
     for typed in names:
-        name, array = split_array(typed)
-        opened = known.get(name) or open_one(name, workspace=workspace)
-        if name not in known:
+        place, array = split_array(typed)
+        opened = known.get(place) or open_one(place, workspace=workspace)
+        name = place
+        if place not in known:
             name = name_of_seal.get(opened.seal, last_part(opened.location))
             if name in known and known[name].seal != opened.seal:
                 name = typed

@@ -6,6 +6,7 @@ Everything here is pure: numbers in, numbers and names out (docs/store.md, secti
 import math
 import re
 from collections.abc import Sequence
+from string import ascii_lowercase
 from typing import Any, Literal
 
 import msgspec
@@ -33,26 +34,24 @@ WHOLE_ROW_BYTES = 2**10
 
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIMENSION = "row"
-TEXT = "string"
+STRING = "string"
 # The table of rows: each column is an array of one value a row.
 COLUMNS = {
-    "clip_id": TEXT,
-    "movie_id": TEXT,
+    "clip_id": STRING,
+    "movie_id": STRING,
     "start_s": "float64",
     "end_s": "float64",
     "status": "uint8",
-    "reason": TEXT,
+    "reason": STRING,
     "start_frame": "int64",
     "end_frame": "int64",
     "framerate": "float64",
     "video_bytes": "int64",
-    "video_hash": TEXT,
+    "video_hash": STRING,
     "n_pictures": "int64",
 }
 # A store has the others only if one of its rows knows them.
 ALWAYS_THERE = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
-# What other readers take as labels of the rows.
-LABELS = ("clip_id", "movie_id", "start_s", "end_s", "status", "reason")
 # Rows of one chunk of a column. Of texts, a file is one chunk.
 COLUMN_ROWS = 2**16
 # Which frames are real, and not the padding of a short clip.
@@ -120,22 +119,19 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             shape: The shape of one row.
             dims: Names of the dimensions of a row; by default they are named by their sizes.
         """
-        row_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        chunk_rows = power_of_two(CHUNK_BYTES // max(row_bytes, 1), most=CHUNK_ROWS)
-        file_rows = power_of_two(FILE_BYTES // max(row_bytes, 1), most=FILE_ROWS)
-        return cls(
-            name=name,
-            dtype=dtype,
-            shape=tuple(shape),
-            dims=tuple(dims) or default_dims(shape),
-            chunk_rows=chunk_rows,
-            file_rows=max(file_rows, chunk_rows),
+        row_bytes = max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
+        chunk_rows = power_of_two(CHUNK_BYTES // row_bytes, most=CHUNK_ROWS)
+        file_rows = max(
+            power_of_two(FILE_BYTES // row_bytes, most=FILE_ROWS), chunk_rows
         )
+        named = tuple(dims) or default_dims(shape)
+        return cls(name, dtype, tuple(shape), named, chunk_rows, file_rows)
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        """The bytes of one row; of a column of texts, 1."""
+        n_bytes = 1 if self.is_text else np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * n_bytes
 
     @property
     def chunk_bytes(self) -> int:
@@ -160,7 +156,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_text(self) -> bool:
         """Whether this is a column of texts."""
-        return self.dtype == TEXT
+        return self.dtype == STRING
 
     def n_files(self, n_rows: int) -> int:
         """Return the number of files that hold so many rows."""
@@ -290,54 +286,44 @@ def column_of(name: str, n_rows: int) -> Array:
     needed_rows = power_of_two(2 * n_rows - 1, most=FILE_ROWS)
     chunk_rows = min(needed_rows, COLUMN_ROWS)
     dtype = COLUMNS[name]
-    file_rows = chunk_rows if dtype == TEXT else needed_rows
+    file_rows = chunk_rows if dtype == STRING else needed_rows
     return Array(name, dtype, (), (), chunk_rows, file_rows)
 
 
 def default_dims(shape: Sequence[int]) -> tuple[str, ...]:
     """Return names of dimensions that have their sizes in them, so that no two sizes share one."""
-    letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(len(shape), "x" * len(shape))
-    names: list[str] = []
-    for letter, size in zip(letters, shape, strict=True):
-        name = f"{letter}{size}"
-        is_taken = name in names
-        names.append(f"{name}_{len(names)}" if is_taken else name)
-    return tuple(names)
+    letters = {1: "d", 2: "td", 3: "tpd"}.get(len(shape), ascii_lowercase)
+    return tuple(f"{letter}{n}" for letter, n in zip(letters, shape, strict=False))
 
 
 def check_arrays(arrays: Sequence[Array], where: str) -> None:
     """Raise an error unless a store may have these arrays together."""
-    size_of_dimension: dict[str, int] = {}
+    if not arrays:
+        raise FixInput("a store needs at least one array", where=where)
+    size_of: dict[str, int] = {}
     names: set[str] = set()
     for array in arrays:
         problem = _problem_of(array)
         if array.name in names:
             problem = f"the array {array.name!r} is there twice"
+        if array.file_rows != arrays[0].file_rows:
+            problem = "`file_rows` must be equal in all arrays"
         names.add(array.name)
         for dimension, size in zip(array.dims, array.shape, strict=False):
-            known_size = size_of_dimension.setdefault(dimension, size)
-            if known_size != size:
-                problem = (
-                    f"the dimension {dimension!r} has {known_size} and {size} values"
-                )
+            if size_of.setdefault(dimension, size) != size:
+                problem = f"the dimension {dimension!r} has two sizes"
         if problem:
             raise FixInput(problem, where=where)
-    if not arrays:
-        raise FixInput("a store needs at least one array", where=where)
-    if len({array.file_rows for array in arrays}) > 1:
-        raise FixInput("`file_rows` must be equal in all arrays", where=where)
-    both = sorted(names & size_of_dimension.keys())
-    if both:
+    for name in sorted(names & size_of.keys()):
         raise FixInput(
-            f"{both[0]!r} is the name of an array and of a dimension", where=where
+            f"{name!r} is the name of an array and of a dimension", where=where
         )
 
 
 def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
     """Raise an error unless these are the columns of the table of so many rows."""
-    names = {column.name for column in columns}
-    known = [column_of(name, n_rows) for name in COLUMNS if name in names]
-    if list(columns) != known or not names.issuperset(ALWAYS_THERE):
+    names = {*ALWAYS_THERE, *(column.name for column in columns)}
+    if list(columns) != [column_of(name, n_rows) for name in COLUMNS if name in names]:
         raise FixInput(
             f"`columns` must be the columns of this format for {n_rows} rows, in its order",
             where=where,
@@ -347,30 +333,28 @@ def check_columns(columns: Sequence[Array], n_rows: int, where: str) -> None:
 def _problem_of(array: Array) -> str:
     """Return what is wrong with an array alone; "" if nothing is."""
     name = array.name
-    if not _NAME.fullmatch(name) or name in (*COLUMNS, ROW_DIMENSION):
+    if not _is_name(name) or name in COLUMNS:
         return (
             f"{name[:100]!r} cannot be the name of an array: lower case letters, digits"
             f" and _ only, and not {', '.join((*COLUMNS, ROW_DIMENSION))}"
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
-    dims = array.dims
-    n_dims = len(array.shape)
-    has_names = len(dims) == len(set(dims)) == n_dims and all(map(_is_dimension, dims))
-    if not has_names or n_dims > MOST_DIMENSIONS or any(n < 1 for n in array.shape):
+    n_names = len({*filter(_is_name, array.dims)})
+    is_shape = n_names == len(array.dims) == len(array.shape) <= MOST_DIMENSIONS
+    if not is_shape or min(array.shape, default=1) < 1:
         return (
-            f"{name} has the shape {array.shape} and the dimensions {dims}, expected at most"
+            f"{name} has the shape {array.shape} and the dimensions {array.dims}, expected at most"
             f" {MOST_DIMENSIONS} sizes from 1, each with a name of its own like that of an array"
         )
     if array.row_bytes > MOST_ROW_BYTES:
         return f"one row of {name} has more than {MOST_ROW_BYTES} bytes"
-    are_powers = _is_power_of_two(array.chunk_rows) and _is_power_of_two(
-        array.file_rows
-    )
-    is_order_right = array.chunk_rows <= min(array.file_rows, CHUNK_ROWS)
-    is_chunk_short = array.chunk_bytes <= max(CHUNK_BYTES, array.row_bytes)
+    sizes = (array.chunk_rows, array.file_rows)
+    are_powers = min(sizes) > 0 and all(size.bit_count() == 1 for size in sizes)
+    is_chunk_short = array.chunk_rows <= min(array.file_rows, CHUNK_ROWS)
+    is_chunk_small = array.chunk_bytes <= max(CHUNK_BYTES, array.row_bytes)
     is_file_short = array.file_rows <= FILE_ROWS
-    if not (are_powers and is_order_right and is_chunk_short and is_file_short):
+    if not (are_powers and is_chunk_short and is_chunk_small and is_file_short):
         return (
             f"chunks and files of {name} have {array.chunk_rows} and {array.file_rows} rows,"
             f" expected powers of two up to {CHUNK_ROWS} (or {CHUNK_BYTES} bytes) and {FILE_ROWS}"
@@ -378,12 +362,8 @@ def _problem_of(array: Array) -> str:
     return ""
 
 
-def _is_dimension(name: str) -> bool:
+def _is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and name != ROW_DIMENSION
-
-
-def _is_power_of_two(number: int) -> bool:
-    return number > 0 and number.bit_count() == 1
 
 
 def most_whole_bytes(n_rows: int) -> int:

@@ -25,12 +25,12 @@ from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, card_of_store
 from obygaze_features.store.encoding import (
-    ShardWriter,
     Values,
     array_document,
     fill_rows,
     group_document,
     text_file,
+    write_shard,
 )
 from obygaze_features.store.layout import (
     CARD,
@@ -43,6 +43,8 @@ from obygaze_features.store.layout import (
     Array,
     check_arrays,
     check_store_name,
+    column_of,
+    most_whole_bytes,
     names_of_files,
     power_of_two,
     with_file_rows,
@@ -70,18 +72,12 @@ from obygaze_features.store.records import (
     encode,
     seal_of,
 )
-from obygaze_features.store.rows import OK_CODE, RowSource
-from obygaze_features.store.table import (
-    NewTable,
-    check_rows,
-    check_text_file,
-    new_table,
-)
+from obygaze_features.store.rows import OK_CODE, STATUSES, RowSource
+from obygaze_features.store.table import Column, check_rows, new_table
 from obygaze_features.store.text_columns import TextColumn
 
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
-_CACHED_BYTES = 2**18
 NO_TERMS = Terms()
 
 
@@ -221,41 +217,50 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     arrays = tuple(contents.arrays)
     rows = source.columns()
     where = str(named_beside(folder))
-    _check_text_file(contents, where)
+    _check_texts(contents, where)
     check_arrays(arrays, where)
     check_rows(rows, where)
     table = new_table(rows)
-    all_arrays = (*table.columns, *arrays)
+    columns = tuple(column_of(name, len(rows)) for name in table)
+    is_ok = np.asarray(table["status"]) == OK_CODE
     marks: dict[str, FileMark] = {}
-    checks = bytearray()
+    checks = []
     documents = []
     make_folder(folder / ZARR)
-    for array in all_arrays:
+    for array in (*columns, *arrays):
         make_folder(folder / ZARR / array.name)
         document = array_document(array, len(rows))
         marks[array.zarr_json] = write_file(folder / array.zarr_json, document)
         documents.append((array.name, document))
-        writer = _ArrayWriter(folder, source, array, table, rows.clip_ids)
+        column = table.get(array.name)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
             with name_in_errors(Path(where)):
-                marks[name], file_checks = writer.write_file(number)
-            checks += file_checks
+                if column is not None:
+                    written = _write_column(folder / name, array, column, number)
+                else:
+                    written = _write_features(
+                        folder / name, array, source, number, is_ok, rows.clip_ids
+                    )
+            marks[name], file_checks = written
+            checks.append(file_checks)
     marks[GROUP_JSON] = write_file(folder / GROUP_JSON, group_document(documents))
-    marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
+    marks[CHECKS] = write_file(folder / CHECKS, b"".join(checks))
+    names = names_of_files((*columns, *arrays), len(rows))
+    counts = np.bincount(table["status"], minlength=len(STATUSES)).tolist()
     store = StoreRecord(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         program=f"obygaze {__version__}",
         manifest=contents.manifest,
         recipe=contents.recipe.to_json(),
         fingerprint=contents.recipe.fingerprint,
-        columns=table.columns,
+        columns=columns,
         arrays=arrays,
-        rows=Counts(len(rows), *table.counts),
+        rows=Counts(len(rows), *counts),
         makers=tuple(contents.makers),
         replaces=tuple(contents.replaces),
         origins=tuple(contents.origins),
-        files={name: marks[name] for name in names_of_files(all_arrays, len(rows))},
+        files={name: marks[name] for name in names},
     )
     store_json = encode(store)
     seal = seal_of(store_json)
@@ -266,7 +271,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     return seal
 
 
-def _check_text_file(contents: Contents, where: str) -> None:
+def _check_texts(contents: Contents, where: str) -> None:
     """Raise an error for a text of store.json that UTF-8 cannot encode, before numbers are read.
 
     A name of a file or a word of the command line may have bytes of another encoding.
@@ -281,92 +286,91 @@ def _check_text_file(contents: Contents, where: str) -> None:
         ) from error
 
 
-class _ArrayWriter:
-    """Writes the files of one array, or of one column of the table of rows."""
-
-    def __init__(
-        self,
-        folder: Path,
-        source: RowSource,
-        array: Array,
-        table: NewTable,
-        clip_ids: Sequence[str],
-    ) -> None:
-        self.array = array
-        self._folder = folder
-        self._source = source
-        self._column = table.values.get(array.name)
-        self._is_ok = table.codes == OK_CODE
-        self._clip_ids = clip_ids
-        row_bytes = 1 if array.is_text else array.row_bytes
-        rows_of_a_step = power_of_two(_STEP_BYTES // row_bytes, most=array.file_rows)
-        self._step = max(rows_of_a_step, array.chunk_rows)
-
-    def write_file(self, number: int) -> tuple[FileMark, bytes]:
-        """Write or link one file; return its length and hash, and the checksums of its chunks."""
-        path = self._folder / self.array.file_name(number)
-        first = number * self.array.file_rows
-        after = min(first + self.array.file_rows, len(self._is_ok))
-        if isinstance(self._column, TextColumn):
-            data = text_file(self.array, self._column, first, after)
-            check_text_file(self.array, data, after - first)
-            return write_file(path, data), data[-CRC_BYTES:]
-        if self._column is None and isinstance(self._source, LinkingSource):
-            finished = self._source.finished_file(self.array, number)
-            if finished is not None:
-                link_file(finished.path, path, finished.mark)
-                return finished.mark, finished.checks
+def _write_column(
+    path: Path, array: Array, column: Column, number: int
+) -> tuple[FileMark, bytes]:
+    """Write a file of a column of the table; return its length and hash, and its checksums."""
+    first = number * array.file_rows
+    after = min(first + array.file_rows, len(column))
+    if not isinstance(column, TextColumn):
         with new_file(path) as stream:
-            writer = ShardWriter(self.array, stream)
-            for step in range(first, after, self._step):
-                writer.append(self._rows(step, min(step + self._step, after)))
-            mark = writer.finish()
-        return mark, writer.checks
+            return write_shard(stream, array, [column[first:after]])
+    data = text_file(array, column, first, after)
+    most_bytes = most_whole_bytes(after - first)
+    if len(data) > most_bytes:
+        raise FixInput(
+            f"the ids and reasons of the rows are too long: a file of {array.name} would have"
+            f" {len(data)} bytes, at most {most_bytes} are allowed for {after - first} rows"
+        )
+    return write_file(path, data), data[-CRC_BYTES:]
 
-    def _rows(self, first: int, after: int) -> Values:
-        """Return rows as they are stored: those that are not ok hold the fill value."""
-        if isinstance(self._column, np.ndarray):
-            return self._column[first:after]
-        array = self.array
-        is_ok = self._is_ok[first:after]
-        if not is_ok.any():
-            return fill_rows(array, after - first)
-        rows = np.asarray(self._source.read(array, first, after))
-        shape = (after - first, *array.shape)
-        if rows.shape != shape or rows.dtype != np.dtype(array.dtype):
-            raise FixInput(
-                f"rows of {array.name} are {rows.dtype} {rows.shape}, expected {array.dtype}"
-                f" {shape}",
-                where=str(named_beside(self._folder)),
-            )
-        if not is_ok.all():
-            stored = fill_rows(array, after - first)
-            stored[is_ok] = rows[is_ok]
-            rows = stored
-        self._check_finite(rows, is_ok, first)
-        return rows
 
-    def _check_finite(self, rows: Values, is_ok: Values, first: int) -> None:
-        if self.array.name in TIMES:
-            # A frame that does not exist has no time.
-            return
-        for index in rows_not_finite(rows):
-            if is_ok[index]:
-                raise not_finite(self.array, self._clip_ids[first + index])
+def _write_features(
+    path: Path,
+    array: Array,
+    source: RowSource,
+    number: int,
+    is_ok: Values,
+    clip_ids: Sequence[str],
+) -> tuple[FileMark, bytes]:
+    """Write or link a file of an array; return its length and hash, and its checksums."""
+    if isinstance(source, LinkingSource):
+        finished = source.finished_file(array, number)
+        if finished is not None:
+            link_file(finished.path, path, finished.mark)
+            return finished.mark, finished.checks
+    step = power_of_two(_STEP_BYTES // array.row_bytes, most=array.file_rows)
+    step = max(step, array.chunk_rows)
+    first = number * array.file_rows
+    after = min(first + array.file_rows, len(is_ok))
+    parts = (
+        _rows_of_source(
+            source, array, start, is_ok[start : min(start + step, after)], clip_ids
+        )
+        for start in range(first, after, step)
+    )
+    with new_file(path) as stream:
+        return write_shard(stream, array, parts)
+
+
+def _rows_of_source(
+    source: RowSource,
+    array: Array,
+    first: int,
+    is_ok: Values,
+    clip_ids: Sequence[str],
+) -> Values:
+    """Return rows as they are stored: those that are not ok hold the fill value."""
+    if not is_ok.any():
+        return fill_rows(array, len(is_ok))
+    rows = np.asarray(source.read(array, first, first + len(is_ok)))
+    shape = (len(is_ok), *array.shape)
+    if rows.shape != shape or rows.dtype != np.dtype(array.dtype):
+        raise FixInput(
+            f"rows of {array.name} are {rows.dtype} {rows.shape}, expected {array.dtype}"
+            f" {shape}"
+        )
+    if not is_ok.all():
+        stored = fill_rows(array, len(is_ok))
+        stored[is_ok] = rows[is_ok]
+        rows = stored
+    # A frame that does not exist has no time.
+    if array.name not in TIMES:
+        for place in rows_not_finite(rows):
+            if is_ok[place]:
+                raise not_finite(array, clip_ids[first + place])
+    return rows
 
 
 def rows_not_finite(rows: Values) -> list[int]:
     """Return the places of the rows with a value that is NaN or infinite."""
-    places: list[int] = []
-    if rows.dtype.kind != "f" or not rows.size:
-        return places
-    # Parts fit in the cache of a processor.
-    n_rows = max(1, _CACHED_BYTES * len(rows) // rows.nbytes)
-    for first in range(0, len(rows), n_rows):
-        is_finite = np.isfinite(rows[first : first + n_rows])
-        if not is_finite.all():
-            of_rows = is_finite.reshape(len(is_finite), -1).all(axis=1)
-            places += (first + np.flatnonzero(~of_rows)).tolist()
+    if rows.dtype.kind != "f":
+        return []
+    is_finite = np.isfinite(rows)
+    if is_finite.all():
+        return []
+    of_rows = is_finite.reshape(len(rows), -1).all(axis=1)
+    places: list[int] = np.flatnonzero(~of_rows).tolist()
     return places
 
 

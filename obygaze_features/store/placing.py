@@ -83,27 +83,6 @@ def link_file(source: Path, path: Path, mark: FileMark) -> None:
         _copy(source, path, mark)
 
 
-def has_links(folder: Path) -> bool:
-    """Return whether the disk of a folder has hard links: tried beside it, and removed again.
-
-    True where nothing can be written: what will write there says so itself.
-    """
-    while not folder.is_dir():
-        folder = folder.parent
-    path = hidden_name(folder / "links")
-    link = hidden_name(folder / "links")
-    try:
-        path.touch(exist_ok=False)
-        os.link(path, link)
-    except OSError as error:
-        return error.errno not in _NO_LINKS
-    finally:
-        for name in (link, path):
-            with suppress(OSError):
-                name.unlink()
-    return True
-
-
 def _copy(source: Path, path: Path, mark: FileMark) -> None:
     with source.open("rb") as original, new_file(path) as stream:
         copy = HashedStream(stream)

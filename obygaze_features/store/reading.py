@@ -6,12 +6,13 @@ import math
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ from obygaze_features.core.workspace import (
     is_url,
 )
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.store.arrays import Arrays, pieces_of
+from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
     Terms,
@@ -61,7 +62,6 @@ from obygaze_features.store.layout import (
     BLOCKS,
     CARD,
     CLAIM,
-    CLIPS_JSON,
     MASK,
     N_WORDS,
     NEXT,
@@ -72,27 +72,28 @@ from obygaze_features.store.layout import (
     arrays_of_features,
     belongs_to,
     default_array,
-    most_whole_bytes,
     power_of_two,
     with_companions,
 )
-from obygaze_features.store.matching import Matched, match
 from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
-    PlanRecord,
     StoreRecord,
     decode,
-    decode_clips,
     seal_of,
 )
+from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.rows import Reason as Reason
-from obygaze_features.store.rows import Row
 from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
 from obygaze_features.store.torch_dataset import TorchDataset
 
+if TYPE_CHECKING:
+    from obygaze_features.manifest.clip_facts import ClipFacts
+
+EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
+IMPORT_AGAIN = "obygaze store import FILE --manifest MANIFEST -o NAME"
 Missing = Literal["error", "nan", "drop"]
 SHOWN_REASONS = 20
 TIMES_OF_ROWS = ("start_s", "end_s")
@@ -113,17 +114,17 @@ class BeingFilled(Corrupt):
     """A store is not made yet: continue its extraction, or wait for it.
 
     Args:
-        progress: How many blocks are done, in words.
+        n_blocks: How many blocks are finished.
         folder: The folder in which it is filled.
     """
 
-    def __init__(self, progress: str, folder: Path) -> None:
+    def __init__(self, n_blocks: int, folder: Path) -> None:
+        self.progress = f"{count(n_blocks, 'block')} finished"
         super().__init__(
-            f"this store is being filled, {progress}",
+            f"this store is being filled, {self.progress}",
             where=str(folder),
             hint="the same extraction again, which continues it",
         )
-        self.progress = progress
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,18 @@ class Status:
     counts: Mapping[str, int]
     reasons: Mapping[int, Reason]
     is_ok: npt.NDArray[np.bool_] = field(compare=False)
+
+
+class Matched(NamedTuple):
+    """The rows of clips of a manifest.
+
+    Args:
+        rows: The row of each clip; -1 for one that the store does not have.
+        n_by_ids: How many of them only their ids hold together.
+    """
+
+    rows: Rows
+    n_by_ids: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,40 +346,35 @@ def open_files(location: str) -> Files:
     if is_url(location):
         return open_remote(location)
     path = Path(location)
-    if path.is_dir():
-        return FolderFiles(path)
-    if path.exists():
+    if path.exists() and not path.is_dir():
         raise FixInput(
             "a store is a folder, got a file",
             where=location,
             hint="obygaze store import --help; or unpack it, if it is an archive",
         )
-    being_filled = being_filled_at(path)
+    being_filled = None if path.exists() else being_filled_at(path)
     if being_filled is not None:
         raise being_filled
-    if path.is_dir():
-        # It was finished meanwhile.
-        return FolderFiles(path)
-    raise NotFound("no such file or folder", where=location, hint="check the name")
+    # It may have been finished meanwhile.
+    if not path.is_dir():
+        raise NotFound("no such file or folder", where=location, hint="check the name")
+    return FolderFiles(path)
 
 
 def _no_store(files: Files) -> ObygazeError:
     """Return the error for a place without store.json."""
+    message = "no store here: no store.json"
+    hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
         being_filled = being_filled_at(Path(files.address))
         if being_filled is not None:
             return being_filled
+        hint = "obygaze ls"
     with suppress(FileNotFoundError, ObygazeError):
         files.length(CLAIM)
-        return NotFound(
-            "no store here: no store.json, as after a push to this place that was not finished",
-            where=files.location,
-            hint="the same push again finishes it",
-        )
-    hint = "check the address: it is that of the folder with store.json"
-    if isinstance(files, FolderFiles):
-        hint = "obygaze ls"
-    return NotFound("no store here: no store.json", where=files.location, hint=hint)
+        message += ", as after a push to this place that was not finished"
+        hint = "the same push again finishes it"
+    return NotFound(message, where=files.location, hint=hint)
 
 
 def being_filled_at(path: Path) -> BeingFilled | None:
@@ -379,21 +387,9 @@ def being_filled_at(path: Path) -> BeingFilled | None:
         if (folder / PLAN_JSON).is_file():
             # It may be finished, and removed, while it is looked at.
             with suppress(FileNotFoundError):
-                return BeingFilled(_progress_of(folder), folder)
+                names = [entry.name for entry in (folder / BLOCKS).iterdir()]
+                return BeingFilled(sum(name.isdigit() for name in names), folder)
     return None
-
-
-def _progress_of(folder: Path) -> str:
-    """Return how many blocks of a filling are done, in words."""
-    files = FolderFiles(folder)
-    data = files.read(PLAN_JSON, MOST_DOCUMENT_BYTES).tobytes()
-    plan = decode(data, PlanRecord, str(folder))
-    clips = files.read(CLIPS_JSON, most_whole_bytes(plan.rows)).tobytes()
-    _, computed = decode_clips(clips, plan, str(folder / CLIPS_JSON))
-    blocks = set((np.flatnonzero(computed) // plan.block_rows).tolist())
-    names = [entry.name for entry in (folder / BLOCKS).iterdir()]
-    n_done = sum(name.isdigit() for name in names)
-    return f"{n_done} of {count(len(blocks), 'block')}"
 
 
 class Store:
@@ -560,15 +556,13 @@ class Store:
 
         Args:
             array: The array, or its name.
-            rows: The numbers of the rows, or a mask: one boolean for each row of the store.
+            rows: The numbers of the rows.
         """
         wanted = np.asarray(rows)
-        if wanted.dtype == np.bool_:
-            wanted = np.flatnonzero(self._checked_mask(wanted))
-        elif (wanted.dtype.kind not in "iu" and wanted.size) or wanted.ndim != 1:
+        if (wanted.dtype.kind not in "iu" and wanted.size) or wanted.ndim != 1:
             raise FixInput(
-                "rows must be a list of whole numbers, or a mask of booleans, got"
-                f" {wanted.dtype} of shape {wanted.shape}",
+                f"rows must be a list of whole numbers, got {wanted.dtype} of shape"
+                f" {wanted.shape}",
                 where=self.location,
             )
         known = array if isinstance(array, Array) else self.array(array)
@@ -584,37 +578,32 @@ class Store:
 
     def status(self) -> Status:
         """Return the status of every row."""
-        is_ok = self.table.is_ok
-        not_ok = np.flatnonzero(~is_ok)
-        reasons = dict(zip(not_ok.tolist(), self.table.reasons(not_ok), strict=True))
-        return Status(self.record.rows.by_status, reasons, is_ok)
+        is_ok, reason_of_clip = self._presence(Selection(self.table.all_rows(), self))
+        not_ok = np.flatnonzero(~is_ok).tolist()
+        reasons = dict(zip(not_ok, reason_of_clip.values(), strict=True))
+        counts = Counter(reason.status for reason in reasons.values())
+        return Status({OK: int(is_ok.sum()), **counts}, reasons, is_ok)
 
     def select(
         self,
         clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
-        mask: npt.ArrayLike | None = None,
     ) -> Selection:
-        """Return the rows of clips (in their order), or of films or a mask (in the store's order).
+        """Return the rows of clips (in their order), or of films (in the order of the store).
 
-        With several conditions, the rows that meet all of them. Films are named by their ids. A
-        clip of a manifest must have the film and the times of the clip that has its id here; a
-        warning says how many are known by their ids alone.
+        With both, the clips of these films. Films are named by their ids. A clip of a manifest must
+        have the film and the times of the clip that has its id here; a warning says how many are
+        known by their ids alone.
         """
-        rows = None
-        if films is not None:
-            rows = self.table.rows_of(self._checked_films(films))
-        if mask is not None:
-            in_mask = np.flatnonzero(self._checked_mask(mask))
-            rows = in_mask if rows is None else np.intersect1d(rows, in_mask)
+        rows = None if films is None else self.table.rows_of(self._checked_films(films))
         if clips is None:
             return Selection(self.table.all_rows() if rows is None else rows, self)
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         listed = list(clips)
-        requested = [
-            clip.clip_id if isinstance(clip, Clip) else str(clip) for clip in listed
-        ]
+        requested = []
+        for clip in listed:
+            requested.append(clip.clip_id if isinstance(clip, Clip) else str(clip))
         found = self.table.find(requested)
         is_clip = np.array([isinstance(clip, Clip) for clip in listed], dtype=bool)
         if is_clip.any():
@@ -626,16 +615,53 @@ class Store:
         return selection[(found < 0) | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
-        """Return the rows that clips of a manifest have here; see `matching.match`."""
-        matched = match(clips, self)
-        if matched.n_by_ids:
+        """Return the rows that clips of a manifest have here.
+
+        A clip whose film or span is another one here is an error.
+        """
+        # Few commands compare clips, and it imports the readers of all kinds of tables.
+        from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+
+        rows = self.table.find([clip.clip_id for clip in clips])
+        known = np.flatnonzero(rows >= 0)
+        again = IMPORT_AGAIN if self.recipe.is_unknown else EXTRACT_AGAIN
+        n_by_ids = require_same(
+            ClipFacts.of_clips([clips[place] for place in known.tolist()]),
+            self.facts_of(rows[known]),
+            ("the manifest", "the store"),
+            where=self.location,
+            hint="the manifest of these clips, or a store of another name with their features:"
+            f" {again}",
+        )
+        if n_by_ids:
             warnings.warn(
-                f"{self.location}: {count(matched.n_by_ids, 'clip')} of the manifest matched by"
+                f"{self.location}: {count(n_by_ids, 'clip')} of the manifest matched by"
                 " the ids alone; nothing else says that they are the same clips",
                 ObygazeWarning,
                 stacklevel=3,
             )
-        return matched
+        return Matched(rows, n_by_ids)
+
+    def facts_of(self, rows: Rows) -> ClipFacts:
+        """Return what the store states of the clips of some rows."""
+        from obygaze_features.manifest.clip_facts import ClipFacts
+
+        frames = []
+        for name in ("start_frame", "end_frame", "framerate"):
+            values = self.table.numbers(name, rows).astype(np.float64)
+            values[values < 0] = np.nan
+            frames.append(values)
+        return ClipFacts(
+            self.table.clip_ids_of(rows),
+            self.table.movie_ids_of(rows),
+            self.table.numbers("start_s", rows),
+            self.table.numbers("end_s", rows),
+            np.stack(frames, axis=1),
+        )
+
+    def files_of(self, rows: Rows) -> list[str]:
+        """Return the hash of the video of some rows; "" where the store does not know it."""
+        return self.table.texts("video_hash", rows)
 
     def _checked_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; an error for one that the store does not have."""
@@ -645,16 +671,6 @@ class Store:
             if name not in known:
                 raise unknown_name("film", name, list(known), where=self.location)
         return names
-
-    def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return a mask as an array; an error unless it has a boolean for each row."""
-        bits = np.asarray(mask)
-        if bits.dtype != np.bool_ or bits.shape != (len(self),):
-            raise FixInput(
-                f"mask must be {len(self)} booleans, one for each row of the store, "
-                f"got {bits.dtype} of shape {bits.shape}"
-            )
-        return bits
 
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest of this name in a workspace, which may have changed since.
@@ -673,11 +689,7 @@ class Store:
             manifest = read_manifest(workspace.manifest(name))
         except (ObygazeError, OSError):
             return None
-        return manifest if self.has_clip_of(manifest) else None
-
-    def has_clip_of(self, manifest: Manifest) -> bool:
-        """Return whether the store has a clip of a manifest, or one that had its id."""
-        return bool((self.table.find(manifest.clip_ids) >= 0).any())
+        return manifest if (self.table.find(manifest.clip_ids) >= 0).any() else None
 
     def matrix(
         self,
@@ -760,23 +772,22 @@ class Store:
         array: str | None = None,
         *,
         clips: Iterable[str | Clip] | None = None,
-        mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Iterator[Matrix]:
         """Yield the rows of `matrix` in the order of the store, some MB at a time.
 
-        For arrays larger than memory; the parameters are those of `matrix`, and `mask` has one
-        boolean for each row of the store.
+        For arrays larger than memory; the parameters are those of `matrix`.
         """
         known = self._askable(array, missing)
-        selection = self.select(clips, mask=mask)
+        selection = self.select(clips)
         if missing == "error":
             _, reasons = self._presence(selection)
             self._raise_absent(reasons)
         selection = selection[np.argsort(selection.rows, kind="stable")]
-        n_rows = power_of_two(STREAMED_BYTES // known.row_bytes, most=known.file_rows)
-        for piece in pieces_of(selection.rows, max(n_rows, known.chunk_rows)):
-            yield self._matrix(known, selection[piece], missing)
+        step = power_of_two(STREAMED_BYTES // known.row_bytes, most=known.file_rows)
+        step = max(step, known.chunk_rows)
+        for first in range(0, len(selection.rows), step):
+            yield self._matrix(known, selection[first : first + step], missing)
 
     def segments(
         self,

@@ -120,6 +120,10 @@ class Recipe:
         return value
 
     @cached_property
+    def _parts(self) -> dict[str, Any]:
+        return self.to_json()
+
+    @cached_property
     def fingerprint(self) -> str:
         """The sha256 of the canonical JSON: 64 hex digits."""
         return sha256_bytes(self.canonical.encode("utf-8"))
@@ -127,7 +131,7 @@ class Recipe:
     @property
     def is_unknown(self) -> bool:
         """Whether the features were imported, and how they were made is not known."""
-        return self.to_json().get("unknown") is True
+        return self._parts.get("unknown") is True
 
     @property
     def is_extracted(self) -> bool:
@@ -137,69 +141,28 @@ class Recipe:
     @property
     def facts(self) -> Mapping[str, Any]:
         """The facts that the importer of unknown features was given; none in a known recipe."""
-        facts: Mapping[str, Any] = self.to_json().get(FACTS, {})
+        facts: Mapping[str, Any] = self._parts.get(FACTS, {})
         return facts
-
-    @property
-    def another_store(self) -> str:
-        """How features of this recipe get another store: a hint for errors.
-
-        The name of own code is the one that the user gives it, and is not known here.
-        """
-        if self.is_unknown or self.medium == "words":
-            return "choose another store name: -o NAME"
-        return (
-            f"choose another store name: --store {shell_word(f'{self.backbone}=NAME')}"
-        )
-
-    @property
-    def files(self) -> str:
-        """The files of an import of which no backbone was stated; "" of all other features."""
-        origin = self.facts.get(ORIGIN)
-        if not isinstance(origin, dict):
-            return ""
-        kind = "folder" if "folder" in origin else "file"
-        return safe_text(f"the {kind} {origin.get(kind)}", "terminal")
-
-    @property
-    def backbone(self) -> str:
-        """What `extract run -b` takes for this recipe; BACKBONE where only the user knows it."""
-        backbone: Mapping[str, Any] = self.to_json().get("backbone", {})
-        name = str(backbone.get("name", "BACKBONE"))
-        if backbone.get("code") or ":" in name:
-            return "BACKBONE"
-        if backbone.get("preset", "default") != "default":
-            return f"{name}@{backbone['preset']}"
-        return name
 
     @property
     def medium(self) -> str:
         """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
-        sampling = self.to_json().get("sampling")
-        if not isinstance(sampling, dict):
+        if "sampling" not in self._parts:
             return ""
-        return str(sampling.get("medium", "pictures"))
-
-    @property
-    def words_of_clips(self) -> str:
-        """What `extract words --subtitles` reads, for features of the same rule."""
-        rule = self.to_json()["sampling"].get("rule")
-        if rule == RULE_OF_TEXTS:
-            return "TABLE, with the columns clip_id and text"
-        return "FOLDER, with the subtitles of the films"
-
-    @property
-    def grid(self) -> Mapping[str, float]:
-        """How films were cut into windows; empty for clips."""
-        grid = self.to_json().get("sampling", {}).get("grid")
-        values = grid.items() if isinstance(grid, dict) else ()
-        return {name: value for name, value in values if isinstance(value, int | float)}
+        return str(self._parts["sampling"].get("medium", "pictures"))
 
     @property
     def windows(self) -> Mapping[str, Any]:
         """What the recipe says of windows and not of clips; empty for clips."""
-        sampling = self.to_json().get("sampling", {})
+        sampling = self._parts.get("sampling", {})
         return {key: sampling[key] for key in WINDOW_KEYS if key in sampling}
+
+    @property
+    def grid(self) -> Mapping[str, float]:
+        """How films were cut into windows; empty for clips."""
+        grid = self.windows.get("grid")
+        values = grid.items() if isinstance(grid, dict) else ()
+        return {name: value for name, value in values if isinstance(value, int | float)}
 
     @property
     def of_clips(self) -> Self:
@@ -212,14 +175,13 @@ class Recipe:
     @property
     def title(self) -> str:
         """A few words for lists: the backbone, or where unknown features came from."""
-        value = self.to_json()
         imported_backbone = self.facts.get("backbone")
         if imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
         elif self.is_unknown:
-            title = f"{UNKNOWN_FACT} ({value.get('source', 'imported')})"
+            title = f"{UNKNOWN_FACT} ({self._parts.get('source', 'imported')})"
         else:
-            title = str(value["backbone"].get("name", "?"))
+            title = str(self._parts["backbone"].get("name", "?"))
         return safe_text(title, "terminal")
 
     def as_claimed_by(self, other: Self) -> Self:
@@ -231,13 +193,11 @@ class Recipe:
         theirs = other.to_json()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
             return self
-        without_claim = {
-            key: value for key, value in ours["backbone"].items() if key not in CLAIM
-        }
-        claim = {
-            key: value for key, value in theirs["backbone"].items() if key in CLAIM
-        }
-        return self.from_json({**ours, "backbone": {**without_claim, **claim}})
+        for key in CLAIM:
+            ours["backbone"].pop(key, None)
+            if key in theirs["backbone"]:
+                ours["backbone"][key] = theirs["backbone"][key]
+        return self.from_json(ours)
 
     def diff(
         self, other: Self, sides: tuple[str, str] = ("here", "there")
@@ -254,7 +214,7 @@ class Recipe:
         *,
         where: str,
         message: str = "another recipe",
-        hint: str = "",
+        hint: str = "choose another store name",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
         differences = self.diff(other)
@@ -264,7 +224,7 @@ class Recipe:
             raise Mismatch(
                 f"{message}: {keys}{more} differ",
                 where=where,
-                hint=hint or other.another_store,
+                hint=hint,
                 details=[line for _, line in differences],
             )
 

@@ -126,10 +126,13 @@ class Counts(Record, frozen=True, omit_defaults=True):
     @property
     def by_status(self) -> dict[str, int]:
         """How many rows are ok, and have each other status that occurs."""
-        counts: dict[str, int] = {
-            status: getattr(self, status.key) for status in RowStatus
-        }
-        return {status: n for status, n in counts.items() if n or status == OK}
+        counts = zip(RowStatus, self.by_code, strict=True)
+        return {str(status): n for status, n in counts if n or status == OK}
+
+    @property
+    def by_code(self) -> list[int]:
+        """How many rows have each status, in the order of their numbers."""
+        return [getattr(self, status.key) for status in RowStatus]
 
 
 class FileMark(Record, frozen=True, array_like=True):
@@ -192,45 +195,6 @@ class PlanRecord(Record, frozen=True, kw_only=True):
         return self.arrays[0].file_rows
 
 
-class PlannedRow(Record, frozen=True, array_like=True):
-    """A row of clips.json: a clip of the new store, and whether the filling computes it."""
-
-    clip_id: str
-    movie_id: str
-    start_s: float | None
-    end_s: float | None
-    start_frame: int | None
-    end_frame: int | None
-    framerate: float | None
-    computed: bool
-
-
-class BlockRow(Record, frozen=True, array_like=True):
-    """A computed row of a block: its number, its status, and the video that was read."""
-
-    row: int
-    status: RowStatus
-    reason: str = ""
-    video_bytes: int | None = None
-    video_hash: str = ""
-    pictures: int | None = None
-    # When a window begins and ends, which is known when it is decoded.
-    span_s: tuple[float, float] | None = None
-
-    def of(self, planned: Row) -> Row:
-        """Return the planned row with what was computed."""
-        start_s, end_s = self.span_s or (planned.start_s, planned.end_s)
-        return planned._replace(
-            start_s=start_s,
-            end_s=end_s,
-            status=self.status,
-            reason=self.reason,
-            video_bytes=self.video_bytes,
-            video_hash=self.video_hash,
-            pictures=self.pictures,
-        )
-
-
 class BlockFile(Record, frozen=True, array_like=True):
     """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits."""
 
@@ -238,17 +202,23 @@ class BlockFile(Record, frozen=True, array_like=True):
     sha256: Sha256
     checks: Annotated[str, Meta(pattern=r"^([0-9a-f]{8})*\Z")]
 
+    @property
+    def crcs(self) -> bytes:
+        """The CRC32C of each chunk, 4 bytes each."""
+        return bytes.fromhex(self.checks)
+
 
 class BlockRecord(Record, frozen=True, kw_only=True):
     """rows.json of a finished block. `plan` is the plan to which it belongs: see `Filling`."""
 
     plan: str
     maker: Maker
-    rows: tuple[BlockRow, ...]
+    # The computed rows of the block, in their order.
+    rows: tuple[Row, ...]
     files: dict[str, BlockFile]
 
 
-_Document = TypeVar("_Document", StoreRecord, PlanRecord)
+_Document = TypeVar("_Document", StoreRecord, PlanRecord, BlockRecord)
 
 
 # What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
@@ -261,13 +231,12 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     Its numbers are spelled as in the canonical JSON over which a fingerprint is computed.
     """
     value = msgspec.to_builtins(document)
-    data = _indented(value)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
+    data = f"{text}\n".encode()
     if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
-        _check_recipe(value["recipe"])
-    if isinstance(document, PlanRecord):
-        # Each block has the hash of its plan.
-        return data
-    return _with_sha256(data)
+        _check_recipe(data)
+    # Each block has the hash of its plan.
+    return data if isinstance(document, PlanRecord) else _with_sha256(data)
 
 
 def _with_sha256(data: bytes) -> bytes:
@@ -288,36 +257,24 @@ def _without_sha256(data: bytes, where: str) -> bytes:
     return document
 
 
-def _indented(value: dict[str, Any]) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
-    return f"{text}\n".encode()
-
-
-def _check_recipe(recipe: dict[str, Any]) -> None:
-    """Raise an error for a recipe that no reader takes, as it stands in a document."""
-    n_bytes = len(_indented({"recipe": recipe})) - len(_indented({"recipe": 0})) + 1
-    if n_bytes > MOST_RECIPE_BYTES:
-        raise FixInput(
-            f"the recipe has {n_bytes} bytes, expected at most {MOST_RECIPE_BYTES}"
-        )
-
-
 def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
     """Return the document in bytes that may come from a stranger; an error names the wrong key."""
-    expected = STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT
-    _check_version(data, expected, where)
-    if kind is StoreRecord:
+    if kind is not BlockRecord:
+        _check_head(data, STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT, where)
+    if kind is not PlanRecord:
         data = _without_sha256(data, where)
     try:
         document = msgspec.json.decode(data, type=kind)
         json.loads(data, object_pairs_hook=_check_keys)
     except _NOT_A_DOCUMENT as error:
-        _refuse_newer(data, kind, where)
+        with suppress(*_NOT_A_DOCUMENT):
+            refuse_newer(msgspec.json.decode(data), kind, where)
         raise _damaged(str(error), where) from error
     if not data.endswith(b"\n"):
         raise _damaged("it does not end with a line feed", where)
     try:
-        check_arrays(document.arrays, where)
+        if not isinstance(document, BlockRecord):
+            check_arrays(document.arrays, where)
         if isinstance(document, StoreRecord):
             _check_store(document, where)
     except FixInput as error:
@@ -327,12 +284,7 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
 
 def encode_clips(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
     """Return clips.json: the rows of a new store, and whether the filling computes each."""
-    planned = []
-    for row, is_computed in zip(rows, computed, strict=True):
-        clip = (row.clip_id, row.movie_id, row.start_s, row.end_s)
-        frames = (row.start_frame, row.end_frame, row.framerate)
-        planned.append(PlannedRow(*clip, *frames, bool(is_computed)))
-    return msgspec.json.encode(planned)
+    return msgspec.json.encode((rows, computed))
 
 
 def decode_clips(
@@ -340,60 +292,34 @@ def decode_clips(
 ) -> tuple[list[Row], list[bool]]:
     """Return the rows in clips.json, and for each whether it is computed."""
     try:
-        planned = msgspec.json.decode(data, type=list[PlannedRow])
-        if len(planned) != plan.rows:
-            raise msgspec.ValidationError(f"{len(planned)} rows, expected {plan.rows}")
+        rows, computed = msgspec.json.decode(data, type=tuple[list[Row], list[bool]])
+        if not len(rows) == len(computed) == plan.rows:
+            raise msgspec.ValidationError(f"{len(rows)} rows, expected {plan.rows}")
     except _NOT_A_DOCUMENT as error:
         raise Corrupt(
             f"{CLIPS_JSON} is damaged: {error}",
             where=where,
             hint="remove the folder that it is in, to fill the store anew",
         ) from error
-    rows = []
-    for one in planned:
-        row = Row(one.clip_id, one.movie_id, one.start_s, one.end_s)
-        rows.append(
-            row._replace(
-                start_frame=one.start_frame,
-                end_frame=one.end_frame,
-                framerate=one.framerate,
-            )
-        )
-    return rows, [one.computed for one in planned]
-
-
-def decode_block(data: bytes, where: str) -> BlockRecord:
-    """Return the rows.json in these bytes; an error if a byte was changed."""
-    document = _without_sha256(data, where)
-    try:
-        return msgspec.json.decode(document, type=BlockRecord)
-    except _NOT_A_DOCUMENT as error:
-        _refuse_newer(document, BlockRecord, where)
-        raise _damaged(str(error), where) from error
-
-
-def _refuse_newer(data: bytes, kind: type, where: str) -> None:
-    """Raise Mismatch for a document with a field that this program does not know."""
-    with suppress(*_NOT_A_DOCUMENT):
-        refuse_newer(msgspec.json.decode(data), kind, where)
+    return rows, computed
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
     """Raise ValidationError for an object with a key twice: readers may take either value."""
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
+    if len(dict(pairs)) < len(pairs):
         raise msgspec.ValidationError("an object has a key twice")
 
 
 class _Head(msgspec.Struct):
     """The keys that say whether the other keys can be read."""
 
-    format: str
-    version: int
+    format: str = ""
+    version: int = 0
     recipe: msgspec.Raw = msgspec.Raw(b"")
 
 
-def _check_version(data: bytes, expected: str, where: str) -> None:
+def _check_head(data: bytes, expected: str, where: str) -> None:
+    """Raise an error for another format or version, and a recipe that would take much memory."""
     try:
         head = msgspec.json.decode(data, type=_Head)
     except _NOT_A_DOCUMENT as error:
@@ -405,55 +331,59 @@ def _check_version(data: bytes, expected: str, where: str) -> None:
             f"this is version {head.version} of the format, and this program reads {VERSION}",
             where=where,
         )
-    if len(head.recipe) > MOST_RECIPE_BYTES:
-        raise _damaged(
-            f"`recipe` has {len(head.recipe)} bytes, expected at most"
-            f" {MOST_RECIPE_BYTES}",
-            where,
+    try:
+        _check_recipe(data)
+    except FixInput as error:
+        raise _damaged(error.message, where) from error
+
+
+def _check_recipe(data: bytes) -> None:
+    """Raise an error for a recipe that no reader takes, as it stands in a document."""
+    n_bytes = len(msgspec.json.decode(data, type=_Head).recipe)
+    if n_bytes > MOST_RECIPE_BYTES:
+        raise FixInput(
+            f"the recipe has {n_bytes} bytes, expected at most {MOST_RECIPE_BYTES}"
         )
 
 
 def _check_store(store: StoreRecord, where: str) -> None:
-    """Raise an error unless the fingerprint, the counts and the list of files are right."""
+    """Raise an error unless fingerprint, counts and files are right, and files can be read.
+
+    What is read whole has a length that is in proportion to the rows.
+    """
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` is not that of the recipe", where)
-    rows = store.rows
-    if sum(rows.by_status.values()) != rows.total:
-        raise _damaged("the counts in `rows` do not add up", where)
-    check_columns(store.columns, rows.total, where)
-    _check_files(store, where)
-
-
-def _check_files(store: StoreRecord, where: str) -> None:
-    """Raise an error unless `files` has the names of a store, and lengths that can be read."""
     n_rows = store.rows.total
+    if sum(store.rows.by_code) != n_rows:
+        raise _damaged("the counts in `rows` do not add up", where)
+    check_columns(store.columns, n_rows, where)
     arrays = (*store.columns, *store.arrays)
     # A stranger's number of rows must not decide how long a list becomes.
     n_files = 2 + sum(1 + array.n_files(n_rows) for array in arrays)
-    if n_files != len(store.files):
+    names = names_of_files(arrays, n_rows) if n_files == len(store.files) else []
+    if store.files.keys() != set(names):
+        strange = sorted(store.files.keys() - set(names))
         raise _damaged(
-            f"`files` has {len(store.files)} names, expected {n_files}", where
+            f"`files` has {len(store.files)} names, expected {n_files}: {strange[:1]}",
+            where,
         )
-    strange = sorted(store.files.keys() - set(names_of_files(arrays, n_rows)))
-    if strange:
-        raise _damaged(f"`files` has {strange[0]!r}, which no store has", where)
-    # They are read whole: a stranger's length must not decide how much memory that takes.
-    n_rows_of_file = {GROUP_JSON: n_rows}
+    n_chunks = sum(array.n_chunks(n_rows) for array in arrays)
+    if store.files[CHECKS].n_bytes != CRC_BYTES * n_chunks:
+        raise _damaged(f"`files.{CHECKS}` does not have 4 bytes for each chunk", where)
+    # A stranger's length must not decide how much memory a file takes.
+    rows_of_file = {GROUP_JSON: n_rows}
     for array in arrays:
-        n_rows_of_file[array.zarr_json] = n_rows
+        rows_of_file[array.zarr_json] = n_rows
         for number in range(array.n_files(n_rows) if array.is_text else 0):
-            n_rows_of_file[array.file_name(number)] = min(array.file_rows, n_rows)
-    for name, n_rows_of_it in n_rows_of_file.items():
+            rows_of_file[array.file_name(number)] = min(array.file_rows, n_rows)
+    for name, n_rows_of_file in rows_of_file.items():
         n_bytes = store.files[name].n_bytes
-        most_bytes = most_whole_bytes(n_rows_of_it)
+        most_bytes = most_whole_bytes(n_rows_of_file)
         if n_bytes > most_bytes:
             raise _damaged(
                 f"`files.{name}` has {n_bytes} bytes, expected at most {most_bytes}",
                 where,
             )
-    n_chunks = sum(array.n_chunks(n_rows) for array in arrays)
-    if store.files[CHECKS].n_bytes != CRC_BYTES * n_chunks:
-        raise _damaged(f"`files.{CHECKS}` does not have 4 bytes for each chunk", where)
 
 
 def _damaged(message: str, where: str) -> Corrupt:

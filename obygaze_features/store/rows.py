@@ -106,12 +106,12 @@ class Row(NamedTuple):
         end_s: The time in the video at which the clip ends, as it was asked for.
         status: What became of the clip.
         reason: Why the row is not ok, in one sentence; a row that is ok may have a remark.
-        video_bytes: The length of the video that was read.
-        video_hash: The quick hash of the video that was read, 16 hex digits.
-        pictures: How many pictures of the video the clip has.
         start_frame: The first frame of the clip in its film, where its manifest counts frames.
         end_frame: The last one.
         framerate: The frames a second by which its manifest counts.
+        video_bytes: The length of the video that was read.
+        video_hash: The quick hash of the video that was read, 16 hex digits.
+        pictures: How many pictures of the video the clip has.
     """
 
     clip_id: str
@@ -120,12 +120,12 @@ class Row(NamedTuple):
     end_s: float | None = None
     status: RowStatus = OK
     reason: str = ""
-    video_bytes: int | None = None
-    video_hash: str = ""
-    pictures: int | None = None
     start_frame: int | None = None
     end_frame: int | None = None
     framerate: float | None = None
+    video_bytes: int | None = None
+    video_hash: str = ""
+    pictures: int | None = None
 
     @classmethod
     def of_clip(cls, clip: Clip) -> Self:
@@ -143,6 +143,13 @@ class Row(NamedTuple):
         )
 
     @property
+    def as_planned(self) -> Self:
+        """The row without what is known only when it is computed."""
+        return self._replace(
+            status=OK, reason="", video_bytes=None, video_hash="", pictures=None
+        )
+
+    @property
     def is_ok(self) -> bool:
         """Whether the row holds features."""
         return self.status == OK
@@ -150,7 +157,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class RowColumns:
-    """All rows of a new store, as they are written: a column for each field of `Row`.
+    """All rows of a new store: a column for each field of `Row`, in the order of the format.
 
     A million rows of an import never are a million objects.
     """
@@ -161,19 +168,19 @@ class RowColumns:
     end_s: Sequence[float | None]
     statuses: Sequence[RowStatus]
     reasons: Sequence[str]
-    video_bytes: Sequence[int | None]
-    video_hashes: Sequence[str]
-    pictures: Sequence[int | None]
     start_frames: Sequence[int | None]
     end_frames: Sequence[int | None]
     framerates: Sequence[float | None]
+    video_bytes: Sequence[int | None]
+    video_hashes: Sequence[str]
+    pictures: Sequence[int | None]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Self:
         """Return the columns of rows."""
-        columns: list[Any] = []
-        for field in range(len(Row._fields)):
-            columns.append([row[field] for row in rows])
+        columns: list[Any] = [[] for _ in Row._fields]
+        if rows:
+            columns = list(map(list, zip(*rows, strict=True)))
         clip_ids, movie_ids, *others = columns
         return cls(TextColumn(clip_ids), TextColumn(movie_ids), *others)
 

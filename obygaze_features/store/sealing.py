@@ -116,7 +116,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
     n_damaged = 0
     for block in filling.needed:
         if block in done:
-            record = filling.read_block(block, chunks=True)
+            record = filling.read_block(block, hashes=True)
             if record is None:
                 n_damaged += 1
             else:
@@ -158,9 +158,11 @@ class _Blocks:
         rows: list[Row] = list(self.before.rows) if self.before else []
         for row in self.filling.rows[len(rows) :]:
             rows.append(row._replace(status=NOT_EXTRACTED))
-        for record in self.blocks.values():
-            for computed in record.rows:
-                rows[computed.row] = computed.of(self.filling.rows[computed.row])
+        for block, record in self.blocks.items():
+            for number, row in zip(
+                self.filling.rows_of(block), record.rows, strict=True
+            ):
+                rows[number] = row
         return RowColumns.of(rows)
 
     def read(self, array: Array, first: int, after: int) -> Values:
@@ -175,7 +177,7 @@ class _Blocks:
         file = record.files[array.name]
         path = self.filling.folder_of(number) / array.name
         mark = FileMark(file.n_bytes, file.sha256)
-        return FinishedFile(path, mark, bytes.fromhex(file.checks))
+        return FinishedFile(path, mark, file.crcs)
 
     def _file_before(self, array: Array, number: int) -> FinishedFile | None:
         """Return a file of the store before; None where the new one has more rows in it."""

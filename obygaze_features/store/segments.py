@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import Rows
-from obygaze_features.store.readable import ReadableStore
+from obygaze_features.store.layout import Array
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.table import RowTable
 
 WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -34,12 +36,39 @@ NO_WINDOW: Mapping[str, str] = {
     "centre": "missing: no window with features has its centre in it",
     "within": "missing: no window with features lies within it",
 }
+# Each reduces runs of windows; none of the runs is empty.
 REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "max": lambda windows: windows.max(axis=0),
     "mean": lambda windows: windows.mean(axis=0, dtype=np.float64),
     "first": lambda windows: windows[0],
     "last": lambda windows: windows[-1],
 }
+
+
+class StoreOfWindows(Protocol):
+    """What is read of a `Store`, whose module needs this one."""
+
+    table: RowTable
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was made."""
+
+    def array(self, name: str) -> Array:
+        """Return one of its arrays."""
+
+    def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the values of some rows."""
+
+    def is_ok(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return whether some rows have features."""
+
+    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames of some rows are no padding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,42 +96,39 @@ class Segments:
         )
 
 
-def slices(
+def windows_of_segments(
     start_s: Floats,
     end_s: Floats,
     first_s: Floats,
     last_s: Floats,
     rule: str,
-    within_s: float | Floats,
-) -> tuple[Rows, Rows]:
-    """Return the first window of each segment, and the one after its last.
+    within_s: float,
+) -> npt.NDArray[np.bool_]:
+    """Return which windows belong to which segments [segment, window].
 
     Args:
-        start_s: The start of each window, ascending.
-        end_s: The end of each window, ascending.
+        start_s: The start of each window.
+        end_s: The end of each window.
         first_s: The start of each segment.
         last_s: The end of each segment.
         rule: `touch`: windows that share a picture with the segment; `centre`: those whose centre
             is in it; `within`: those that are wholly in it.
         within_s: Times that differ by less than this are equal.
     """
+    first_s = first_s[:, np.newaxis]
+    last_s = last_s[:, np.newaxis]
     if rule == "touch":
         # A segment shorter than a picture touches the window that it is in, also at its border.
-        within_s = np.minimum(within_s, (last_s - first_s) / 4)
-        first = np.searchsorted(end_s, first_s + within_s, side="right")
-        stop = np.searchsorted(start_s, last_s - within_s, side="left")
-    elif rule == "centre":
-        centre = (start_s + end_s) / 2
-        first = np.searchsorted(centre, first_s - within_s)
-        stop = np.searchsorted(centre, last_s - within_s)
-    else:
-        first = np.searchsorted(start_s, first_s - within_s, side="left")
-        stop = np.searchsorted(end_s, last_s + within_s, side="right")
-    return first, np.maximum(first, stop)
+        margin_s = np.minimum(within_s, (last_s - first_s) / 4)
+        return np.asarray((end_s > first_s + margin_s) & (start_s < last_s - margin_s))
+    if rule == "centre":
+        start_s = end_s = (start_s + end_s) / 2
+        return np.asarray((start_s >= first_s - within_s) & (end_s < last_s - within_s))
+    return np.asarray((start_s >= first_s - within_s) & (end_s <= last_s + within_s))
 
 
 def read_segments(
-    store: ReadableStore,
+    store: StoreOfWindows,
     segments: Iterable[Clip],
     array: str,
     rule: WindowRule,
@@ -118,38 +144,37 @@ def read_segments(
     known = store.array(array)
     clips = list(segments)
     span_of_clip = spans_in_films(list(of_films) or clips)
-    no_times = (math.nan, math.nan)
-    times = [span_of_clip.get(clip.clip_id, no_times) for clip in clips]
-    spans = np.array(times, dtype=np.float64).reshape(-1, 2)
-    is_timed = [not math.isnan(start + end) for start, end in spans.tolist()]
+    reasons: dict[str, str] = {}
     places_of_film: dict[str, list[int]] = {}
-    reason_of: dict[int, str] = {}
     for place, clip in enumerate(clips):
-        if is_timed[place]:
-            places_of_film.setdefault(clip.movie_id, []).append(place)
+        start_s, end_s = span_of_clip.get(clip.clip_id, (math.nan, math.nan))
+        if math.isnan(start_s + end_s):
+            reasons[clip.clip_id] = NO_TIMES
         else:
-            reason_of[place] = NO_TIMES
-    values_of: dict[int, npt.NDArray[Any]] = {}
+            places_of_film.setdefault(clip.movie_id, []).append(place)
+    values_of = [np.empty((0, *known.shape), dtype=known.dtype)] * len(clips)
     counts = np.zeros(len(clips), dtype=np.int64)
     n_absent = 0
     for film, places in places_of_film.items():
         rows = store.table.rows_of([film])
         if not len(rows):
-            reason_of.update(dict.fromkeys(places, NO_FILM))
+            reasons |= dict.fromkeys(
+                [clips[place].clip_id for place in places], NO_FILM
+            )
             continue
         ok = rows[store.is_ok(rows)]
         n_absent += len(rows) - len(ok)
+        spans = np.array([span_of_clip[clips[place].clip_id] for place in places])
         windows_of = _windows_of_film(
-            store, array, ok, spans[places], rule, grid, is_reduced=reduce is not None
+            store, array, ok, spans, rule, grid, is_reduced=reduce is not None
         )
         for place, windows in zip(places, windows_of, strict=True):
             counts[place] = len(windows)
             if not len(windows):
-                reason_of[place] = NO_WINDOW[rule]
-            elif reduce is None:
-                values_of[place] = windows
-            else:
-                values_of[place] = REDUCERS[reduce](windows)[None]
+                reasons[clips[place].clip_id] = NO_WINDOW[rule]
+            elif reduce is not None:
+                windows = REDUCERS[reduce](windows)[None]
+            values_of[place] = windows
     if n_absent:
         warnings.warn(
             f"{store.location}: {count(n_absent, 'window')} of these films without features;"
@@ -158,20 +183,21 @@ def read_segments(
             stacklevel=3,
         )
     present = counts > 0
-    parts = [np.empty((0, *known.shape), dtype=known.dtype)]
-    parts += [values_of[place] for place in sorted(values_of)]
     ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)
+    no_values = np.empty((0, *known.shape), dtype=known.dtype)
     return Segments(
-        values=np.concatenate(parts, dtype=known.dtype, casting="unsafe"),
+        values=np.concatenate(
+            [no_values, *values_of], dtype=known.dtype, casting="unsafe"
+        ),
         offsets=np.concatenate([[0], np.cumsum(counts[present])]),
         present=present,
         clip_ids=ids[present],
-        reasons={clips[place].clip_id: reason_of[place] for place in sorted(reason_of)},
+        reasons={clip: reasons[clip] for clip in ids[~present].tolist()},
     )
 
 
 def _windows_of_film(
-    store: ReadableStore,
+    store: StoreOfWindows,
     array: str,
     ok: Rows,
     spans: Floats,
@@ -190,31 +216,22 @@ def _windows_of_film(
     ok = ok[in_time]
     start_s = start_s[in_time]
     end_s = store.table.numbers("end_s", ok)
-    first_s, last_s = spans.T
     within_s = _tolerance_s(grid, start_s, end_s)
-    first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
-    has_window = first < stop
-    # All windows between the first and the last that a segment has, in one read.
-    begin = first[has_window].min(initial=len(ok))
-    after = stop[has_window].max(initial=begin)
-    values = store.read(array, ok[begin:after])
-    is_real = store.real_frames(array, ok[begin:after]) if is_reduced else None
+    first_s, last_s = spans.T
+    has_window = windows_of_segments(start_s, end_s, first_s, last_s, rule, within_s)
+    is_read = has_window.any(axis=0)
+    values = store.read(array, ok[is_read])
+    is_real = store.real_frames(array, ok[is_read]) if is_reduced else None
     if is_real is not None and not is_real.all():
         raise FixInput(
             f"{array} has padding where a window has fewer frames, which would count",
             where=store.location,
             hint="an array with one vector a window",
         )
-    windows = []
-    for number in range(len(spans)):
-        if has_window[number]:
-            windows.append(values[first[number] - begin : stop[number] - begin])
-        else:
-            windows.append(values[:0])
-    return windows
+    return [values[of_segment] for of_segment in has_window[:, is_read]]
 
 
-def _grid_of(store: ReadableStore) -> Mapping[str, Any]:
+def _grid_of(store: StoreOfWindows) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
     grid: Mapping[str, Any] | None = store.recipe.windows.get("grid")
     if grid is None:

@@ -1,14 +1,14 @@
 """The table of rows, both ways: a column for each fact of a clip, as an array of the store.
 
 `new_table` makes the columns of a new store. `RowTable` reads those of a store that may come from a
-stranger; threads may share it.
+stranger; threads may share it. In both, a column is an array of numbers or a `TextColumn`.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,22 +20,10 @@ from obygaze_features.core.outside import one_line, visible
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.files import check_memory
-from obygaze_features.store.layout import (
-    COLUMNS,
-    Array,
-    column_of,
-    most_whole_bytes,
-)
+from obygaze_features.store.layout import ALWAYS_THERE, COLUMNS, STRING
 from obygaze_features.store.records import StoreRecord
-from obygaze_features.store.rows import (
-    OK,
-    OK_CODE,
-    STATUSES,
-    Reason,
-    Row,
-    RowColumns,
-)
-from obygaze_features.store.text_columns import TextColumn
+from obygaze_features.store.rows import OK_CODE, STATUSES, Reason, Row, RowColumns
+from obygaze_features.store.text_columns import ByteTable, TextColumn
 
 Values: TypeAlias = npt.NDArray[Any]
 Column: TypeAlias = Values | TextColumn
@@ -50,75 +38,33 @@ _MEMORY_OF_A_ROW = 64
 # --- Rows become columns ---
 
 
-@dataclass(frozen=True)
-class NewTable:
-    """The table of a new store: its columns, and the values of each."""
+def new_table(rows: RowColumns) -> dict[str, Column]:
+    """Return the columns of a new store, in the order of the format.
 
-    columns: tuple[Array, ...]
-    values: dict[str, Column]
-
-    @property
-    def codes(self) -> Values:
-        """The number of the status of each row."""
-        return np.asarray(self.values["status"])
-
-    @property
-    def counts(self) -> list[int]:
-        """How many rows have each status."""
-        counts: list[int] = np.bincount(self.codes, minlength=len(STATUSES)).tolist()
-        return counts
-
-
-def new_table(rows: RowColumns) -> NewTable:
-    """Return the table of the rows of a new store, without columns of which no row knows a value.
-
-    It has the columns in the order of the format.
+    A column of which no row knows a value is not there.
     """
-    columns: dict[str, Column | None] = {
-        "clip_id": rows.clip_ids,
-        "movie_id": rows.movie_ids,
-        "start_s": np.array(rows.start_s, np.float64),
-        "end_s": np.array(rows.end_s, np.float64),
-        "status": _codes(rows.statuses),
-        "reason": TextColumn(_printable(rows.reasons)),
-        "start_frame": _numbers(rows.start_frames),
-        "end_frame": _numbers(rows.end_frames),
-        "framerate": _known_times(rows.framerates),
-        "video_bytes": _numbers(rows.video_bytes),
-        "video_hash": TextColumn(rows.video_hashes) if any(rows.video_hashes) else None,
-        "n_pictures": _numbers(rows.pictures),
-    }
-    values = {}
-    for name in COLUMNS:
-        column = columns[name]
-        if column is not None:
-            values[name] = column
-    return NewTable(tuple(column_of(name, len(rows)) for name in values), values)
+    table: dict[str, Column] = {}
+    for name, of_rows in zip(COLUMNS, vars(rows).values(), strict=True):
+        if name in ("clip_id", "movie_id"):
+            table[name] = of_rows
+        elif name in ALWAYS_THERE or set(of_rows) - {None, ""}:
+            table[name] = _column(name, of_rows)
+    return table
 
 
-def _codes(statuses: Sequence[str]) -> Values:
-    if statuses.count(OK) == len(statuses):
-        return np.full(len(statuses), OK_CODE, np.uint8)
-    code_of = {str(status): code for code, status in enumerate(STATUSES)}
-    return np.array([code_of[status] for status in statuses], np.uint8)
-
-
-def _printable(reasons: Sequence[str]) -> Sequence[str]:
-    if "".join(reasons).isprintable():
-        return reasons
-    return [visible(one_line(reason)) for reason in reasons]
-
-
-def _numbers(numbers: Sequence[int | None]) -> Values | None:
-    if numbers.count(None) == len(numbers):
-        return None
-    return np.array([UNKNOWN if n is None else n for n in numbers], np.int64)
-
-
-def _known_times(times: Sequence[float | None]) -> Values | None:
-    if times.count(None) == len(times):
-        return None
-    return np.array(times, np.float64)
+def _column(name: str, of_rows: Sequence[Any]) -> Column:
+    """Return what all rows have in a column, as it is stored."""
+    dtype = COLUMNS[name]
+    if name == "status":
+        code_of = {status: code for code, status in enumerate(STATUSES)}
+        return np.array([code_of[status] for status in of_rows], np.uint8)
+    if dtype == STRING:
+        if not "".join(of_rows).isprintable():
+            of_rows = [visible(one_line(text)) for text in of_rows]
+        return TextColumn(of_rows)
+    if dtype == "int64":
+        of_rows = [UNKNOWN if number is None else number for number in of_rows]
+    return np.array(of_rows, dtype)
 
 
 def check_rows(rows: RowColumns, where: str) -> None:
@@ -154,7 +100,9 @@ def check_rows(rows: RowColumns, where: str) -> None:
     for time_s in {*rows.start_s, *rows.end_s}:
         if time_s is not None and not math.isfinite(time_s):
             raise FixInput(f"a time of a clip is {time_s}", where=where)
-    check_different(rows.clip_ids, where)
+    if len(set(rows.clip_ids)) < len(rows):
+        ((clip_id, _),) = Counter(rows.clip_ids).most_common(1)
+        raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
 
 
 def _n_empty(ids: TextColumn) -> int:
@@ -162,27 +110,6 @@ def _n_empty(ids: TextColumn) -> int:
     if ids.table is not None and " " not in ids.characters:
         return 0
     return sum(not text.strip() for text in ids)
-
-
-def check_different(clip_ids: Sequence[str], where: str) -> None:
-    """Raise an error for clips of one id."""
-    if len(set(clip_ids)) == len(clip_ids):
-        return
-    seen: set[str] = set()
-    for clip_id in clip_ids:
-        if clip_id in seen:
-            raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
-        seen.add(clip_id)
-
-
-def check_text_file(column: Array, data: bytes, n_rows: int) -> None:
-    """Raise an error for a file of texts of so many rows that no reader takes."""
-    most_bytes = most_whole_bytes(n_rows)
-    if len(data) > most_bytes:
-        raise FixInput(
-            f"the ids and reasons of the rows are too long: a file of {column.name} would have"
-            f" {len(data)} bytes, at most {most_bytes} are allowed for {n_rows} rows"
-        )
 
 
 # --- Columns become rows ---
@@ -195,25 +122,21 @@ class RowTable:
         self.n_rows = record.rows.total
         self._arrays = arrays
         self._listed = arrays.listed
-        self._counts = record.rows
+        self._record = record
         self._columns = {column.name: column for column in record.columns}
         # How many clips were looked for.
         self._n_asked = 0
         # The texts of each file that was read.
-        self._texts: dict[tuple[str, int], list[bytes]] = {}
+        self._texts: dict[tuple[str, int], TextColumn] = {}
 
     # Columns.
-
-    def has(self, name: str) -> bool:
-        """Return whether a column is there."""
-        return name in self._columns
 
     def numbers(self, name: str, rows: Rows) -> Values:
         """Return the numbers of some rows in a column; NaN or -1 where a row does not know one."""
         column = self._columns.get(name)
         if column is None:
-            is_whole = COLUMNS[name] == "int64"
-            return np.full(len(rows), UNKNOWN if is_whole else np.nan)
+            unknown = UNKNOWN if COLUMNS[name] == "int64" else np.nan
+            return np.full(len(rows), unknown)
         values = self._arrays.read(column, rows)
         if column.is_float and np.isinf(values).any():
             raise self._damaged(name, "a time is not finite")
@@ -224,22 +147,15 @@ class RowTable:
         column = self._columns.get(name)
         if column is None:
             return [""] * len(rows)
-        files = (rows // column.file_rows).tolist()
-        self._read_texts(name, sorted(set(files)))
-        places = (rows % column.file_rows).tolist()
-        pairs = zip(files, places, strict=True)
-        return self._decoded(name, [self._texts[name, f][p] for f, p in pairs])
-
-    def _all_texts(self, name: str) -> Iterator[bytes]:
-        """Return the texts of all rows, as they are stored."""
-        return chain.from_iterable(self._text_files(name))
-
-    def _text_files(self, name: str) -> list[list[bytes]]:
-        """Return the texts of all rows, as they are stored, by their files."""
-        numbers = range(self._columns[name].n_files(self.n_rows))
-        self._check_memory()
+        files = rows // column.file_rows
+        numbers = np.unique(files).tolist()
         self._read_texts(name, numbers)
-        return [self._texts[name, number] for number in numbers]
+        texts = np.empty(len(rows), object)
+        for number in numbers:
+            is_here = files == number
+            places = rows[is_here] % column.file_rows
+            texts[is_here] = self._texts[name, number].some(places)
+        return self._checked(name, texts.tolist())
 
     def _read_texts(self, name: str, numbers: Sequence[int]) -> None:
         """Read some files of a column of texts, and keep them."""
@@ -248,26 +164,37 @@ class RowTable:
         for number, texts in zip(missing, parts, strict=True):
             self._texts[name, number] = texts
 
-    def _decoded(self, name: str, encoded: Sequence[bytes]) -> list[str]:
+    def _whole(self, name: str) -> TextColumn:
+        """Return all texts of a column, of which the letters are not checked."""
+        numbers = range(self._columns[name].n_files(self.n_rows))
+        self._check_memory(_MEMORY_OF_A_ROW * self.n_rows)
+        self._read_texts(name, numbers)
+        parts = [self._texts[name, number] for number in numbers]
+        tables = [part.table for part in parts if part.table is not None]
+        widths = {table.shape[1] for table in tables}
+        if len(tables) == len(parts) and len(widths) == 1:
+            return TextColumn.of_table(np.concatenate(tables))
+        texts: list[str] = []
+        for part in parts:
+            texts += part.texts
+        return TextColumn(texts)
+
+    def _checked(self, name: str, texts: list[str]) -> list[str]:
         """Return texts of a column; an error for those that it cannot have."""
-        with self._listed.decoding(self._columns[name].file_name(0)):
-            texts = [text.decode() for text in encoded]
-            if not "".join(texts).isprintable():
-                raise ValueError("a text cannot be printed")
-            if name == "clip_id" and not all(map(str.strip, texts)):
-                raise ValueError("an id is empty")
-            if name == "movie_id" and any(texts) and not all(map(str.strip, texts)):
-                raise ValueError("some rows have a film, and others have none")
+        is_id = name in ("clip_id", "movie_id")
+        n_empty = sum(not text.strip() for text in set(texts)) if is_id else 0
+        if not "".join(texts).isprintable():
+            raise self._damaged(name, "a text cannot be printed")
+        if n_empty and (name == "clip_id" or any(texts)):
+            raise self._damaged(name, "an id is empty")
         return texts
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, n_bytes: int) -> None:
         """Raise an error for more rows than fit into memory."""
-        n_bytes = _MEMORY_OF_A_ROW * self.n_rows
         check_memory(n_bytes, f"{self.n_rows} rows", self._listed.location)
 
     def _text_array(self, texts: Sequence[str]) -> npt.NDArray[np.str_]:
-        n_bytes = 4 * len(texts) * max(map(len, texts), default=0)
-        check_memory(n_bytes, "the ids of the rows", self._listed.location)
+        self._check_memory(4 * len(texts) * max(map(len, texts), default=0))
         return np.array(texts, dtype=np.str_)
 
     def _damaged(self, name: str, problem: str) -> ObygazeError:
@@ -278,61 +205,59 @@ class RowTable:
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clip of each row."""
-        encoded = list(self._all_texts("clip_id"))
-        return self._text_array(self._decoded("clip_id", encoded))
+        return self._text_array(self._checked("clip_id", list(self._clips.texts)))
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the clips of some rows."""
         return self._text_array(self.texts("clip_id", rows))
 
     @cached_property
-    def _row_of_clip(self) -> dict[bytes, int]:
-        row_of_clip = {clip: row for row, clip in enumerate(self._all_texts("clip_id"))}
-        if len(row_of_clip) < self.n_rows:
+    def _clips(self) -> TextColumn:
+        return self._whole("clip_id")
+
+    @cached_property
+    def _row_of_clip(self) -> dict[str, int]:
+        return self._different(self._clips.texts, range(self.n_rows))
+
+    def _different(self, clips: Sequence[str], rows: Iterable[int]) -> dict[str, int]:
+        """Return the row of each clip; an error for one that is there twice."""
+        row_of_clip = dict(zip(clips, rows, strict=True))
+        if len(row_of_clip) < len(clips):
             raise self._damaged("clip_id", "a clip is there twice")
         return row_of_clip
 
     def find(self, clip_ids: Sequence[str]) -> Rows:
         """Return the row of each clip; -1 for one that the store does not have."""
-        # What UTF-8 cannot encode is no id, and is found in no store.
-        wanted = [clip_id.encode(errors="replace") for clip_id in clip_ids]
-        self._n_asked += len(wanted)
-        if self._n_asked * FEW < self.n_rows:
-            row_of_clip = self._rows_of_few(frozenset(wanted))
+        if not len(clip_ids):
+            return np.empty(0, np.int64)
+        self._n_asked += len(clip_ids)
+        table = self._clips.table
+        if table is not None and self._n_asked * FEW < self.n_rows:
+            # This is faster than to make texts of all ids.
+            rows = _rows_like(table, clip_ids)
+            found = self._different(self._clips.some(rows), rows.tolist())
         else:
-            row_of_clip = self._row_of_clip
-        return np.array([row_of_clip.get(clip, -1) for clip in wanted], np.int64)
-
-    def _rows_of_few(self, wanted: frozenset[bytes]) -> dict[bytes, int]:
-        """Return the rows of clips that are there; this is faster than a table of all clips."""
-        found: list[tuple[bytes, int]] = []
-        first = 0
-        for texts in self._text_files("clip_id"):
-            rows = enumerate(texts, first)
-            found += [(clip, row) for row, clip in rows if clip in wanted]
-            first += len(texts)
-        row_of_clip = dict(found)
-        if len(row_of_clip) < len(found):
-            raise self._damaged("clip_id", "a clip is there twice")
-        return row_of_clip
+            found = self._row_of_clip
+        return np.array([found.get(clip, -1) for clip in clip_ids], np.int64)
 
     # Films.
 
     @cached_property
     def _runs_of_film(self) -> dict[str, list[Rows]]:
         """The rows of each film that is stated, by runs of neighbours."""
-        first = 0
-        films = []
-        runs = []
-        for film, neighbours in groupby(self._all_texts("movie_id")):
-            after = first + len(list(neighbours))
-            films.append(film)
-            runs.append(np.arange(first, after))
-            first = after
+        films = self._whole("movie_id")
+        is_first = np.ones(self.n_rows, bool)
+        if films.table is not None:
+            is_first[1:] = (films.table[1:] != films.table[:-1]).any(axis=1)
+        else:
+            is_first[1:] = [film != before for before, film in pairwise(films.texts)]
+        firsts = np.flatnonzero(is_first)
+        names = self._checked("movie_id", films.some(firsts))
+        ends = [*firsts[1:].tolist(), self.n_rows]
         runs_of_film: dict[str, list[Rows]] = {}
-        for name, rows in zip(self._decoded("movie_id", films), runs, strict=True):
+        for name, first, after in zip(names, firsts.tolist(), ends, strict=True):
             if name:
-                runs_of_film.setdefault(name, []).append(rows)
+                runs_of_film.setdefault(name, []).append(np.arange(first, after))
         return runs_of_film
 
     @property
@@ -350,8 +275,8 @@ class RowTable:
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
         """The film of each row; "" in all rows where no film is stated."""
-        encoded = list(self._all_texts("movie_id"))
-        return self._text_array(self._decoded("movie_id", encoded))
+        texts = list(self._whole("movie_id").texts)
+        return self._text_array(self._checked("movie_id", texts))
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the films of some rows."""
@@ -362,11 +287,10 @@ class RowTable:
     @cached_property
     def codes(self) -> npt.NDArray[np.uint8]:
         """The number of the status of each row."""
-        self._check_memory()
+        self._check_memory(_MEMORY_OF_A_ROW * self.n_rows)
         codes = self._arrays.read_all(self._columns["status"])
         counts = np.bincount(codes, minlength=len(STATUSES)).tolist()
-        stated = [getattr(self._counts, status.key) for status in STATUSES]
-        if counts != stated:
+        if counts != self._record.rows.by_code:
             raise self._damaged("status", "it does not have the counts of store.json")
         return codes
 
@@ -377,9 +301,8 @@ class RowTable:
 
     def reasons(self, rows: Rows) -> list[Reason]:
         """Return the status and the reason of some rows."""
-        codes = self.codes[rows].tolist()
-        sentences = self.texts("reason", rows)
-        return [Reason(STATUSES[c], s) for c, s in zip(codes, sentences, strict=True)]
+        statuses = [STATUSES[code] for code in self.codes[rows].tolist()]
+        return list(map(Reason, statuses, self.texts("reason", rows)))
 
     # Rows.
 
@@ -393,29 +316,25 @@ class RowTable:
 
     def some(self, rows: Rows) -> list[Row]:
         """Return some rows."""
-        return list(
-            map(
-                Row,
-                self.texts("clip_id", rows),
-                self.texts("movie_id", rows),
-                self._known("start_s", rows),
-                self._known("end_s", rows),
-                [STATUSES[code] for code in self.codes[rows].tolist()],
-                self.texts("reason", rows),
-                self._known("video_bytes", rows),
-                self.texts("video_hash", rows),
-                self._known("n_pictures", rows),
-                self._known("start_frame", rows),
-                self._known("end_frame", rows),
-                self._known("framerate", rows),
-            )
-        )
+        return list(map(Row, *(self._values(name, rows) for name in COLUMNS)))
 
-    def _known(self, name: str, rows: Rows) -> list[Any]:
-        """Return the numbers of some rows; None for one that a row does not know."""
-        if not self.has(name):
-            return [None] * len(rows)
+    def _values(self, name: str, rows: Rows) -> list[Any]:
+        """Return what some rows have in a column; None for a number that a row does not know."""
+        if name == "status":
+            return [STATUSES[code] for code in self.codes[rows].tolist()]
+        if COLUMNS[name] == STRING:
+            return self.texts(name, rows)
         values = self.numbers(name, rows)
-        is_known = ~np.isnan(values) if COLUMNS[name] == "float64" else values >= 0
-        known = zip(values.tolist(), is_known.tolist(), strict=True)
-        return [value if is_there else None for value, is_there in known]
+        is_known = values >= 0 if COLUMNS[name] == "int64" else ~np.isnan(values)
+        known = values.astype(object)
+        known[~is_known] = None
+        listed: list[Any] = known.tolist()
+        return listed
+
+
+def _rows_like(table: ByteTable, texts: Iterable[str]) -> Rows:
+    """Return the rows of a table that may be one of some texts."""
+    there = table.view(f"S{table.shape[1]}").reshape(len(table))
+    wanted = np.unique(np.array([text.encode(errors="replace") for text in texts]))
+    places = np.searchsorted(wanted, there).clip(max=len(wanted) - 1)
+    return np.flatnonzero(wanted[places] == there)

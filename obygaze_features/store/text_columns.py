@@ -14,17 +14,40 @@ ByteTable: TypeAlias = npt.NDArray[np.uint8]
 class TextColumn(Sequence[str]):
     """A column of texts.
 
-    `table` has their bytes if they are ASCII and of one length, as most ids. For other texts, it is
-    None.
+    `table` has their bytes if they are printed ASCII and of one length, as most ids. For other
+    texts, it is None.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
+        self._texts = texts
         self.table: ByteTable | None = None
         joined = "".join(texts)
-        if joined.isascii() and len(set(map(len, texts))) == 1 and joined:
+        is_plain = joined.isascii() and joined.isprintable()
+        if is_plain and len(set(map(len, texts))) == 1 and joined:
             data = np.frombuffer(joined.encode(), np.uint8)
             self.table = data.reshape(len(texts), len(texts[0]))
+
+    @classmethod
+    def of_table(cls, table: ByteTable) -> Self:
+        """Return the column of a table that was read: its texts are made when they are used."""
+        column = cls(())
+        column.table = table
+        return column
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """The texts as objects."""
+        if self._texts or self.table is None:
+            return self._texts
+        return self.some(np.arange(len(self.table)))
+
+    def some(self, places: npt.NDArray[np.int64]) -> list[str]:
+        """Return the texts at some places."""
+        if self.table is None:
+            return [self._texts[place] for place in places.tolist()]
+        table = self.table[places]
+        texts = table.view(f"S{table.shape[1]}").reshape(len(places)).tolist()
+        return [text.decode() for text in texts]
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Self:
@@ -39,7 +62,7 @@ class TextColumn(Sequence[str]):
         return set(map(chr, np.flatnonzero(np.bincount(self.table.ravel()))))
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self._texts if self.table is None else self.table)
 
     def __getitem__(self, place: Any) -> Any:
         return self.texts[place]

@@ -266,7 +266,7 @@ def _codec(codec: Any) -> Any:
 
 def _check_array(store: Store, array: Array, report: VerifyReport) -> None:
     """Check each chunk as a reader does, the rows without features, and the index of each file."""
-    is_ok = store.status().is_ok
+    is_ok = store.table.is_ok
     step = array.chunk_rows * max(1, CHECKED_BYTES // array.chunk_bytes)
     for number in range(array.n_files(len(store))):
         name = array.file_name(number)
@@ -299,4 +299,4 @@ def _check_table(store: Store, report: VerifyReport) -> None:
                 # As many as there are, so that each is looked up among all.
                 store.table.find(store.clip_ids.tolist())
             if column.name == "status":
-                store.status()
+                _ = store.table.codes

@@ -35,8 +35,8 @@ from obygaze_features.store.joining import (
     JoinedStore,
     open_store,
 )
-from obygaze_features.store.matching import facts_of_rows, replaced_videos
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
+from obygaze_features.store.replaced import replaced_videos
 from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32, row_hashes
 from obygaze_models.models.registry import RESIDUAL
@@ -481,7 +481,7 @@ def _stated(
     for one in store.stores:
         rows = one.table.find(clip_ids)
         known = np.flatnonzero(rows >= 0)
-        of_rows = facts_of_rows(rows[known], one)
+        of_rows = one.facts_of(rows[known])
         is_without_frames = np.isnan(frames[:, :2]).any(axis=1)
         for column, in_store, is_missing in (
             (movie_ids, of_rows.movie_ids, movie_ids == ""),

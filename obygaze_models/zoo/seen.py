@@ -21,7 +21,6 @@ from obygaze_features.manifest.clip_facts import (
     places_of,
     require_same_shared,
 )
-from obygaze_features.store.matching import files_of_rows
 from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
     hashes: set[str] = set()
     for one in store.stores:
         rows = one.table.find(clips.clip_ids.tolist())
-        hashes |= set(files_of_rows(rows[rows >= 0], one))
+        hashes |= set(one.files_of(rows[rows >= 0]))
         hashes |= {video for _, video in _videos_of_films(clips, one)}
     return sorted(hashes - {""})
 
@@ -107,7 +106,7 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
     """Return the film and the hash of the video of each row of the films of clips."""
     rows = store.table.rows_of(set(clips.movie_ids.tolist()) - {""})
     films = store.movie_ids_of(rows).tolist()
-    return [*zip(films, files_of_rows(rows, store), strict=True)]
+    return [*zip(films, store.files_of(rows), strict=True)]
 
 
 def _require_films(model: SavedModel, clips: ClipFacts, store: Store) -> None:
@@ -132,7 +131,7 @@ def _is_film_seen(
     for one in store.stores if trained_hashes else ():
         rows = one.table.find(clips.clip_ids.tolist())
         known = np.flatnonzero(rows >= 0)
-        files = files_of_rows(rows[known], one)
+        files = one.files_of(rows[known])
         was_read = np.isin(files, [*trained_hashes])
         is_seen[known] |= was_read
         for film, file in _videos_of_films(clips, one):

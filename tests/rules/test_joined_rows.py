@@ -21,7 +21,6 @@ from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Recipe, Row, Store
-from obygaze_features.store.joining import JoinedRecipe
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, SILENT
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
@@ -153,9 +152,7 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert whole.values.tobytes() == matrix.values.tobytes()
         # A model of clips takes windows: but for the cut, both have one recipe.
         assert both.recipe.grid == parts[0].cut.get("grid", {})
-        of_clips = both.recipe.of_clips
-        assert isinstance(of_clips, JoinedRecipe)
-        fingerprints = [recipe.fingerprint for recipe, _ in of_clips.of_parts]
+        fingerprints = [one.recipe.of_clips.fingerprint for one in both.stores]
         assert fingerprints == [
             replace(part, cut={}).recipe.fingerprint for part in in_order
         ]

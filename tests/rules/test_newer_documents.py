@@ -119,10 +119,10 @@ def test_a_field_of_a_newer_version_is_named(name: str, tmp_path: Path) -> None:
     assert read(tmp_path / "plain", lambda document: None)
     folder = tmp_path / "newer"
     with pytest.raises(Mismatch) as caught:
-        read(folder, lambda document: document.update(mood="calm"))
+        read(folder, lambda document: document.update(colour="red"))
     assert caught.value.exit_code == 5
     assert caught.value.message == (
-        f"a newer obygaze made this: obygaze {__version__} does not know its field mood"
+        f"a newer obygaze made this: obygaze {__version__} does not know its field colour"
     )
     assert str(caught.value.where).endswith(name)
 

@@ -28,7 +28,7 @@ NEED_NO_QUOTES = {
     *("part.name", "schema", "formats[0]", "FILM", "RATE_COLUMN", "KEEPS_LEVELS"),
     "TABLE",
     *("key", "key.strip()", "key_path", "change", "saved.info.name"),
-    *("recipe.words_of_clips", "texts"),
+    "texts",
     "' '.join(stores)",
 }
 

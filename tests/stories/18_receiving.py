@@ -65,7 +65,7 @@ def test_a_whole_store_says_how_it_was_made_and_by_what(received: Workspace) -> 
     facts = received("store info films --json").json()
     assert facts["counts"] == {"ok": 40}
     assert facts["fingerprint"] in text
-    shapes = {one["name"]: one["tail_shape"] for one in facts["arrays"]}
+    shapes = {one["name"]: one["shape"] for one in facts["arrays"]}
     assert shapes["frames"] == [16, 64]
     card = received.read("stores/films/README.md")
     assert facts["fingerprint"] in card

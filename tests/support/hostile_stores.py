@@ -254,7 +254,7 @@ for name in (IDS, "data.zarr/reason/c.0", "data.zarr/zarr.json"):
     )
 case(
     "a recipe of half a million lists",
-    "`recipe` has 4000076 bytes, expected at most",
+    "the recipe has 4000076 bytes, expected at most",
     document(lambda store: store["recipe"].update(told={"x": [[]] * 500_000})),
 )
 

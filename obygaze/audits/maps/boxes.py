@@ -23,7 +23,6 @@ from obygaze_features.core.errors import FixInput, near_id
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.store import Store
-from obygaze_features.store.matching import facts_of_rows
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -122,7 +121,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
     rows = store.table.find([row["clip_id"] for row in table.rows])
     require_same(
         ClipFacts.of_cells([row.cells for row in table.rows]),
-        facts_of_rows(rows, store),
+        store.facts_of(rows),
         ("the table of boxes", "the store of maps"),
         where=str(path),
     )

@@ -52,10 +52,10 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
         compute(filling, block, values_of())
     for words in (["info", "more"], ["verify", "more"], ["pull", "more", "-o", "x"]):
         done = typed(*words, code=4)
-        assert "being filled, 2 of 6 blocks" in done.stderr
+        assert "being filled, 2 blocks finished" in done.stderr
         assert "the same extraction again" in done.stderr
     listed = og.ls(workspace=tmp_path)
-    assert [one.has for one in listed.entries] == ["being filled, 2 of 6 blocks"]
+    assert [one.has for one in listed.entries] == ["being filled, 2 blocks finished"]
     # A finished store of this name is read, and both are lines of the list.
     sealed_store(tmp_path / "elsewhere" / "more")
     (tmp_path / "elsewhere" / "more").rename(tmp_path / "stores" / "more")

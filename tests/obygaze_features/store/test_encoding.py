@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.encoding import (
-    ShardWriter,
     array_document,
     group_document,
     text_file,
+    write_shard,
 )
-from obygaze_features.store.layout import DTYPES, Array
+from obygaze_features.store.layout import DTYPES, Array, column_of
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, Row, RowColumns
 from obygaze_features.store.table import check_rows, new_table
 from obygaze_features.store.text_columns import TextColumn
@@ -37,10 +37,10 @@ def some_values(array: Array, n_rows: int, seed: int = 0) -> np.ndarray:
 
 
 def write_group(folder: Path, rows: list[Row], values: dict[Array, np.ndarray]) -> None:
-    """A group of Zarr from the parts that this module makes; appended a few rows a time."""
+    """A group of Zarr from the parts that this module makes; a few chunks at a time."""
     folder.mkdir()
     table = new_table(RowColumns.of(rows))
-    columns = {column: table.values[column.name] for column in table.columns}
+    columns = {column_of(name, len(rows)): table[name] for name in table}
     documents = []
     for array, rows_of_array in {**columns, **values}.items():
         (folder / array.name).mkdir()
@@ -56,10 +56,10 @@ def write_group(folder: Path, rows: list[Row], values: dict[Array, np.ndarray]) 
                 continue
             part = rows_of_array[first:after]
             with path.open("wb") as stream:
-                writer = ShardWriter(array, stream)
-                for place in range(0, len(part), 3):
-                    writer.append(part[place : place + 3])
-                mark = writer.finish()
+                step = 3 * array.chunk_rows
+                starts = range(0, len(part), step)
+                parts = [part[start : start + step] for start in starts]
+                mark, _ = write_shard(stream, array, parts)
             data = path.read_bytes()
             assert mark.n_bytes == len(data)
             assert mark.sha256 == hashlib.sha256(data).hexdigest()
@@ -101,7 +101,7 @@ def test_zarr_reads_what_was_written(
 
 def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:
     rows = [
-        Row("a", "one", 1, 2.5, OK, "", 10, "0" * 16, 3, 25, 50, 25.0),
+        Row("a", "one", 1, 2.5, OK, "", 25, 50, 25.0, 10, "0" * 16, 3),
         Row('b, "b"', "one", status=FAILED, reason="no\npicture, at all"),
         Row("c", 'x,"y"日', status=NO_VIDEO, reason="\x1b[31mred"),
     ]
@@ -126,8 +126,7 @@ def test_zarr_reads_the_table_of_rows(tmp_path: Path) -> None:
 
 def test_a_column_is_there_only_if_a_row_knows_a_value() -> None:
     table = new_table(RowColumns.of(some_rows(3)))
-    names = [column.name for column in table.columns]
-    assert names == ["clip_id", "movie_id", "start_s", "end_s", "status", "reason"]
+    assert [*table] == ["clip_id", "movie_id", "start_s", "end_s", "status", "reason"]
 
 
 @pytest.mark.parametrize(

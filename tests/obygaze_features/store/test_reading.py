@@ -89,16 +89,12 @@ def test_any_rows_are_those_that_zarr_reads(
     np.testing.assert_array_equal(np.concatenate(parts), by_zarr)
 
 
-def test_films_and_masks_come_in_the_order_of_the_store(path: Path, values) -> None:
+def test_films_come_in_the_order_of_the_store(path: Path, values) -> None:
     store = open_store(path)
     matrix = store.matrix("clip", films=["tt4", "tt2"])
     assert matrix.rows.tolist() == [*range(10, 15), *range(20, 23)]
     assert matrix.clip_ids.tolist() == [CLIPS[row] for row in matrix.rows]
     np.testing.assert_array_equal(matrix.values, values["clip"][matrix.rows])
-    mask = np.arange(23) % 7 == 0
-    parts = [part.rows for part in store.stream("clip", mask=mask)]
-    assert np.concatenate(parts).tolist() == [0, 7, 14, 21]
-    assert store.select(films="tt2", mask=mask).rows.tolist() == [14]
     all_three = store.matrix("clip", clips=["clip-21", "clip-14"], films="tt2")
     assert all_three.rows.tolist() == [14]
 
@@ -149,11 +145,6 @@ def test_missing_rows_become_nan_or_are_dropped(path: Path, values) -> None:
 def test_odd_questions_are_refused(path: Path, arguments, words) -> None:
     with pytest.raises((FixInput, NotFound), match=words):
         open_store(path).matrix("clip", **arguments)
-
-
-def test_a_mask_has_a_boolean_for_each_row(path: Path) -> None:
-    with pytest.raises(FixInput, match="23 booleans"):
-        next(open_store(path).stream("clip", mask=[1, 0]))
 
 
 def test_rows_that_are_not_there_are_refused(path: Path) -> None:
@@ -248,24 +239,19 @@ def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
     assert (store.find_manifest(Workspace(tmp_path)) is not None) is is_of_store
 
 
-def test_row_numbers_are_whole_numbers_or_a_mask(
+def test_row_numbers_are_whole_numbers(
     path: Path, values: dict[str, np.ndarray]
 ) -> None:
     store = open_store(path)
-    mask = np.zeros(23, dtype=bool)
-    mask[[2, 11]] = True
-    for rows in (mask, mask.tolist(), [2, 11], np.array([2, 11], np.uint8)):
+    for rows in ([2, 11], np.array([2, 11], np.uint8)):
         np.testing.assert_array_equal(store.read("clip", rows), values["clip"][[2, 11]])
     assert store.read("clip", []).shape == (0, 4)
-    with pytest.raises(
-        FixInput, match="whole numbers, or a mask of booleans, got float"
-    ):
-        store.read("clip", [1.9])
+    for rows, kind in (([1.9], "float64"), ([True] * 23, "bool")):
+        with pytest.raises(FixInput, match=f"whole numbers, got {kind}"):
+            store.read("clip", rows)
     for rows in (3, [[0], [1]], [[0, 1], [2, 3]]):
         with pytest.raises(FixInput, match="got int64 of shape"):
             store.read("clip", rows)
-    with pytest.raises(FixInput, match="mask must be 23 booleans"):
-        store.read("clip", [True, False])
 
 
 def test_the_only_array_needs_no_name(path: Path, tmp_path: Path) -> None:

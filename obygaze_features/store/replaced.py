@@ -1,0 +1,49 @@
+"""Videos that were replaced since a store was made of them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.store.reading import Store
+
+
+def replaced_videos(clips: Sequence[Clip], folder: str, store: Store) -> list[str]:
+    """Return the videos whose files have another length than those whose features a store has.
+
+    A file that is not there says nothing, nor does a store that does not know its files. A segment
+    of a film has the features of the windows of its film.
+
+    Args:
+        clips: Clips of a manifest.
+        folder: The folder of their videos; "" if it is not known.
+        store: The store.
+    """
+    with_video = [clip for clip in clips if clip.video and folder]
+    rows = store.table.find([clip.clip_id for clip in with_video])
+    n_bytes = store.table.numbers("video_bytes", store.table.all_rows())
+    lengths_of_video: dict[str, set[int]] = defaultdict(set)
+    for clip, row in zip(with_video, rows.tolist(), strict=True):
+        of_clip = np.array([row] if row >= 0 else _windows_of(clip, store), np.int64)
+        known = of_clip[store.is_ok(of_clip) & (n_bytes[of_clip] >= 0)]
+        lengths_of_video[clip.video].update(n_bytes[known].tolist())
+    replaced = []
+    for video, lengths in lengths_of_video.items():
+        with suppress(OSError):
+            if lengths and lengths != {Path(folder, video).stat().st_size}:
+                replaced.append(video)
+    return replaced
+
+
+def _windows_of(clip: Clip, store: Store) -> list[int]:
+    """Return the windows of the film of a clip that is a part of its film; none of others."""
+    has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
+    is_part = (clip.start_s, clip.end_s) != (None, None)
+    if not store.recipe.windows or has_own_video or not is_part:
+        return []
+    windows: list[int] = store.table.rows_of([clip.movie_id]).tolist()
+    return windows
