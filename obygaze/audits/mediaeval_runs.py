@@ -102,7 +102,7 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
 
 def is_affect_run(path: Path) -> bool:
     """Return whether the lines of a run have three words: classes of affect, not a ranking."""
-    first = next(numbered_lines(path, Violations(path)), (1, ""))[1]
+    first = next(numbered_lines(path), (1, ""))[1]
     return len(first.split()) == 3
 
 
@@ -110,7 +110,7 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
     """Yield the words of each line that has as many as the form; other lines are violations."""
     columns = form.split()
     line = ""
-    for number, line in numbered_lines(path, violations):
+    for number, line in numbered_lines(path):
         words = line.split()
         if len(words) == len(columns):
             yield TableRow(number, dict(zip(columns, words, strict=True)), violations)

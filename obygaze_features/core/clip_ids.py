@@ -70,8 +70,7 @@ def _ids_in(path: Path) -> list[str]:
         violations.raise_if_any("the clips cannot be read")
         ids = [row[COLUMN].strip() for row in table.rows]
     else:
-        ids = [line for _, line in numbered_lines(path, violations)]
-        violations.raise_if_any("the clips cannot be read")
+        ids = [line for _, line in numbered_lines(path)]
     if not ids:
         raise FixInput(
             "this file has no clip ids",

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import text_lines
 
 # Hours, minutes, seconds.
@@ -79,9 +78,7 @@ def n_words(text: str) -> int:
 
 def read_cues(path: Path) -> list[Cue]:
     """Return the cues of a file in the order of the file; an error names the line."""
-    violations = Violations(path)
-    lines = [line.rstrip("\r\n") for _, line in text_lines(path, violations)]
-    violations.raise_if_any("these subtitles cannot be read")
+    lines = [line.rstrip("\r\n") for line in text_lines(path)]
     cues = list(READERS[path.suffix.lower()](lines, path))
     if not cues:
         raise FixInput("the file has no cues", where=str(path))

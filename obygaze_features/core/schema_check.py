@@ -13,8 +13,8 @@
     document.require_schema("obygaze-film/1", "film")
     film = record_of(document, Film, "the film is not valid")
 
-The error lists one line a violation, such as `film.toml:3: year: must be a whole number at least
-1888, got 3` or `film.toml:4: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
+The error lists one line a violation, such as `film.toml:3: year: must be int >= 1888, got 3` or
+`film.toml:4: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
 `Meta(description=...)` says what a value must be; without one, msgspec does. Checks that need
 several keys come between:
 
@@ -26,7 +26,6 @@ several keys come between:
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,17 +71,6 @@ Name = Annotated[
         description="a name of letters, digits, blanks, . _ + -",
     ),
 ]
-# How msgspec says what it expected, and what it got, which is said with its value.
-_EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(, got .*)?")
-_NOUNS = {
-    "str": "a string",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-}
-_BOUNDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,8 +88,6 @@ class Violations:
     ) -> None:
         self.path = str(path)
         self.names = names or {}
-        # What to do first, where all else in the file may be wrong because of it.
-        self.hint = ""
         # By column, and by what takes the place of values: the first and the last place where a
         # message is true, and the number of places.
         self._by_column: dict[str | None, dict[str, tuple[str, str, int]]] = {}
@@ -112,19 +98,23 @@ class Violations:
             n_lines += sum(n for _, _, n in messages.values())
         return n_lines
 
-    def add(self, line: int | None, column: str | None, message: str) -> None:
-        """Add one violation; `line` and `column` are None where it has none."""
-        where = self.path if line is None else f"{self.path}:{line}"
-        self.add_at(where, column, message)
+    def add(
+        self, line: int | None, column: str | None, message: str, source: str = ""
+    ) -> None:
+        """Add one violation.
 
-    def add_at(self, where: str, column: str | None, message: str) -> None:
-        """Add one violation at a place in the file, or of what takes the place of its values."""
+        Args:
+            line: Its line, if it has one.
+            column: Its column, if it has one.
+            message: What is wrong.
+            source: What takes the place of the values of the file, such as an option.
+        """
+        where = source or (self.path if line is None else f"{self.path}:{line}")
         if len(message) > MAX_MESSAGE:
             message = f"{message[:80]} ... {message[-150:]}"
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
-        is_line = where.startswith(self.path)
-        messages = self._by_column.setdefault(column if is_line else where, {})
+        messages = self._by_column.setdefault(source or column, {})
         first, last, n_places = messages.get(message, (where, "", 0))
         # People who have columns in one row share its other cells.
         if where != last:
@@ -157,14 +147,11 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
-    first_hints = [violations.hint for violations in files if violations.hint]
     n_problems = "1 problem" if n_in_all == 1 else f"{n_in_all} problems"
     raise FixInput(
         f"{summary}: {n_problems}",
         where=", ".join(paths),
-        hint="; ".join(dict.fromkeys(first_hints))
-        or hint
-        or "correct what is listed, then the same command again",
+        hint=hint or "correct what is listed, then the same command again",
         details=details,
     )
 
@@ -214,7 +201,7 @@ class Document:
         """Add a violation at a key, such as `tasks.train[0].level`."""
         for key, source in self.overrides.items():
             if key_path == key or key.startswith(f"{key_path}."):
-                self.violations.add_at(source, None, message)
+                self.violations.add(None, None, message, source)
                 return
         self.violations.add(self._line_of(key_path), None, f"{key_path}: {message}")
 
@@ -388,7 +375,7 @@ def problem_with(value: Any, hint: Any) -> str | None:
     """Return what a value must be; None if it is of a type.
 
     >>> problem_with(3, str), problem_with("rd", Literal["red", "blue"])
-    ('must be a string', "must be one of red, blue (did you mean 'red'?)")
+    ('must be str', "must be one of red, blue (did you mean 'red'?)")
     """
     try:
         msgspec.convert(value, hint)
@@ -398,28 +385,22 @@ def problem_with(value: Any, hint: Any) -> str | None:
 
 
 def _in_words(message: str, hint: Any, value: Any) -> str:
-    """Return what a value must be, from a message of msgspec."""
-    parts = [hint]
-    if get_origin(hint) in (Union, UnionType):
-        parts += get_args(hint)
-    for part in parts:
+    """Return what a value must be, from a message of msgspec or the description of a type."""
+    described = ""
+    words: Iterable[str] = ()
+    is_union = get_origin(hint) in (Union, UnionType)
+    for part in (hint, *get_args(hint)) if is_union else (hint,):
         for meta in getattr(part, "__metadata__", ()):
-            if meta.description:
+            if meta.description and not described:
+                described = meta.description
                 words = (meta.extra or {}).get("words", ())
-                return f"must be {meta.description}{near(str(value), words)}"
     if get_origin(hint) is Literal:
         words = [word for word in get_args(hint) if word]
-        return f"must be one of {', '.join(words)}{near(str(value), words)}"
-    expected = _EXPECTED.fullmatch(message)
-    if expected is None:
-        return message[0].lower() + message[1:]
-    nouns = [_NOUNS.get(name, name) for name in expected[1].split(" | ")]
-    if nouns == ["a list"] and isinstance(value, str | int | float):
-        return f"must be a list, such as {json.dumps([value])}"
-    bounds = expected[2]
-    for sign, words in _BOUNDS.items():
-        bounds = bounds.replace(f" {sign} ", f" {words} ")
-    return f"must be {' or '.join(nouns)}{bounds}"
+        described = f"one of {', '.join(words)}"
+    if described:
+        return f"must be {described}{near(str(value), words)}"
+    expected, _, _ = message.partition(", got ")
+    return expected.replace("Expected", "must be").replace("`", "")
 
 
 def _is_record(kind: type) -> bool:

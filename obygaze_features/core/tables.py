@@ -1,4 +1,4 @@
-"""Read tables in bounded memory: CSV files and spreadsheets; each violation has its line."""
+"""Read tables: CSV files and spreadsheets; each violation has its line."""
 
 import codecs
 import csv
@@ -6,17 +6,16 @@ import io
 import math
 import re
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
-from itertools import count as count_from
 from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
-from obygaze_features.core.console import count, human
+from obygaze_features.core.console import count, few, human
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -29,14 +28,8 @@ from obygaze_features.core.files import import_of_features, is_workbook, require
 from obygaze_features.core.parquet_tables import is_parquet, read_parquet
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
-from obygaze_features.core.workbooks import (
-    Sheet,
-    header_index,
-    header_place,
-    read_sheet,
-)
+from obygaze_features.core.workbooks import Sheet, header_place, read_sheet
 
-MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 # The columns of names of files, which are as the disk has them, and of texts for models of words.
 AS_WRITTEN = ("video", "video_name", "text")
@@ -151,17 +144,15 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
-    taken for the delimiter and the header, where the first lines have different numbers of cells.
-    `maybe_thousands` has a number of each column, as it was written, if all commas in it were read
-    as decimal ones and may be those of thousands. `sheet` is the one that was assumed to be meant
-    where `other_sheets` have data too.
+    `delimiter` is what separates its cells; it is empty for a spreadsheet. `maybe_thousands` has a
+    number of each column, as it was written, if all commas in it were read as decimal ones and may
+    be those of thousands. `sheet` is the one that was assumed to be meant where `other_sheets` have
+    data too.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
-    doubt: str = ""
     maybe_thousands: Mapping[str, str] = field(default_factory=dict)
     sheet: str = ""
     other_sheets: Sequence[str] = ()
@@ -173,15 +164,22 @@ class CsvTable:
         return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
 
     @property
-    def unnamed(self) -> list[str]:
-        """A sentence on columns without a name, if they have more than the numbers of rows."""
-        for row in self.rows:
-            text = row.cells.get("", "")
+    def remarks(self) -> list[str]:
+        """What was left out: columns without a name that have more than numbers, other sheets."""
+        remarks = []
+        notes = [(row.line, row.cells.get("", "")) for row in self.rows]
+        for line, text in notes:
             if text and whole_number(text) is None:
-                return [
-                    f"columns without a name are left out, such as {text!r} in line {row.line}"
-                ]
-        return []
+                remarks.append(
+                    f"columns without a name are left out, such as {text!r} in line {line}"
+                )
+                break
+        if self.other_sheets:
+            others = few([repr(name) for name in self.other_sheets], 3)
+            remarks.append(
+                f"the sheet {self.sheet!r} was read; --sheet takes another one with data: {others}"
+            )
+        return remarks
 
 
 def whole_number(text: str) -> int | None:
@@ -228,74 +226,83 @@ def read_table(
     the line with the names of the columns; lines before it are not read. [default: the first line
     with the required columns, else the first with about as many cells as most: a title has fewer]
     """
-    collected = Violations(path) if violations is None else violations
     if sheet and not is_workbook(path):
         problem = "--sheet is for spreadsheets, another file has no sheets"
         raise FixUsage(problem, where=str(path), hint="leave --sheet out")
-    if data is None and (is_workbook(path) or is_parquet(path)):
-        found = _sheet_of(path, required, sheet, assume_sheet=assume_sheet)
-        table = _read_sheet(
-            found, path, required, collected, header_row, texts, as_written
+    collected = Violations(path) if violations is None else violations
+    found = Sheet("", (), {})
+    delimiter = ""
+    if data is None and is_parquet(path):
+        found = read_parquet(path)
+    elif data is None and is_workbook(path):
+        likely = required if assume_sheet else None
+        found = read_sheet(path, sheet, likely=likely)
+    records = [*enumerate(found.rows, start=1)]
+    number = NUMBER_OF_SHEET
+    if data is not None or not (is_parquet(path) or is_workbook(path)):
+        data = _bytes_of(path) if data is None else data
+        _refuse_no_table(data, path)
+        delimiter, records = _records(
+            _lines(data, path, is_strict=is_strict), required, collected
         )
-        if content and not table.rows and not collected:
-            collected.add(None, None, f"the table has no {content}")
-        if violations is None:
-            collected.raise_if_any("this table cannot be read")
-        return table
-    with open_file(path) if data is None else io.BytesIO(data) as stream:
-        _refuse_no_table(stream, path)
-        lines = _lines(stream if is_strict else _as_utf8(stream, path), collected)
-        # A file has no more lines than bytes.
-        n_titles = min(header_row or 1, MAX_FILE)
-        head = list(islice(lines, MOST_TITLES + n_titles))
-        first_line = 1
-        named = SEPARATOR_LINE.fullmatch(head[0].rstrip("\r\n")) if head else None
-        if named is not None:
-            del head[0]
-            first_line = 2
-        if header_row is not None:
-            n_before = max(header_row - first_line, 0)
-            del head[:n_before]
-            first_line += n_before
-        delimiter = named["separator"] if named else _delimiter_of(head, required)
-        if header_row is None and not is_strict:
-            cells_of_lines = [_cells_of_header(line, delimiter) for line in head]
-            n_titles = header_place(cells_of_lines, required)
-            del head[:n_titles]
-            first_line += n_titles
-        doubt = "" if named else _doubt(head, delimiter, first_line)
-        text = chain(filter(None, head), lines)
-        records = _records(text, delimiter, collected, first_line)
-        line, header = next(records, (0, []))
-        names = header
-        if not is_strict:
-            header = [single_line(name) for name in header]
-            # Excel ends lines with the delimiters of empty columns; such a column is not data.
-            names = [name for name in header if name]
-        rows: tuple[TableRow, ...] = ()
-        thousands: Mapping[str, str] = {}
-        if line and _check_header(line, names, required, collected):
-            rows = tuple(_rows(records, header, is_strict, collected))
-            if not is_strict:
-                rows = tuple(_with_plain_cells(row, as_written) for row in rows)
-            if not is_strict and delimiter != ",":
-                may_be_numbers = [name for name in names if name not in texts]
-                rows, thousands = _with_decimal_points(
-                    may_be_numbers, rows, DECIMAL_NUMBER
-                )
-        # Without the required columns, rows cannot be checked; only the text itself is.
-        deque(records, maxlen=0)
-    if not line and not collected:
-        if header_row is None or header_row <= 1:
-            collected.add(1, None, "the file is empty, expected a header line")
-        else:
-            problem = f"the file has no line {header_row}, expected the header there"
-            collected.add(None, None, problem)
-    elif content and not rows and not collected:
+        number = DECIMAL_NUMBER
+    # A blank line is wrong in a table of obygaze, and says so by its number of cells.
+    records = [one for one in records if is_strict or any(one[1])]
+    place = 0
+    if header_row is not None:
+        lines = [line for line, _ in records]
+        place = lines.index(header_row) if header_row in lines else len(records)
+    elif records and not is_strict:
+        place = header_place([cells for _, cells in records[:MOST_TITLES]], required)
+    header_line, names = records[place] if place < len(records) else (0, [])
+    header = [*names] if is_strict else [single_line(name) for name in names]
+    if header_row is not None and not header_line:
+        problem = f"line {header_row} is empty, expected the header there"
+        collected.add(None, None, problem)
+    elif not header_line and not collected:
+        collected.add(1, None, "the file is empty, expected a header line")
+    rows = []
+    # Excel ends lines with the delimiters of empty columns; such a column is not data.
+    named = [name for name in header if name or is_strict]
+    # Without the required columns, rows cannot be checked.
+    if header_line and _check_header(header_line, named, required, collected):
+        for line, row in records[place + 1 :]:
+            if len(row) == len(header):
+                rows.append((line, row))
+            else:
+                expected = f"expected {count(len(header), 'cell')} as in the header"
+                collected.add(line, None, f"{expected}, got {len(row)}")
+    if content and not rows and not collected:
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter, doubt, thousands)
+    cells: dict[str, Sequence[str]] = {}
+    may_be_numbers = []
+    for index, column in enumerate(zip(*(row for _, row in rows), strict=True)):
+        name = header[index]
+        texts_of_column: Sequence[str] = column
+        if not is_strict and name not in as_written:
+            plain = {cell: single_line(cell) for cell in set(column)}
+            texts_of_column = [plain[cell] for cell in column]
+        if name in cells:
+            # Columns without a name are one.
+            pairs = zip(cells[name], texts_of_column, strict=True)
+            texts_of_column = [" ".join(filter(None, pair)) for pair in pairs]
+        cells[name] = texts_of_column
+        is_text = found.last_text.get(index, 0) >= header_line
+        if name and name not in texts and not is_text:
+            may_be_numbers.append(name)
+    thousands = {}
+    if not is_strict and delimiter != ",":
+        thousands = _use_decimal_points(cells, may_be_numbers, number)
+    table_rows = []
+    for (line, _), row in zip(rows, zip(*cells.values(), strict=True), strict=True):
+        by_column = dict(zip(cells, row, strict=True))
+        table_rows.append(TableRow(line, by_column, collected))
+    assumed = found.name if found.others else ""
+    return CsvTable(
+        tuple(header), tuple(table_rows), delimiter, thousands, assumed, found.others
+    )
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -308,10 +315,40 @@ def head_of(path: Path) -> CsvTable:
     head = None
     if not is_workbook(path) and not is_parquet(path):
         # Rows would take much more memory than the file: it may be a table of features.
-        with open_file(path) as stream:
-            head = b"".join(islice(_as_utf8(stream, path), MOST_TITLES + 2))
+        lines = islice(_lines(_bytes_of(path), path), MOST_TITLES + 2)
+        head = "".join(lines).encode()
     violations = Violations(path)
     return read_table(path, required=(), violations=violations, data=head)
+
+
+# --- The texts of files ---
+
+
+def _records(
+    lines: Iterator[str], required: Sequence[str], violations: Violations
+) -> tuple[str, list[tuple[int, Sequence[str]]]]:
+    """Return what separates the cells of lines, and the cells with the line they start on.
+
+    A quoted cell may contain line breaks.
+    """
+    head = [*islice(lines, MOST_TITLES)]
+    named = SEPARATOR_LINE.fullmatch(head[0].rstrip("\r\n")) if head else None
+    delimiter = named["separator"] if named else _delimiter_of(head, required)
+    start = 1
+    if named:
+        start = 2
+        del head[0]
+    first = start
+    reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
+    records: list[tuple[int, Sequence[str]]] = []
+    try:
+        for record in reader:
+            records.append((start, record))
+            start = first + reader.line_num
+    except csv.Error as error:
+        problem = f"not valid CSV ({error}); the rest of the file is not read"
+        violations.add(start, None, problem)
+    return delimiter, records
 
 
 def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
@@ -324,10 +361,11 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
     for delimiter in DELIMITERS:
         n_cells: Counter[int] = Counter()
         n_required = 0
-        for cells in _records_of_head(lines, delimiter):
-            n_cells[len(cells)] += 1
-            names = set(map(single_line, cells))
-            n_required = max(n_required, len(names.intersection(required)))
+        with suppress(csv.Error):
+            for cells in filter(any, csv.reader(lines, delimiter=delimiter)):
+                n_cells[len(cells)] += 1
+                names = set(map(single_line, cells))
+                n_required = max(n_required, len(names.intersection(required)))
         n_lines = n_cells.total()
         del n_cells[1]
         for size, n_equal in n_cells.items():
@@ -335,38 +373,9 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
     return max(found, key=itemgetter(0, 1, 2), default=(DELIMITERS[0],))[-1]
 
 
-def _doubt(head: Sequence[str], delimiter: str, first_line: int) -> str:
-    """Return what was taken for the delimiter and the header; "" if all lines have equal cells."""
-    sizes = set(map(len, _records_of_head(head, delimiter)))
-    if len(sizes) < 2:
-        return ""
-    return (
-        f"the table was read with {delimiter!r} between cells and the names of the columns on line"
-        f" {first_line}; where these are on another line, header_row = N in a file for --mapping"
-    )
-
-
-def _records_of_head(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
-    """Yield the cells of lines that are not empty, up to what is no CSV."""
-    with suppress(csv.Error, ValueError):
-        for cells in csv.reader(lines, delimiter=delimiter):
-            if any(cells):
-                yield cells
-
-
-def _cells_of_header(line: str, delimiter: str) -> tuple[str, ...]:
-    """Return the names in the first line of a header; none of a line that is no CSV."""
-    try:
-        (cells,) = csv.reader([line], delimiter=delimiter)
-    except (csv.Error, ValueError):
-        return ()
-    return tuple(single_line(cell) for cell in cells)
-
-
-def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
+def _refuse_no_table(data: bytes, path: Path) -> None:
     """Raise an error for what is no table by its first bytes."""
-    start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
-    stream.seek(0)
+    start = data[:64].removeprefix(codecs.BOM_UTF8).lstrip()
     hint = import_of_features(path)
     ending = path.suffix.lower()
     if ending == MARKS:
@@ -379,58 +388,16 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
             raise FixInput(problem, hint=hint)
 
 
-def _sheet_of(
-    path: Path, required: Sequence[str], name: str, *, assume_sheet: bool
-) -> Sheet:
-    """Return the sheet of a spreadsheet, or the table of a Parquet file."""
-    if is_parquet(path):
-        return read_parquet(path)
-    return read_sheet(path, name, likely=required if assume_sheet else None)
-
-
-def _read_sheet(
-    sheet: Sheet,
-    path: Path,
-    required: Sequence[str],
-    violations: Violations,
-    header_row: int | None,
-    texts: Collection[str],
-    as_written: Collection[str],
-) -> CsvTable:
-    """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
-    if not sheet.filled_rows:
-        violations.add(None, None, f"the sheet {sheet.name!r} is empty")
-        return CsvTable((), (), "")
-    index = header_index(sheet, path, header_row, required)
-    header = [single_line(cell) for cell in sheet.rows[index]]
-    named = [name for name in header if name]
-    rows: tuple[TableRow, ...] = ()
-    thousands: Mapping[str, str] = {}
-    if _check_header(index + 1, named, required, violations):
-        records = enumerate(sheet.rows[index + 1 :], start=index + 2)
-        rows = tuple(_rows(records, header, False, violations))
-        rows = tuple(_with_plain_cells(row, as_written) for row in rows)
-        may_be_numbers = []
-        for column, name in enumerate(header):
-            is_text = sheet.last_text.get(column, index) > index
-            if name and name not in texts and not is_text:
-                may_be_numbers.append(name)
-        rows, thousands = _with_decimal_points(may_be_numbers, rows, NUMBER_OF_SHEET)
-    assumed = sheet.name if sheet.others else ""
-    return CsvTable(tuple(header), rows, "", "", thousands, assumed, sheet.others)
-
-
-def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text file with their numbers."""
-    with open_file(path) as stream:
-        yield from enumerate(_lines(_as_utf8(stream, path), violations), start=1)
-
-
-def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
-    for number, text in text_lines(path, violations):
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that are not blank, stripped of blanks, with their numbers."""
+    for number, text in enumerate(text_lines(path), start=1):
         if text.strip():
             yield number, text.strip()
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Return the lines of a text file; an error for what is no text names the line."""
+    return _lines(_bytes_of(path), path)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -445,106 +412,62 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _as_utf8(stream: BinaryIO, path: Path) -> BinaryIO:
-    """Return the stream, or a UTF-8 copy of text that is in UTF-16 or certainly in Windows-1252.
+def _bytes_of(path: Path) -> bytes:
+    with open_file(path) as stream:
+        return stream.read()
 
-    Text in another encoding is left as it is: its lines are refused one by one.
-    """
-    if _is_utf16(stream):
-        try:
-            text = stream.read().decode("utf-16")
-        except UnicodeDecodeError as error:
-            problem = f"the file is not text in UTF-16: {error.reason}; {SAVE_AS}"
-            raise Corrupt(problem, where=str(path)) from error
-        return io.BytesIO(text.encode("utf-8"))
-    word = _word_in_windows_1252(stream)
-    stream.seek(0)
-    if not word:
-        return stream
-    message = (
-        f"{path}: not UTF-8, read as Windows-1252: {word!r}; {SAVE_AS} if this is wrong"
-    )
-    warnings.warn(ObygazeWarning(message), stacklevel=3)
-    return io.BytesIO(stream.read().decode("cp1252").encode("utf-8"))
+
+def _lines(data: bytes, path: Path, *, is_strict: bool = False) -> Iterator[str]:
+    """Return the lines of a text; what is no text is an error with its line."""
+    encoding, word = ("utf-8-sig", "") if is_strict else _encoding_in(data)
+    if word:
+        shown = f"{path}: not UTF-8, read as Windows-1252: {word!r}"
+        message = f"{shown}; {SAVE_AS} if this is wrong"
+        warnings.warn(ObygazeWarning(message), stacklevel=4)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        byte = f"byte 0x{data[error.start]:02X}"
+        name = "UTF-16" if encoding == "utf-16" else "UTF-8"
+        problem = f"the file is not text in {name}: {byte} is not {name}"
+        raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS) from error
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        problem = f"line {line} has a NUL character, which no text has"
+        raise Corrupt(problem, where=f"{path}:{line}", hint=SAVE_AS)
+    # Lines end with a line feed alone, so that their numbers are those of an editor.
+    return io.TextIOWrapper(io.BytesIO(data), encoding, newline="\n")
 
 
 def encoding_of(path: Path) -> str:
     """Return in which encoding the text of a table is read, as Python calls it."""
-    with open_file(path) as stream:
-        if _is_utf16(stream):
-            return "utf-16"
-        return "cp1252" if _word_in_windows_1252(stream) else "utf-8"
+    return _encoding_in(_bytes_of(path))[0]
 
 
-def _is_utf16(stream: BinaryIO) -> bool:
-    start = stream.read(2)
-    stream.seek(0)
-    return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+def _encoding_in(data: bytes) -> tuple[str, str]:
+    """Return the encoding of a text, and for Windows-1252 a word that nothing else can mean.
 
-
-def _word_in_windows_1252(stream: BinaryIO) -> str:
-    """Return a word that only Windows-1252 can mean; "" of a text in another encoding."""
+    Text in an encoding that is not certain is taken for UTF-8, and refused.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", ""
     word = b""
-    while line := stream.readline(MAX_LINE):
+    for line in data.splitlines():
         if line.isascii():
             continue
-        if _is_text(line) or _NOT_OF_WINDOWS.search(line):
-            return ""
+        if _is_utf8(line) or _NOT_OF_WINDOWS.search(line):
+            return "utf-8-sig", ""
         found = _OF_WINDOWS.search(line)
-        if found and not word:
-            word = found[0]
-    return word.decode("cp1252")
+        word = word or (found[0] if found else b"")
+    return ("cp1252" if word else "utf-8-sig"), word.decode("cp1252")
 
 
-def _is_text(line: bytes) -> bool:
-    """Return whether a line is UTF-8 without NUL characters, which text in UTF-16 has."""
-    try:
-        return "\0" not in line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-
-
-def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
-    """Yield the lines as text, up to a line that is too long to be held in memory."""
-    for number in count_from(1):
-        raw = stream.readline(MAX_LINE + 1)
-        if len(raw) > MAX_LINE:
-            problem = f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read"
-            violations.add(number, None, problem)
-        if not raw or len(raw) > MAX_LINE:
-            return
-        if number == 1:
-            raw = raw.removeprefix(codecs.BOM_UTF8)
-            if not _is_text(raw):
-                problem = f"the file is not text in UTF-8; {SAVE_AS}"
-                raise Corrupt(problem, where=f"{violations.path}:1")
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-            violations.add(number, None, f"{byte} is not UTF-8")
-            text = raw.decode("utf-8", errors="replace")
-            violations.hint = SAVE_AS
-        if "\x00" in text:
-            problem = f"line {number} has a NUL character, which no text has"
-            raise Corrupt(problem, where=violations.path)
-        yield text
-
-
-def _records(
-    lines: Iterator[str], delimiter: str, violations: Violations, first_line: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield records with the line they start on; a quoted cell may contain line breaks."""
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    start = first_line
-    try:
-        for record in reader:
-            yield start, record
-            start = first_line + reader.line_num
-    except csv.Error as error:
-        violations.add(
-            start, None, f"not valid CSV ({error}); the rest of the file is not read"
-        )
+def _is_utf8(line: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        line.decode("utf-8")
+        return True
+    return False
 
 
 def _check_header(
@@ -562,67 +485,29 @@ def _check_header(
     return len(violations) == before
 
 
-def _rows(
-    records: Iterable[tuple[int, Sequence[str]]],
-    header: Sequence[str],
-    is_strict: bool,
-    violations: Violations,
-) -> Iterator[TableRow]:
-    for line, cells in records:
-        if not any(cells) and not (is_strict and cells):
-            if is_strict:
-                violations.add(line, None, "the line is empty")
-        elif len(cells) != len(header):
-            violations.add(
-                line,
-                None,
-                f"expected {count(len(header), 'cell')} as in the header, got {len(cells)}",
-            )
-        else:
-            by_column = dict(zip(header, cells, strict=True))
-            if "" in by_column:
-                by_column[""] = _without_column(header, cells)
-            yield TableRow(line, by_column, violations)
+def _use_decimal_points(
+    cells: dict[str, Sequence[str]], columns: Sequence[str], number: re.Pattern[str]
+) -> dict[str, str]:
+    """Put points in place of the decimal commas of columns of numbers.
 
-
-def _with_plain_cells(row: TableRow, as_written: Collection[str]) -> TableRow:
-    """Return a row whose cells are one line each, but for some columns."""
-    cells = {}
-    for name, cell in row.cells.items():
-        cells[name] = cell if name in as_written else single_line(cell)
-    return replace(row, cells=cells)
-
-
-def _with_decimal_points(
-    columns: Sequence[str], rows: tuple[TableRow, ...], number: re.Pattern[str]
-) -> tuple[tuple[TableRow, ...], Mapping[str, str]]:
-    """Return rows in which the decimal commas of columns of numbers are points.
-
-    Also return a number of each column in which all commas may be those of thousands, or where
-    other columns have decimal commas, all points.
+    Return a number of each column in which all commas may be those of thousands, or where other
+    columns have decimal commas, all points.
     """
-    of_numbers = []
     thousands = {}
+    of_numbers = []
     for name in columns:
-        cells = [row[name] for row in rows if row[name]]
-        are_numbers = all(map(number.fullmatch, cells))
-        if not are_numbers or not any("," in cell for cell in cells):
-            continue
-        of_numbers.append(name)
-        with_comma = maybe_thousands(cells)
-        if with_comma:
-            thousands[name] = with_comma
-    if not of_numbers:
-        return rows, thousands
-    for name in columns:
-        with_point = [row[name] for row in rows if "." in row[name]]
+        filled = [cell for cell in cells[name] if cell]
+        has_comma = any("," in cell for cell in filled)
+        if has_comma and all(map(number.fullmatch, filled)):
+            of_numbers.append(name)
+            thousands[name] = maybe_thousands(filled)
+    for name in columns if of_numbers else ():
+        with_point = [cell for cell in cells[name] if "." in cell]
         if with_point and all(map(_MAYBE_POINTS.fullmatch, with_point)):
             thousands[name] = with_point[0]
-    changed = []
-    for row in rows:
-        points = {name: row[name].replace(",", ".") for name in of_numbers}
-        changed.append(replace(row, cells={**row.cells, **points}))
-    return tuple(changed), thousands
+    for name in of_numbers:
+        cells[name] = [cell.replace(",", ".") for cell in cells[name]]
+    return {name: one for name, one in thousands.items() if one}
 
 
 def maybe_thousands(cells: Iterable[str]) -> str:
@@ -640,12 +525,6 @@ def thousands_text(column: str, number: str) -> str:
         f"{number} in the column {column} was read as {number.replace(',', '.')}; if it is a"
         f" thousand and more, write numbers without this {sign}"
     )
-
-
-def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:
-    """Return the text of all cells whose columns have no name."""
-    pairs = zip(header, cells, strict=True)
-    return " ".join(cell for name, cell in pairs if cell and not name)
 
 
 def number_of_cell(cell: str | None) -> float | None:

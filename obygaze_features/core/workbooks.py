@@ -13,9 +13,9 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
@@ -76,39 +76,22 @@ class Sheet:
     last_text: Mapping[int, int]
     others: Sequence[str] = ()
 
-    @property
-    def filled_rows(self) -> list[int]:
-        """The rows that are not empty, from 0."""
-        return [index for index, cells in enumerate(self.rows) if any(cells)]
 
+@dataclass
+class _Outline:
+    """What the XML of a sheet has beside the values of its cells.
 
-class _Outline(NamedTuple):
-    """The last cell of a sheet, and the cells with the error of a formula, with its text.
-
-    `without_value` has the cells with a formula that has no value. `last_text` has the last row of
-    each column with cells formatted as text, `time_formats` the format of each cell that shows a
-    time.
+    Attributes:
+        errors: The texts of formulas with an error.
+        without_value: The cells with a formula that has no value.
+        last_text: The last row of each column with cells that are formatted as text.
+        time_formats: The format of each cell that shows a time.
     """
 
-    last: Position
-    errors: dict[Position, str]
-    without_value: list[Position]
-    last_text: dict[int, int]
-    time_formats: dict[Position, str]
-
-
-def cell_name(row: int, column: int) -> str:
-    """Return the name of a cell; row and column are counted from 0.
-
-    >>> cell_name(4, 27)
-    'AB5'
-    """
-    letters = ""
-    rest = column + 1
-    while rest:
-        rest, letter = divmod(rest - 1, 26)
-        letters = chr(ord("A") + letter) + letters
-    return f"{letters}{row + 1}"
+    errors: dict[Position, str] = field(default_factory=dict)
+    without_value: list[Position] = field(default_factory=list)
+    last_text: dict[int, int] = field(default_factory=dict)
+    time_formats: dict[Position, str] = field(default_factory=dict)
 
 
 def read_sheet(
@@ -129,67 +112,53 @@ def read_sheet(
             where=str(path),
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
-    outlines = _outlines(path)
-    with (
-        _errors_of(calamine, path),
-        calamine.CalamineWorkbook.from_path(str(path)) as workbook,
-    ):
-        worksheets = [
-            sheet
-            for sheet in workbook.sheets_metadata
-            if sheet.typ == calamine.SheetTypeEnum.WorkSheet
-        ]
-        names = [sheet.name for sheet in worksheets]
-        if name:
-            if name not in names:
-                raise FixUsage(
-                    f"no sheet {name!r}{near(name, names)}",
-                    where=str(path),
-                    hint=f"--sheet with one of {', '.join(map(shell_word, names))}",
-                )
-            return _sheet(workbook.get_sheet_by_name(name), outlines, path)
-        visible = calamine.SheetVisibleEnum.Visible
-        sheets = [
-            _sheet(workbook.get_sheet_by_name(sheet.name), outlines, path)
-            for sheet in worksheets
-            if sheet.visible == visible
-        ]
-    with_data = [sheet for sheet in sheets if sheet.filled_rows]
-    if len(with_data) < 2 or likely is None:
-        return _only_one(with_data, names, path)
-    return _likely_one(with_data, likely)
+    sheets = []
+    with _errors_of(calamine, path):
+        outlines = _outlines(path)
+        with calamine.CalamineWorkbook.from_path(str(path)) as workbook:
+            names = []
+            for sheet in workbook.sheets_metadata:
+                if sheet.typ == calamine.SheetTypeEnum.WorkSheet:
+                    names.append(sheet.name)
+                    is_shown = sheet.visible == calamine.SheetVisibleEnum.Visible
+                    if name == sheet.name or (not name and is_shown):
+                        cells = workbook.get_sheet_by_name(sheet.name)
+                        outline = outlines.get(sheet.name, _Outline())
+                        sheets.append(_sheet(cells, outline, path))
+    listed = ", ".join(map(shell_word, names))
+    if name and not sheets:
+        problem = f"no sheet {name!r}{near(name, names)}"
+        raise FixUsage(problem, where=str(path), hint=f"--sheet with one of {listed}")
+    with_data = [sheet for sheet in sheets if name or any(map(any, sheet.rows))]
+    if len(with_data) == 1:
+        return with_data[0]
+    if with_data and likely is not None:
+        return _likely_one(with_data, likely)
+    raise FixUsage(
+        f"expected one sheet with data that is shown, got {len(with_data)}",
+        where=str(path),
+        hint=f"the sheets are {listed}; manifest import has --sheet, for another command save one"
+        " sheet as CSV",
+    )
 
 
 @contextmanager
 def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
-    """Raise an error for a file that calamine cannot read."""
+    """Raise an error for a file that cannot be read."""
+    of_archive = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, EOFError)
     try:
         yield
-    except (calamine.CalamineError, OSError) as error:
-        raise _unreadable(path, error) from error
     except BaseException as error:
-        # It panics on some damaged files; no module has the class.
-        if type(error).__name__ != "PanicException":
+        known = (calamine.CalamineError, *of_archive, LookupError, OSError, ValueError)
+        # calamine panics on some damaged files; no module has the class.
+        is_panic = type(error).__name__ in ("PanicException", "RuntimeError")
+        if not is_panic and not isinstance(error, known):
             raise
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: BaseException) -> Corrupt:
-    return Corrupt(
-        f"this is no spreadsheet that can be read, or has a password: {first_line(error)}",
-        where=str(path),
-    )
-
-
-def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
-    """Raise an error for a sheet that would need too much memory."""
-    n_cells = (last_row + 1) * (last_column + 1)
-    if n_cells > MAX_CELLS:
-        last = cell_name(last_row, last_column)
         raise Corrupt(
-            f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
+            "this is no spreadsheet that can be read, or has a password:"
+            f" {first_line(error)}",
             where=str(path),
-        )
+        ) from error
 
 
 def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
@@ -198,31 +167,12 @@ def _likely_one(sheets: Sequence[Sheet], columns: Collection[str]) -> Sheet:
     def likelihood(sheet: Sheet) -> tuple[bool, int]:
         header = sheet.rows[header_place(sheet.rows, columns)]
         names = {single_line(cell) for cell in header}
-        n_cells = sum(bool(cell) for cells in sheet.rows for cell in cells)
+        n_cells = sum(sum(map(bool, cells)) for cells in sheet.rows)
         return names.issuperset(columns), n_cells
 
     meant = max(sheets, key=likelihood)
     others = [sheet.name for sheet in sheets if sheet is not meant]
     return replace(meant, others=others)
-
-
-def _only_one(with_data: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:
-    """Return the only sheet with data; an error names several."""
-    if len(with_data) == 1:
-        return with_data[0]
-    if not with_data:
-        raise FixInput(
-            "no sheet that is shown has data",
-            where=str(path),
-            hint=f"the sheets are {', '.join(map(repr, names))}",
-        )
-    with_data_shown = ", ".join(repr(sheet.name) for sheet in with_data)
-    raise FixUsage(
-        f"{len(with_data)} sheets have data: {with_data_shown}",
-        where=str(path),
-        hint=f"manifest import has --sheet {shell_word(with_data[0].name)}; for"
-        " another command save one sheet as CSV",
-    )
 
 
 def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
@@ -233,8 +183,8 @@ def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) 
     # As many cells as most rows have, of which some may be empty.
     usual = max(n_cells, key=n_cells.__getitem__, default=0)
     for place, cells in enumerate(rows):
-        names = {single_line(cell) for cell in cells} - {""}
-        has_required = bool(required) and names.issuperset(required)
+        names = [name for name in map(single_line, cells) if name]
+        has_required = bool(required) and {*names}.issuperset(required)
         is_wide = len(names) > 1 and 3 * len(names) >= 2 * usual
         is_header = is_wide and not any(map(_NUMBER.fullmatch, names))
         has_names = (is_header, len(names) > 1, len(names) > 0)
@@ -242,85 +192,50 @@ def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) 
     return -max(places, default=(False, False, False, False, 0))[-1]
 
 
-def header_index(
-    sheet: Sheet, path: Path, header_row: int | None, required: Collection[str]
-) -> int:
-    """Return the row with the names of the columns, from 0.
-
-    Args:
-        sheet: The sheet, which is not empty.
-        path: The file, for the error.
-        header_row: The number of the row, as a spreadsheet program shows it.
-        required: The columns that are looked for where no number is given.
-    """
-    filled = sheet.filled_rows
-    if header_row is None:
-        return header_place(sheet.rows, required)
-    if header_row - 1 not in filled:
-        raise FixUsage(
-            f"row {header_row} of the sheet {sheet.name!r} is empty",
-            where=str(path),
-            hint=f"header_row = {filled[0] + 1} in a file for --mapping, or another row with names",
-        )
-    return header_row - 1
-
-
-def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Sheet:
+def _sheet(worksheet: Any, outline: _Outline, path: Path) -> Sheet:
     """Return the texts of a worksheet of calamine."""
-    outline = outlines.get(worksheet.name)
-    if outline is not None and outline.without_value:
-        cell = cell_name(*outline.without_value[0])
+    for row, column in outline.without_value:
         raise FixInput(
-            f"the formula in {cell} of the sheet {worksheet.name!r} has no value",
+            f"the formula in row {row + 1} and column {column + 1} of the sheet"
+            f" {worksheet.name!r} has no value",
             where=str(path),
             hint="open the file in Excel or LibreOffice, which computes its formulas, and save it",
         )
-    rows = worksheet.to_python(skip_empty_area=False)
-    time_formats = {} if outline is None else outline.time_formats
+    values = worksheet.to_python(skip_empty_area=False)
+    texts = [[cell_text(value) for value in cells] for cells in values]
+    # Two parts of a damaged file may not agree.
+    n_columns = min(map(len, values), default=0)
+
+    def is_inside(place: Position) -> bool:
+        return place[0] < len(values) and place[1] < n_columns
+
+    lengths = {}
     # Where other times of a column are shown as h:mm, or other times of the sheet as h:mm:ss with
     # seconds, those that are shown with :00 were typed so: a start and an end are of one form.
-    with_typed_seconds = set()
-    for row, cells in enumerate(rows):
-        for column, value in enumerate(cells):
-            form = time_formats.get((row, column), "")
-            length = _length(value, form)
-            if length is None or "h" not in form:
+    typed_seconds = set()
+    for place, form in outline.time_formats.items():
+        if is_inside(place):
+            length = _length(values[place[0]][place[1]], is_time=True)
+            if length is None:
                 continue
-            if "s" not in form:
-                with_typed_seconds.add(column)
-            elif length % _MINUTE:
-                with_typed_seconds.update(range(len(cells)))
-    texts = []
-    for row, cells in enumerate(rows):
-        of_row = []
-        for column, value in enumerate(cells):
-            form = time_formats.get((row, column), "")
-            text = cell_text(
-                value, form, has_typed_seconds=column in with_typed_seconds
-            )
-            of_row.append(text)
-        texts.append(of_row)
-    last_text: Mapping[int, int] = {}
-    if outline is not None:
-        last_text = outline.last_text
-        for (row, column), error in outline.errors.items():
-            # Two parts of a damaged file may not agree.
-            if row < len(texts) and column < len(texts[row]):
-                texts[row][column] = error
-    return Sheet(worksheet.name, texts, last_text)
+            lengths[place] = length
+            if "h" in form and "s" not in form:
+                typed_seconds.add(place[1])
+            elif "h" in form and length % _MINUTE:
+                typed_seconds.update(range(n_columns))
+    for place, length in lengths.items():
+        form = outline.time_formats[place]
+        is_exact = place[1] in typed_seconds and length < _DAY
+        has_seconds = "s" in form and ("h" not in form or is_exact)
+        texts[place[0]][place[1]] = _duration(length, has_seconds=has_seconds)
+    for place, error in outline.errors.items():
+        if is_inside(place):
+            texts[place[0]][place[1]] = error
+    return Sheet(worksheet.name, texts, outline.last_text)
 
 
-def cell_text(value: Any, form: str = "", *, has_typed_seconds: bool = False) -> str:
+def cell_text(value: Any) -> str:
     """Return the value of a cell as a CSV file has it.
-
-    A time that may be meant as minutes and seconds is `h:mm`. Who types 0:03 for three seconds gets
-    three minutes, which Excel shows as 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Another
-    program may show all times with seconds.
-
-    Args:
-        value: The value that calamine returns.
-        form: The format of the cell, if it is one of times.
-        has_typed_seconds: Whether the seconds of a time of its column were typed.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -329,90 +244,68 @@ def cell_text(value: Any, form: str = "", *, has_typed_seconds: bool = False) ->
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    length = _length(value, form)
-    if length is None:
-        return str(value)
-    is_exact = has_typed_seconds and length < _DAY
-    has_seconds = "s" in form and ("h" not in form or is_exact)
-    return _duration(length, has_seconds=has_seconds or bool(length % _MINUTE))
+    length = _length(value)
+    return str(value) if length is None else _duration(length)
 
 
-def _length(value: Any, form: str) -> datetime.timedelta | None:
+def _length(value: Any, *, is_time: bool = False) -> datetime.timedelta | None:
     """Return the time since midnight, or the duration, of a cell; None if it is no time."""
     if isinstance(value, datetime.timedelta):
         return value
     if isinstance(value, datetime.time):
         return datetime.datetime.combine(_DAY_0, value) - _DAY_0
-    if isinstance(value, datetime.date) and form and str(value) < _TIMES_END:
+    if is_time and isinstance(value, datetime.date) and str(value) < _TIMES_END:
         return datetime.datetime.fromisoformat(str(value)) - _DAY_0
     return None
 
 
-def _duration(length: datetime.timedelta, *, has_seconds: bool) -> str:
-    """Return a time as `h:mm:ss`, with milliseconds where it has them, or as `h:mm`."""
+def _duration(length: datetime.timedelta, *, has_seconds: bool = False) -> str:
+    """Return a time as `h:mm:ss`, with milliseconds where it has them, or as `h:mm`.
+
+    A time that may be meant as minutes and seconds is `h:mm`. Who types 0:03 for three seconds gets
+    three minutes, which Excel shows as 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Another
+    program may show all times with seconds.
+    """
     n_ms = round(length / datetime.timedelta(milliseconds=1))
     sign = "-" if n_ms < 0 else ""
-    n_seconds, ms = divmod(abs(n_ms), 1000)
-    n_minutes, seconds = divmod(n_seconds, 60)
-    hours, minutes = divmod(n_minutes, 60)
-    fraction = f".{ms:03d}" if ms else ""
-    if not has_seconds:
-        return f"{sign}{hours}:{minutes:02d}"
-    return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
+    n_minutes, ms = divmod(abs(n_ms), 60_000)
+    clock = f"{sign}{n_minutes // 60}:{n_minutes % 60:02d}"
+    if not has_seconds and not length % _MINUTE:
+        return clock
+    return clock + f":{ms / 1000:06.3f}".removesuffix(".000")
+
+
+def _refuse_large(verb: str, n_bytes: int, limit: int, path: Path) -> None:
+    """Raise an error for a file that would need too much memory."""
+    if n_bytes > limit:
+        problem = f"the file {verb} {human(n_bytes)}, expected at most {human(limit)}"
+        raise Corrupt(problem, where=str(path))
 
 
 def _outlines(path: Path) -> dict[str, _Outline]:
     """Return the outline of each sheet, by its name."""
-    n_bytes = path.stat().st_size
-    if n_bytes > MAX_FILE:
-        raise Corrupt(
-            f"the file has {human(n_bytes)}, expected at most {human(MAX_FILE)}",
-            where=str(path),
-        )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            if size > MAX_ARCHIVE:
-                limit = human(MAX_ARCHIVE)
-                problem = f"the file unpacks to {human(size)}, expected at most {limit}"
-                raise Corrupt(problem, where=str(path))
-            return _outlines_of_xlsx(archive, path)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ElementTree.ParseError,
-        EOFError,
-        LookupError,
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise _unreadable(path, error) from error
-
-
-def _outlines_of_xlsx(archive: zipfile.ZipFile, path: Path) -> dict[str, _Outline]:
-    relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
-    target_of = {item.get("Id"): item.get("Target", "") for item in relations}
-    book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
-    # calamine does not look at capitals either.
-    member_of = {name.lower(): name for name in archive.namelist()}
-    styles = member_of.get("xl/styles.xml")
-    formats = {} if styles is None else _formats_of_xlsx(archive.read(styles))
-    outlines = {}
-    for sheet in book.iterfind(".//{*}sheet"):
-        target = target_of.get(_relation_of(sheet), "")
-        name = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
-        member = member_of.get(name.lower())
-        if member is not None:
-            outline = _outline_of_xlsx(archive, member, formats, path)
-            outlines[sheet.get("name", "")] = outline
-    return outlines
-
-
-def _relation_of(sheet: ElementTree.Element) -> str:
-    """Return the id of the relation of a sheet, whose namespace is another in strict files."""
-    ids = [value for key, value in sheet.items() if key.endswith("}id")]
-    return ids[0] if ids else ""
+    _refuse_large("has", path.stat().st_size, MAX_FILE, path)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+        _refuse_large("unpacks to", size, MAX_ARCHIVE, path)
+        relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+        target_of = {item.get("Id"): item.get("Target", "") for item in relations}
+        book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+        # calamine does not look at capitals either.
+        member_of = {name.lower(): name for name in archive.namelist()}
+        styles = member_of.get("xl/styles.xml")
+        formats = {} if styles is None else _formats_of_xlsx(archive.read(styles))
+        outlines = {}
+        for sheet in book.iterfind(".//{*}sheet"):
+            # The namespace of the relation is another one in strict files.
+            ids = [value for key, value in sheet.items() if key.endswith("}id")]
+            target = target_of.get(ids[0], "") if ids else ""
+            inside = target[1:] if target.startswith("/") else f"xl/{target}"
+            member = member_of.get(inside.lower())
+            if member is not None:
+                outline = _outline_of_xlsx(archive, member, formats, path)
+                outlines[sheet.get("name", "")] = outline
+        return outlines
 
 
 def _formats_of_xlsx(styles: bytes) -> dict[str, str]:
@@ -435,12 +328,8 @@ def _outline_of_xlsx(
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
-    errors = {}
-    without_value = []
-    last_text: dict[int, int] = {}
-    time_formats = {}
-    last_row = 0
-    last_column = 0
+    outline = _Outline()
+    n_rows = n_columns = 0
     row = column = -1
     parent = ElementTree.Element("sheetData")
     with archive.open(member) as stream:
@@ -457,36 +346,38 @@ def _outline_of_xlsx(
                     )
             elif event == "end" and tag == "c":
                 name = element.get("r")
-                if name is None:
-                    column += 1
-                else:
-                    row, column = _position(name)
+                row, column = (row, column + 1) if name is None else _position(name)
+                place = row, column
                 # A cell that only has a format is empty.
                 if len(element):
-                    last_row = max(last_row, row)
-                    last_column = max(last_column, column)
-                    _refuse_large(last_row, last_column, path)
+                    n_rows = max(n_rows, row + 1)
+                    n_columns = max(n_columns, column + 1)
+                    if n_rows * n_columns > MAX_CELLS:
+                        raise Corrupt(
+                            f"the sheet has {n_rows:,} rows and {n_columns:,} columns, expected at"
+                            f" most {MAX_CELLS:,} cells",
+                            where=str(path),
+                        )
                     form = formats.get(element.get("s", "0"), "")
                     if form == _TEXT:
-                        last_text[column] = row
+                        outline.last_text[column] = row
                     elif _OF_TIMES.fullmatch(form):
-                        time_formats[row, column] = form
+                        outline.time_formats[place] = form
                 kind = element.get("t")
                 value = element.findtext("{*}v", "")
                 if kind == "e":
-                    errors[row, column] = value
+                    outline.errors[place] = value
                 # The value of kind `str` may be the empty text.
                 has_formula = element.find("{*}f") is not None
                 if has_formula and not value and kind != "str":
-                    without_value.append((row, column))
+                    outline.without_value.append(place)
             elif event == "end" and tag == "row":
                 element.clear()
                 # Rows that were read take memory until their parent forgets them.
                 parent.clear()
             elif event == "start" and tag == "sheetData":
                 parent = element
-    last = (last_row, last_column)
-    return _Outline(last, errors, without_value, last_text, time_formats)
+    return outline
 
 
 def _position(name: str) -> Position:

@@ -175,15 +175,13 @@ def _write_exact_number(sheet: Any, number: float, attributes: Any = ()) -> None
 
 def _check_sheet(columns: Columns, path: Path) -> None:
     """Raise an error for a table that is too large for a spreadsheet."""
-    n_rows = 1 + max((len(values) for values in columns.values()), default=0)
-    longest = 0
-    for values in columns.values():
-        texts = (len(value) for value in values if isinstance(value, str))
-        longest = max(longest, max(texts, default=0))
+    cells = [value for values in columns.values() for value in values]
+    letters = [len(value) for value in cells if isinstance(value, str)]
+    rows = [len(values) for values in columns.values()]
     for number, most, noun in (
-        (n_rows, MAX_SHEET_ROWS, "rows"),
+        (1 + max(rows, default=0), MAX_SHEET_ROWS, "rows"),
         (len(columns), MAX_SHEET_COLUMNS, "columns"),
-        (longest, MAX_CELL_LETTERS, "letters in a cell"),
+        (max(letters, default=0), MAX_CELL_LETTERS, "letters in a cell"),
     ):
         if number > most:
             raise FixUsage(

@@ -62,7 +62,7 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
     ("task", "problem"),
     [
         ({}, "needs one of classes, positive and column"),
-        ({"EN": 0, "S": 2}, "classes.S: must be a whole number"),
+        ({"EN": 0, "S": 2}, "classes.S: must be int"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
         ({"column": "decade", "values": ["1990"]}, "values"),

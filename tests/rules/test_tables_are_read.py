@@ -406,7 +406,7 @@ def test_a_formula_without_a_value_is_no_empty_cell(
     assert [row[column] for row in computed.rows] == texts
     saved = without_values(path)
     if "=" in cells:
-        first = f"B{cells.index('=') + 2}"
+        first = f"row {cells.index('=') + 2} and column 2"
         with pytest.raises(FixInput, match=f"the formula in {first} of the sheet 'A'"):
             read_table(saved, required=("clip_id",))
     else:

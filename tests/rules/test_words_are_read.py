@@ -198,9 +198,6 @@ CASES = {
         b'<tt><body><div><p begin="00:00:01.000" end="00:00:02.000">&b;</p></div></body></tt>\n',
         refused="the file has no cues",
     ),
-    "a line of a megabyte": Case(
-        "m.srt", srt(f"{ONE}{'a ' * 600_000}"), refused="the line is longer", line=3
-    ),
     # What WebVTT and SubStation Alpha have beside words.
     "vtt with regions": Case(
         "m.vtt",

@@ -38,8 +38,6 @@ non = "EN"
 regard = "Look"
 corps = "Body"
 "lumière" = "Light"
-
-[modalities]
 Light = "visual"
 """
 HEADER = ["Film", "n", "Start", "End", "Verdict", "Tags", "Coder"]

@@ -5,7 +5,7 @@ split comes from the shots files alone; the `set` of the sets files is another s
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
@@ -56,8 +56,7 @@ class _Excerpts:
 
     rows: dict[str, tuple[TableRow, dict[str, str]]] = field(default_factory=dict)
     id_of: dict[tuple[str, str], str] = field(default_factory=dict)
-    columns: list[str] = field(default_factory=list)
-    film_of: dict[str, str] = field(default_factory=dict)  # its file name, by its id
+    name_of_film: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     def add(self, row: TableRow, family: str, **values: str) -> None:
@@ -78,9 +77,6 @@ class _Excerpts:
         # Some files leave the extension out; where one has it, that is the file to look for.
         if "." in name:
             cells["video"] = name
-        self.columns += [
-            name for name in values if name not in (*CLIP_COLUMNS, *self.columns)
-        ]
 
 
 def read(
@@ -103,13 +99,11 @@ def read(
     wrong = [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):
         _readers()[path.name](path, violations, excerpts)
-    columns = tuple(excerpts.columns)
-    rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
     raise_together(NOT_ITS_FILES, *wrong)
-    without_film = [
-        stem for stem in excerpts.rows if "movie_id" not in excerpts.rows[stem][1]
-    ]
+    rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
+    without_film = [cells["clip_id"] for _, cells in rows if "movie_id" not in cells]
     has_films = len(without_film) < len(rows)
+    warnings = [*excerpts.unread]
     if has_films:
         refuse_if(
             without_film,
@@ -117,46 +111,39 @@ def read(
             f"the film of {len(without_film)} of {count(len(rows), 'excerpt')} is not stated",
             hint=f"give both of {WITH_FILMS}, or none of them",
         )
-    clips = clips_of_table(rows, columns=columns, has_films=has_films)
-    raise_together(NOT_ITS_FILES, *wrong)
-    sources = tuple(source_of(path) for path in paths)
-    films = "" if has_films else NO_FILMS
-    header = published_header("liris-accede", *sources, films=films)
-    manifest = Manifest(name, header, clips, columns)
-    return ImportedManifest(manifest, (*excerpts.unread, *_warnings(manifest)))
-
-
-def _warnings(manifest: Manifest) -> Iterable[str]:
-    if not manifest.has_films:
-        yield (
-            f"the films of the {len(manifest)} excerpts are not stated, so they cannot be split by"
+    else:
+        warnings.append(
+            f"the films of the {len(rows)} excerpts are not stated, so they cannot be split by"
             f" film; also give {WITH_FILMS}"
         )
-    if FOLD not in manifest.columns:
-        yield "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
+    columns = dict.fromkeys(name for _, cells in rows for name in cells)
+    own = tuple(name for name in columns if name not in CLIP_COLUMNS)
+    clips = clips_of_table(rows, columns=own, has_films=has_films)
+    raise_together(NOT_ITS_FILES, *wrong)
+    if FOLD not in own:
+        warnings.append(
+            "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
+        )
+    films = "" if has_films else NO_FILMS
+    header = published_header("liris-accede", *map(source_of, paths), films=films)
+    return ImportedManifest(Manifest(name, header, clips, own), tuple(warnings))
 
 
 def _annotation_files(given_paths: Sequence[Path]) -> list[Path]:
     """Return the files to read, in an order that does not depend on how they were given."""
     by_name: dict[str, Path] = {}
     for path in given_paths:
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        annotation_files = [
-            file for file in inside if file.is_file() and file.name in _readers()
-        ]
-        if not annotation_files:
-            hint = f"one of {', '.join(_readers())}"
-            raise NotFound(
-                "no annotation file of LIRIS-ACCEDE", where=str(path), hint=hint
-            )
-        for file in annotation_files:
-            twin = by_name.setdefault(file.name, file)
-            if twin != file:
-                where = f"{twin}, {file}"
-                hint = "name one of them"
-                raise FixInput(
-                    f"two files have the name {file.name}", where=where, hint=hint
-                )
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.name in _readers() and file.is_file():
+                twin = by_name.setdefault(file.name, file)
+                if twin != file:
+                    problem = f"two files have the name {file.name}"
+                    where = f"{twin}, {file}"
+                    raise FixInput(problem, where=where, hint="name one of them")
+    if not by_name:
+        hint = f"one of {', '.join(_readers())}"
+        where = ", ".join(map(str, given_paths))
+        raise NotFound("no annotation file of LIRIS-ACCEDE", where=where, hint=hint)
     return [by_name[name] for name in _readers() if name in by_name]
 
 
@@ -169,19 +156,16 @@ def _values(
 ) -> None:
     """Add the values of a table to the excerpts; without columns, it is the class of violence."""
     columns: Mapping[str, str] = values.get("columns", {})
-    required = ("id", "name", *columns)
-    table = read_table(path, required=required, violations=wrong)
-    if not columns and not wrong:
-        if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
+    table = read_table(path, required=("id", "name", *columns), violations=wrong)
+    if not columns:
+        columns = dict.fromkeys(table.columns[2:3], "violence")
+        if not columns and not wrong:
             got = ", ".join(table.columns)
-            wrong.add(
-                1, None, f"expected the columns id, name and the class, got {got}"
-            )
-            return
-        columns = {table.columns[2]: "violence"}
+            problem = f"expected the columns id, name and the class, got {got}"
+            wrong.add(1, None, problem)
     excerpts.unread += unread_columns(path, table.columns, "id", "name", *columns)
     form = re.compile(values["form"])
-    for row in table.rows:
+    for row in table.rows if columns else ():
         for column in columns:
             row.matching(column, form, values["what"])
         cells = {target: row[column] for column, target in columns.items()}
@@ -191,12 +175,12 @@ def _values(
 def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
     """Add the official split; the files have no header, and two cells: MediaEval id and name."""
     fold = DEV if "devset" in path.name else TEST
-    for line, text in numbered_lines(path, wrong):
+    for line, text in numbered_lines(path):
         cells = [cell.strip() for cell in text.split("\t")]
         if len(cells) != 2:
             wrong.add(line, None, f"expected an id and a name, got {len(cells)} cells")
             continue
-        row = TableRow(line, {"id": cells[0], "name": cells[1]}, wrong)
+        row = TableRow(line, dict(zip(("id", "name"), cells, strict=True)), wrong)
         excerpts.add(row, "shots", mediaeval_id=cells[0], **{FOLD: fold})
 
 
@@ -209,20 +193,15 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
             continue
         for column in ("start", "end"):
             row.matching(column, _FRAME, "a frame number (whole, from 0)")
-        # The file name of a film identifies it; an id has neither blanks nor separators.
-        film = _film_id(row["movie"])
-        first = excerpts.film_of.setdefault(film, row["movie"])
+        # The file name of a film identifies it, without an ending such as .mp4.
+        name = PurePosixPath(row["movie"])
+        film = ascii_id(name.stem if _ENDING.fullmatch(name.suffix) else name.name)
+        first = excerpts.name_of_film.setdefault(film, row["movie"])
         if first != row["movie"]:
             problem = f"{row['movie']!r} and {first!r} both become the film {film!r}; rename one"
             row.add("movie", problem)
         frames = {"start_frame": row["start"], "end_frame": row["end"]}
         excerpts.add(row, _family(path), movie_id=film, **frames)
-
-
-def _film_id(file_name: str) -> str:
-    """Return the id of a film by its file name, without an ending such as .mp4."""
-    path = PurePosixPath(file_name)
-    return ascii_id(path.stem if _ENDING.fullmatch(path.suffix) else path.name)
 
 
 def _media(path: Path, wrong: Violations) -> list[TableRow]:

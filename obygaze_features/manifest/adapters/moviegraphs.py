@@ -9,10 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.schema_check import (
-    Violations,
-    raise_together,
-)
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import TableRow, numbered_lines
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -28,6 +25,8 @@ VIDEO = "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
 SAME_S = 0.05
 _SUFFIX = ".scenes.gt"
+# Of the cuts and of the frames of a film.
+ENDINGS = (".videvents", ".matidx")
 _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
 _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
@@ -48,153 +47,125 @@ def read(
     if source.is_file():
         hint = "the folder mg_videoinfo"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
+    root = source if (source / SCENES).is_dir() else source / "mg_videoinfo"
     violations: list[Violations] = []
     rows: list[tuple[TableRow, dict[str, str]]] = []
     sources = []
-    for film, paths in _shot_files(source).items():
-        violations_of_film = [Violations(path) for path in paths]
-        violations += violations_of_film
-        rows += _scenes(film, paths, violations_of_film)
-        for path in paths:
-            sources.append(source_of(path, path.relative_to(source).as_posix()))
+    missing = []
+    for scenes in sorted((root / SCENES).glob(f"*{_SUFFIX}")):
+        film = scenes.name.removesuffix(_SUFFIX)
+        video = root / VIDEO / film
+        paths = [scenes, *(Path(f"{video}{ending}") for ending in ENDINGS)]
+        missing_here = [f"{path}: no such file" for path in paths if not path.is_file()]
+        missing += missing_here
+        if not missing_here:
+            of_film = [Violations(path) for path in paths]
+            rows += _scenes(film, of_film)
+            violations += of_film
+            for path in paths:
+                sources.append(source_of(path, path.relative_to(source).as_posix()))
+    if missing:
+        problem = "files of some films are missing"
+        raise FixInput(problem, where=str(root), details=missing)
+    if not sources:
+        problem = f"no {SCENES}/*{_SUFFIX} in this folder"
+        raise NotFound(problem, where=str(source))
     clips = clips_of_table(rows, columns=SHOT_COLUMNS)
     raise_together("these are not the shot files of MovieGraphs", *violations)
     header = published_header("moviegraphs", *sources)
     manifest = Manifest(name, header, clips, SHOT_COLUMNS)
     warnings = []
-    for movie_id in _without_scenes(source, manifest.films):
-        scenes = f"{SCENES}/{movie_id}{_SUFFIX}"
-        warnings.append(f"{movie_id}: left out, because it has no {scenes}")
+    of_videos = [p for p in (root / VIDEO).iterdir() if p.suffix in ENDINGS]
+    for film in sorted({p.stem for p in of_videos}.difference(manifest.films)):
+        scenes_of_film = f"{SCENES}/{film}{_SUFFIX}"
+        warnings.append(f"{film}: left out, because it has no {scenes_of_film}")
     return ImportedManifest(manifest, tuple(warnings))
 
 
-def _root(folder: Path) -> Path:
-    return folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
-
-
-def _without_scenes(folder: Path, films: Sequence[str]) -> list[str]:
-    """Return the films that have cuts or frames, but are not among those with scenes."""
-    paths = (_root(folder) / VIDEO).iterdir()
-    with_video_files = {p.stem for p in paths if p.suffix in (".videvents", ".matidx")}
-    return sorted(with_video_files - set(films))
-
-
-def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
-    """Return the three files of each film by its id: scenes, cuts, frames."""
-    root = _root(folder)
-    films = {}
-    missing = []
-    for scenes in sorted((root / SCENES).glob(f"*{_SUFFIX}")):
-        film = scenes.name.removesuffix(_SUFFIX)
-        cuts = root / VIDEO / f"{film}.videvents"
-        frames = root / VIDEO / f"{film}.matidx"
-        films[film] = (scenes, cuts, frames)
-        missing += [path for path in films[film] if not path.is_file()]
-    if not films:
-        raise NotFound(
-            f"no {SCENES}/*{_SUFFIX} in this folder",
-            where=str(folder),
-        )
-    if missing:
-        raise FixInput(
-            "files of some films are missing",
-            where=str(root),
-            details=[f"{path}: no such file" for path in missing],
-        )
-    return films
-
-
 def _scenes(
-    film: str, paths: Sequence[Path], wrong: Sequence[Violations]
+    film: str, wrong: Sequence[Violations]
 ) -> Iterator[tuple[TableRow, dict[str, str]]]:
     """Yield the row and the cells of each scene of a film; violations are added to its files."""
-    seconds = _frame_times(paths[2], wrong[2])
-    cuts = _cuts(paths[1], seconds, wrong[1])
+    of_scenes, of_cuts, of_frames = wrong
+    seconds = _frame_times(of_frames)
+    cuts = _cuts(of_cuts, seconds)
     length = seconds[-1] - seconds[0] if seconds else 0.0
     fps = (len(seconds) - 1) / length if length > 0 else 25.0
     # The first frame of each shot, and the time of each; the film ends one frame after its last.
     starts = [0, *cuts, len(seconds)]
     starts_s = [0.0, *seconds[1:], seconds[-1] + 1 / fps] if seconds else []
     number = 0
-    for line, text in numbered_lines(paths[0], wrong[0]):
-        # The number of a scene is that of its line, also where other lines are invalid.
+    expected = "first shot, last shot and a flag"
+    for line, match in _matches(_SCENE, expected, of_scenes):
         number += 1
-        row = TableRow(line, {}, wrong[0])
-        match = _SCENE.fullmatch(text)
-        if match is None:
-            row.add(
-                None, f"expected first shot, last shot and a flag, got {text[:60]!r}"
+        first, last, use = map(int, match.groups())
+        if not 1 <= first <= last <= len(cuts) + 1:
+            problem = (
+                f"shots {first} to {last}: expected ascending numbers of the film's"
             )
-            continue
-        first, last, use = (int(part) for part in match.groups())
-        if not 1 <= first <= last:
-            row.add(None, f"shots {first} to {last}: expected ascending numbers from 1")
-        elif last > len(cuts) + 1:
-            row.add(None, f"shot {last}, but the film has {len(cuts) + 1} shots")
-        elif seconds and all(cut < len(seconds) for cut in cuts):
+            of_scenes.add(line, None, f"{problem} {len(cuts) + 1} shots")
+        elif not of_cuts and not of_frames:
             start = starts[first - 1]
             after = starts[last]
-            cells = {
-                "clip_id": f"{film}-{number:03d}",
-                "movie_id": film,
-                "scene": str(number),
-            }
-            cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}
             times = {"start_s": starts_s[start], "end_s": starts_s[after], "fps": fps}
-            cells |= {name: repr(round(value, 6)) for name, value in times.items()}
-            yield row, cells | {"start_frame": str(start), "end_frame": str(after - 1)}
-    if not number and not wrong[0]:
-        wrong[0].add(None, None, "the file has no scenes")
+            cells = {name: repr(round(value, 6)) for name, value in times.items()}
+            whole = {
+                "scene": number,
+                "first_shot": first,
+                "last_shot": last,
+                "use": use,
+            }
+            whole |= {"start_frame": start, "end_frame": after - 1}
+            cells |= {name: str(value) for name, value in whole.items()}
+            ids = {"clip_id": f"{film}-{number:03d}", "movie_id": film}
+            yield TableRow(line, {}, of_scenes), cells | ids
+    if not number and not of_scenes:
+        of_scenes.add(None, None, "the file has no scenes")
 
 
-def _frame_times(path: Path, wrong: Violations) -> list[float]:
+def _matches(
+    form: re.Pattern[str], expected: str, wrong: Violations, n_before: int = 0
+) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the lines of a file behind the first ones; others than expected are violations."""
+    for place, (line, text) in enumerate(numbered_lines(Path(wrong.path))):
+        match = form.fullmatch(text)
+        if match is not None and place >= n_before:
+            yield line, match
+        elif place >= n_before:
+            wrong.add(line, None, f"expected {expected}, got {text[:60]!r}")
+
+
+def _frame_times(wrong: Violations) -> list[float]:
     """Return the time of each frame in seconds; the file has one line for each frame, from 0."""
     seconds: list[float] = []
-    for line, text in numbered_lines(path, wrong):
-        match = _FRAME.fullmatch(text)
-        if match is None or int(match[1]) != len(seconds):
-            expected = f"expected frame {len(seconds)} and its time"
-            wrong.add(
-                line, None, f"{expected}, got {text[:60]!r}; the rest is not read"
-            )
-            return seconds
-        if seconds and float(match[2]) < seconds[-1]:
-            wrong.add(
-                line, None, f"frame {match[1]} is earlier than the previous frame"
-            )
-        seconds.append(float(match[2]))
+    for line, match in _matches(_FRAME, "a frame and its time", wrong):
+        time_s = float(match[2])
+        if int(match[1]) != len(seconds) or time_s < max(seconds[-1:], default=0.0):
+            expected = f"expected frame {len(seconds)} and its time, in ascending order"
+            wrong.add(line, None, f"{expected}, got {match[0]!r}; the rest is not read")
+            break
+        seconds.append(time_s)
     if len(seconds) < 2 and not wrong:
         wrong.add(None, None, "expected at least two frames")
     return seconds
 
 
-def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
+def _cuts(wrong: Violations, seconds: Sequence[float]) -> list[int]:
     """Return the first frame of each shot except the first shot."""
-    cuts: list[int] = []
-    lines = numbered_lines(path, wrong)
-    line, header = next(lines, (1, ""))
+    line, header = next(numbered_lines(Path(wrong.path)), (1, ""))
     if not header or _CUT.fullmatch(header):
         wrong.add(line, None, "the header line is missing; a cut may be missing too")
-    for line, text in lines:
-        match = _CUT.fullmatch(text)
-        if match is None:
-            wrong.add(
-                line, None, f"expected a frame, its time and CUT, got {text[:60]!r}"
-            )
-            continue
+    cuts = [0]
+    for line, match in _matches(_CUT, "a frame, its time and CUT", wrong, 1):
         frame = int(match[1])
         time_s = float(match[2])
-        if cuts and frame <= cuts[-1]:
-            wrong.add(
-                line, None, f"the cut at frame {frame} must be after the previous cut"
+        if not cuts[-1] < frame < len(seconds):
+            problem = (
+                f"frame {frame} is not after the cut before, or is outside the film"
             )
-        elif not 0 < frame < len(seconds):
-            wrong.add(
-                line, None, f"frame {frame} is the first frame or outside the film"
-            )
+            wrong.add(line, None, problem)
         elif abs(seconds[frame] - time_s) > SAME_S:
-            wrong.add(
-                line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}"
-            )
+            problem = f"frame {frame} is at {seconds[frame]} s, not at {time_s}"
+            wrong.add(line, None, problem)
         cuts.append(frame)
-    return cuts
+    return cuts[1:]

@@ -65,24 +65,20 @@ def read(
         name: The name of the manifest.
     """
     csv = Path(csv)
-    splits = None if splits is None else Path(splits)
     data = published("obygaze12")
+    files = {csv: (csv.name, data["sha256"])}
     split_files = {}
-    missing = []
-    for file in data["splits"]:
-        if splits and (splits / file).is_file():
-            split_files[file] = splits / file
-        else:
-            missing.append(file)
+    for file, facts in data["splits"].items() if splits else ():
+        path = Path(splits or "", file)
+        if path.is_file():
+            split_files[file] = path
+            files[path] = (file, [facts["sha256"]])
     if splits and not split_files:
         raise NotFound(
             "no folder with split files of ObyGaze12",
             where=str(splits),
             hint=f"--splits FOLDER, one with {', '.join(data['splits'])}",
         )
-    files = {csv: (csv.name, data["sha256"])}
-    for file, path in split_files.items():
-        files[path] = (file, [data["splits"][file]["sha256"]])
     sources, unknown = known_sources(files)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
@@ -94,17 +90,15 @@ def read(
     )
     manifest = Manifest(name, header, clips, EXTRA)
     clips_as_seen = manifest.view("visual").by_id
-    violations_of_splits = []
+    wrong = [violations]
     for file, path in split_files.items():
-        violations_of_split = Violations(path)
-        violations_of_splits.append(violations_of_split)
+        wrong.append(Violations(path))
         levels = data["splits"][file]["levels"]
-        folds = _read_split(levels, path, clips_as_seen, violations_of_split)
+        folds = _read_split(levels, path, clips_as_seen, wrong[-1])
         column = FOLD_PREFIX + file.removesuffix(".csv").replace("/", "_")
         manifest = manifest.with_column(column, folds)
-    raise_together(
-        "these are not the files of ObyGaze12", violations, *violations_of_splits
-    )
+    raise_together("these are not the files of ObyGaze12", *wrong)
+    missing = [file for file in data["splits"] if file not in split_files]
     if splits and missing:
         warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
     return ImportedManifest(manifest, tuple(warnings))
@@ -163,20 +157,16 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
         return
     if row["movie"] != clip.movie_id:
         row.add("movie", f"{row['movie']!r}, but the clip is from {clip.movie_id!r}")
-    meant = [
-        level for level in LEVELS_OF_LABEL.get(row["label"], ()) if level in levels
-    ]
-    if not meant:
-        row.add("label", f"{row['label']!r} is not a label of this split")
-    elif clip.level and clip.level not in meant:
+    of_label = LEVELS_OF_LABEL.get(row["label"], ())
+    meant = [level for level in of_label if level in levels]
+    if not meant or (clip.level and clip.level not in meant):
+        problem = f"{row['label']!r} is not a label of this split"
         row.add(
-            "label",
-            f"{row['label']!r}, but the clip is {clip.level} in the visual view",
+            "label", f"{problem} for a clip that is {clip.level} in the visual view"
         )
     before = len(row.violations)
     reason = {canonical_concept(word) for word in strings_of(row, "reason")}
     if len(row.violations) == before and reason != set(clip.concepts):
         expected = "|".join(clip.concepts) or "none"
-        row.add(
-            "reason", f"{row['reason']!r}, but the concepts of the clip are {expected}"
-        )
+        problem = f"{row['reason']!r}, but the concepts of the clip are {expected}"
+        row.add("reason", problem)

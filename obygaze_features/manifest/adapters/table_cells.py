@@ -1,42 +1,38 @@
 """Make clips of a table that is fully described: its cells become those of a manifest.
 
-Nothing is asked here, and each function makes new rows. A cell that is wrong is a violation of its
-row; the clips of rows with violations must not be used.
+Nothing is asked here. A cell that is wrong is a violation of its row; the clips of rows with
+violations must not be used.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from obygaze_features.core.tables import TableRow
+from obygaze_features.core.console import few
+from obygaze_features.core.tables import TableRow, whole_number
 from obygaze_features.manifest.adapters.table_coders import (
-    ANNOTATOR,
     clips_and_annotations,
-    compare_files,
-    made_of_coders,
-    rows_of_coders,
-    with_people,
-)
-from obygaze_features.manifest.adapters.table_ids import (
-    columns_of_form,
-    with_ids,
-    with_names,
+    has_rows_of_people,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
+    ANNOTATOR,
     BAR,
-    CONSTANT,
+    COUNT,
     NEEDED,
+    PART_OF_ID,
     TableMapping,
 )
-from obygaze_features.manifest.adapters.table_reading import TOTALS, ReadTables
+from obygaze_features.manifest.adapters.table_reading import TOTALS, TableCells
 from obygaze_features.manifest.adapters.table_times import (
+    CLOCK_COLUMNS,
     SPAN_COLUMNS,
     check_clock,
     in_seconds,
 )
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
-from obygaze_features.manifest.io import clips_of_table
+from obygaze_features.manifest.io import as_id, clips_of_table
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     NAME_COLUMN,
@@ -45,9 +41,13 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES, RATE_COLUMN
 from obygaze_features.manifest.spelling import Spelling
-from obygaze_features.manifest.vocabulary import concepts
 
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
+# Rows of several annotators are of one clip if these are equal.
+PLACES = (*ALL_TIMES, *FRAMES, "video")
+
+# The cells of all rows by column.
+Cells = dict[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -58,188 +58,245 @@ class MadeClips:
         clips: The clips.
         annotations: What each person said, if there are several.
         columns: The further columns of the clips.
-        named: The rows with the names that the table has for clips and films.
-        rows: The same rows with their ids.
+        changed_ids: Sentences that name the first ids that are not what the table has.
         spelling: The words that were read.
     """
 
     clips: tuple[Clip, ...]
     annotations: tuple[Annotation, ...]
     columns: tuple[str, ...]
-    named: list[TableRow]
-    rows: list[TableRow]
+    changed_ids: list[str]
     spelling: Spelling
 
 
-def make_clips(read: ReadTables, mapping: TableMapping) -> MadeClips:
+def make_clips(table: TableCells, mapping: TableMapping) -> MadeClips:
     """Return the clips of a table that a mapping describes."""
-    sources = sources_of(read, mapping)
-    timed = _with_seconds(_by_target(read, sources), read, mapping)
-    _check_totals(timed, read, mapping)
-    named = with_names(timed, read.rows, mapping)
-    rows = _with_times_of_frames(with_ids(named, mapping))
+    blank = [""] * len(table.rows)
+    cells: Cells = dict.fromkeys(NEEDED, blank)
+    for target, source in sources_of(table, mapping).items():
+        cells[target] = table.column(source)
+    for column in SPAN_COLUMNS:
+        cells.setdefault(column, blank)
+    _use_seconds(cells, table, mapping)
+    _check_totals(cells, table, mapping)
+    if mapping.id:
+        cells["clip_id"] = _names_of_form(cells, table, mapping)
+    changed_ids = _use_ids(cells, table.rows)
+    _use_times_of_frames(cells, table.rows)
+    rows = table.rows
+    if mapping.coders:
+        # A row for each person, so that tables of both forms are read in one way.
+        people = mapping.people
+        rows = [row for row in rows for _ in people]
+        for name, of_rows in cells.items():
+            cells[name] = [cell for cell in of_rows for _ in people]
+        for target in mapping.made_of_people:
+            of_people = [table.column(one.get(target, "=")) for one in people.values()]
+            cells[target] = [
+                cell for of_row in zip(*of_people, strict=True) for cell in of_row
+            ]
+        cells[ANNOTATOR] = [*people] * len(table.rows)
     spelling = Spelling()
-    of_coders = rows_of_coders(rows, read.rows, mapping.coders)
-    have_columns = bool(mapping.coders)
-    people = with_people(of_coders, have_columns=have_columns, spelling=spelling)
-    worded = [_with_words(row, mapping) for row in people or of_coders]
-    columns = [name for name in worded[0].cells if name not in CLIP_COLUMNS]
+    is_of_people = has_rows_of_people(cells, rows, mapping, spelling)
+    _use_words(cells, mapping)
+    columns = [name for name in cells if name not in CLIP_COLUMNS]
+    pairs = []
+    for row, of_row in zip(rows, zip(*cells.values(), strict=True), strict=True):
+        pairs.append((row, dict(zip(cells, of_row, strict=True))))
     clips = clips_of_table(
-        ((row, row.cells) for row in worded),
-        {**concepts(), **mapping.modalities},
+        pairs,
+        mapping.known_concepts,
         tuple(columns),
-        is_of_people=people is not None,
+        is_of_people=is_of_people,
         spelling=spelling,
         has_films=not mapping.films,
     )
     annotations: tuple[Annotation, ...] = ()
-    if people is not None:
+    if is_of_people:
         columns.remove(ANNOTATOR)
-        if len(read.tables) > 1:
-            compare_files(worded, clips, read.violations)
-        stated = _stated_columns(read, sources, [*rows[0].cells])
-        clips, annotations = clips_and_annotations(worded, clips, mapping, stated)
-    return MadeClips(clips, annotations, tuple(columns), named, rows, spelling)
+        clips, annotations = clips_and_annotations(
+            rows, clips, mapping, table.violations
+        )
+    return MadeClips(clips, annotations, tuple(columns), changed_ids, spelling)
 
 
-def sources_of(read: ReadTables, mapping: TableMapping) -> dict[str, str]:
+def sources_of(table: TableCells, mapping: TableMapping) -> dict[str, str]:
     """Return the column of the table, or the constant, for each column of the manifest."""
     # A column of ids stays under its own name, also where another column is made of it. The
     # unnamed first column that some programs write is a row number, not data.
-    used = set(mapping.columns.values()) - set(NEEDED) | {"", *mapping.columns}
-    used |= {*mapping.coders.values(), *made_of_coders(mapping.coders)}
-    unmapped = {name: name for name in read.columns if name not in used}
+    used = {*mapping.columns.values()} - {*NEEDED} | {"", *mapping.columns}
+    used |= {*mapping.coders.values(), *mapping.made_of_people}
+    unmapped = {name: name for name in table.cells if name not in used}
     return {**mapping.columns, **unmapped}
 
 
-def _by_target(read: ReadTables, sources: Mapping[str, str]) -> list[TableRow]:
-    """Return rows whose cells stand under the columns of the manifest."""
-    blank = {name: "" for name in NEEDED if name not in sources}
-    rows = []
-    for row in read.rows:
-        cells = {}
-        for target, source in sources.items():
-            is_constant = source.startswith(CONSTANT)
-            cells[target] = (
-                source.removeprefix(CONSTANT) if is_constant else row[source]
-            )
-        rows.append(replace(row, cells={**blank, **cells}))
-    return rows
-
-
-def _stated_columns(
-    read: ReadTables, sources: Mapping[str, str], made: Sequence[str]
-) -> dict[str, set[str]]:
-    """Return the columns of the manifest that each table states, and those made of them."""
-    stated = {}
-    for path, table in read.tables.items():
-        missing = set(read.columns).difference(table.columns)
-        stated[path] = {name for name in made if sources.get(name) not in missing}
-    return stated
-
-
-def _with_seconds(
-    rows: Iterable[TableRow], read: ReadTables, mapping: TableMapping
-) -> list[TableRow]:
-    """Return rows with times in seconds."""
-    timed = []
-    for row in rows:
-        cells = {**row.cells}
-        for column in SPAN_COLUMNS:
-            cells.setdefault(column, "")
-        for column in ALL_TIMES:
-            if column in cells:
-                cells[column] = in_seconds(
-                    cells[column],
-                    has_decimal_comma=read.has_decimal_comma,
-                    short=mapping.times,
+def _use_seconds(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
+    """Put seconds in place of clock times."""
+    for column in ALL_TIMES:
+        if column in cells:
+            texts = cells[column]
+            seconds = {}
+            for text in set(texts):
+                seconds[text] = in_seconds(
+                    text, has_decimal_comma=table.has_decimal_comma, short=mapping.times
                 )
-        timed.append(replace(row, cells=cells))
-        check_clock(timed[-1])
-    return timed
+            cells[column] = [seconds[text] for text in texts]
+    for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
+        shown = cells.get(clock, ())
+        for row, text, seconds_shown in zip(
+            table.rows, shown, cells[column], strict=False
+        ):
+            check_clock(row, text, seconds_shown, (clock, column))
 
 
-def _check_totals(
-    rows: Sequence[TableRow], read: ReadTables, mapping: TableMapping
-) -> None:
+def _check_totals(cells: Cells, table: TableCells, mapping: TableMapping) -> None:
     """Add a violation for rows of ids alone, where others have times, and for a last total."""
-    of_ids = {"", *columns_of_form(mapping.id)}
+    of_ids = {"", *mapping.columns_of_id}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
-    if any(row["start_s"] for row in rows):
-        for row in read.rows:
-            filled_columns = {name for name, cell in row.cells.items() if cell}
-            if filled_columns <= of_ids:
-                row.add(None, "only ids; delete the row if it is a row of totals")
+    others = [column for name, column in table.cells.items() if name not in of_ids]
+    for number, row in enumerate(table.rows if any(cells["start_s"]) else ()):
+        if not any(column[number] for column in others):
+            row.add(None, "only ids; delete the row if it is a row of totals")
+    films = cells["movie_id"]
     # An id that is made of the film is never called so.
-    columns = NEEDED if mapping.id else NEEDED[:1]
-    last = rows[-1]
-    films = [row["movie_id"] for row in rows]
-    is_alone = len(films) > 1 and films.count(last["movie_id"]) == 1
-    if is_alone and any(last[column].casefold() in TOTALS for column in columns):
-        last.add(
-            "clip_id",
-            f"{last['clip_id']!r} names a row of totals; delete the row, or rename the clip",
-        )
+    name = cells[NEEDED[bool(mapping.id)]][-1]
+    if len(films) > 1 and films.count(films[-1]) == 1 and name.casefold() in TOTALS:
+        problem = f"{name!r} names a row of totals; delete the row, or rename the clip"
+        table.rows[-1].add("clip_id", problem)
 
 
-def _with_times_of_frames(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return rows of which those have times, too, that have only pictures in their film.
+def _names_of_form(cells: Cells, table: TableCells, mapping: TableMapping) -> list[str]:
+    """Return the name of each clip, which the form of ids makes of cells.
+
+    The clips of each film are counted from 1: rows with equal times are one clip. Without times,
+    rows of several annotators may be of one clip or of several: each is a violation.
+    """
+    of_form = {**table.cells, **cells}
+    if COUNT in mapping.columns_of_id and COUNT not in of_form:
+        places_of_film: dict[str, dict[tuple[str, ...], str]] = {}
+        counts = []
+        stated = [name for name in PLACES if name in cells]
+        annotators = cells.get(ANNOTATOR, [""] * len(table.rows))
+        for number, row in enumerate(table.rows):
+            place = tuple(plain_value(cells[name][number], name) for name in stated)
+            if not any(place):
+                if annotators[number]:
+                    problem = (
+                        f"{{{COUNT}}} of annotators' rows needs the times of the clips"
+                    )
+                    row.add(None, problem)
+                place = (str(number),)
+            places = places_of_film.setdefault(as_id(cells["movie_id"][number]), {})
+            counts.append(places.setdefault(place, str(len(places) + 1)))
+        of_form[COUNT] = counts
+    parts = []
+    for match in PART_OF_ID.finditer(mapping.id):
+        column = match["column"]
+        digits = int(match["digits"] or 0)
+        texts = []
+        for row, cell in zip(table.rows, of_form[column], strict=True):
+            whole = whole_number(cell) if digits else 0
+            if not cell and column != "movie_id":
+                row.add(column, "is empty, and is a part of the id")
+            elif whole is None or whole < 0:
+                row.add(column, f"{cell!r} is not a whole number")
+            texts.append(f"{whole or 0:0{digits}d}" if digits else cell)
+        parts.append(texts)
+    form = PART_OF_ID.sub("{}", mapping.id)
+    return [form.format(*of_row) for of_row in zip(*parts, strict=True)]
+
+
+def _use_ids(cells: Cells, rows: Sequence[TableRow]) -> list[str]:
+    """Put ids in place of the names of clips and films, and return sentences on those that differ.
+
+    Names that become one id, and ids that differ by capitals alone, are violations: two such ids
+    are one film written in two ways, and one file on some disks.
+    """
+    sentences = []
+    for column in NEEDED:
+        names = cells[column]
+        id_of = {name: as_id(name) for name in dict.fromkeys(names)}
+        name_of: dict[str, str] = {}
+        spelling_of: dict[str, str] = {}
+        for row, name in zip(rows, names, strict=True):
+            id_ = id_of[name]
+            first = name_of.setdefault(id_, name)
+            if first != name:
+                problem = f"{first!r} and {name!r} both become {id_!r}; rename one"
+                row.add(column, problem)
+            spelling = spelling_of.setdefault(id_.casefold(), id_)
+            if spelling != id_:
+                row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
+        changes = [f"{a!r} is now {b!r}" for a, b in id_of.items() if a != b]
+        if changes:
+            rule = "ids have letters a-z, digits, . _ + - only and are unique"
+            sentences.append(f"{column}: {rule}; {few(changes, 3)}")
+        if column == "movie_id" and changes:
+            # The names of films are their titles.
+            cells.setdefault(TITLE, names)
+        cells[column] = [id_of[name] for name in names]
+    scenes = []
+    for clip_id, movie_id in zip(cells["clip_id"], cells["movie_id"], strict=True):
+        film, _, text = clip_id.rpartition("-")
+        number = whole_number(text) if film and film == movie_id else None
+        scenes.append("" if number is None else str(number))
+    cells.setdefault("scene", scenes)
+    return sentences
+
+
+def _use_times_of_frames(cells: Cells, rows: Sequence[TableRow]) -> None:
+    """Add the times of rows that have only pictures in their film, by the rate that they state.
 
     Where a file is named, they may be pictures of another one; a clip alone in its file is the
     whole file.
     """
-    named = [row.cells.get("video") or row.cells.get(NAME_COLUMN, "") for row in rows]
+    if not {*FRAMES} <= cells.keys():
+        return
+    blank = [""] * len(rows)
+    # pandas writes 91.0 where a column has empty cells.
+    for name in FRAMES:
+        cells[name] = [plain_value(cell, name) for cell in cells[name]]
+    files_named = (cells.get("video", blank), cells.get(NAME_COLUMN, blank))
+    videos = [video or name for video, name in zip(*files_named, strict=True)]
     # Annotators may have several rows of a clip.
-    files = {(video, row["clip_id"]) for video, row in zip(named, rows, strict=True)}
+    files = {*zip(videos, cells["clip_id"], strict=True)}
     n_clips_of_file = Counter(video for video, _ in files)
-    timed = []
-    for row, video in zip(rows, named, strict=True):
-        # pandas writes 91.0 where a column has empty cells.
-        frames = {n: plain_value(row[n], n) for n in FRAMES if n in row.cells}
-        has_frames = len(frames) == len(FRAMES) and any(frames.values())
-        if row["start_s"] or row["end_s"] or not has_frames:
-            timed.append(row)
-        elif video:
-            if n_clips_of_file[video] > 1:
-                problem = (
-                    f"does not say where in {video} the clip is; start_s and end_s do"
-                )
-                row.add(FRAMES[0], problem)
-            timed.append(row)
-        else:
-            row = replace(row, cells={**row.cells, **frames})
-            timed.append(_with_times(row))
-    return timed
+    starts, ends = ([*cells[name]] for name in SPAN_COLUMNS)
+    rates = cells.get(RATE_COLUMN, blank)
+    for number, row in enumerate(rows):
+        frames = {name: cells[name][number] for name in FRAMES}
+        video = videos[number]
+        if starts[number] or ends[number] or not any(frames.values()):
+            continue
+        if video and n_clips_of_file[video] > 1:
+            problem = f"does not say where in {video} the clip is; start_s and end_s do"
+            row.add(FRAMES[0], problem)
+        if video:
+            continue
+        rate = known_frame_rate(rates[number])
+        span = replace(row, cells=frames).frames() if rate else None
+        if rate is None:
+            row.add(
+                FRAMES[0],
+                f"needs the {RATE_COLUMN} of the film (--map {RATE_COLUMN}==25, or a column of"
+                " rates), or start_s and end_s",
+            )
+        elif span is not None:
+            starts[number], ends[number] = map(repr, seconds_of_frames(*span, rate))
+    cells["start_s"] = starts
+    cells["end_s"] = ends
 
 
-def _with_times(row: TableRow) -> TableRow:
-    """Return a row with the times of its frames, by the rate that it states."""
-    rate = known_frame_rate(row.cells.get(RATE_COLUMN, ""))
-    if rate is None:
-        row.add(
-            FRAMES[0],
-            f"needs the {RATE_COLUMN} of the film (--map {RATE_COLUMN}==25, or a column of rates),"
-            " or start_s and end_s",
-        )
-        return row
-    numbers = row.frames()
-    if numbers is None:
-        return row
-    times = map(repr, seconds_of_frames(*numbers, rate))
-    return replace(
-        row, cells={**row.cells, **dict(zip(SPAN_COLUMNS, times, strict=True))}
-    )
-
-
-def _with_words(row: TableRow, mapping: TableMapping) -> TableRow:
-    """Return a row with the words of manifests; words that nobody knows are asked about before."""
-    level = mapping.level(row.cells.get("level", "")) or ""
-    names: list[str] = []
-    for word in mapping.parts(row.cells.get("concepts", "")):
-        # An empty part between separators is an unknown word.
-        name = mapping.concept(word)
-        if name is None:
-            row.add("concepts", f"unknown concept {word!r}")
-        names += filter(None, (name or "").split(BAR))
-    own = {"level": level, "concepts": BAR.join(dict.fromkeys(names))}
-    return replace(row, cells={**row.cells, **own})
+def _use_words(cells: Cells, mapping: TableMapping) -> None:
+    """Put the words of manifests in place of others; those that nobody knows were asked about."""
+    if "level" in cells:
+        level_of = {word: mapping.level(word) or "" for word in {*cells["level"]}}
+        cells["level"] = [level_of[word] for word in cells["level"]]
+    if "concepts" in cells:
+        names_of = {}
+        for cell in {*cells["concepts"]}:
+            names: dict[str, None] = {}
+            for word in mapping.parts(cell):
+                names.update(dict.fromkeys((mapping.concept(word) or "").split(BAR)))
+            names_of[cell] = BAR.join(filter(None, names))
+        cells["concepts"] = [names_of[cell] for cell in cells["concepts"]]

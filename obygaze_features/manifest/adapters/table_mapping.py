@@ -6,29 +6,25 @@ Both say the same: `--map level=Urteil --word ja=S` is `level = "Urteil"` under 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.files import is_workbook, require_file, write_new
-from obygaze_features.core.schema_check import (
-    Document,
-    Filled,
-    one_of,
-    read_toml,
-    record_of,
-)
+from obygaze_features.core.files import is_workbook, require_file
+from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.adapters.table_times import SHORT_TIMES
-from obygaze_features.manifest.annotators import UNKNOWN
+from obygaze_features.manifest.annotators import UNKNOWN, said_columns
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.io import toml_lines
-from obygaze_features.manifest.model import LEVELS, NO_FILMS, ConceptName
+from obygaze_features.manifest.model import LEVELS, NO_FILMS
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
@@ -37,6 +33,8 @@ from obygaze_features.manifest.vocabulary import (
 )
 
 NEEDED = ("clip_id", "movie_id")
+ANNOTATOR = "annotator"
+COUNT = "count"
 CONSTANT = "="
 # How --map begins where it names the column of a person: coder:ada=COLUMN.
 CODER = "coder:"
@@ -44,7 +42,9 @@ BAR = "|"
 # What is typed as if it were a column: --map times=m:ss.
 AS_COLUMNS = ("times", "separator")
 FLAGS = {"columns": "--map", "coders": "--map", "orders": "--order"}
-OF_WORDS = ("levels", "concepts", "modalities")
+OF_WORDS = ("levels", "concepts")
+# A part of the form of ids: a column, and how many digits its number has.
+PART_OF_ID = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
 Words = Mapping[str, Filled]
 
@@ -58,10 +58,10 @@ class TableMapping:
     states no films. `times` says what 1:05 is, and `separator` what stands between concepts, by
     default `|`. `no_value` has the words of a column of the table that mean an empty cell,
     separated by commas. A word of `levels` or `concepts` that means `?` is no level or concept, and
-    one that means several concepts has `|` between them. `modalities` adds concepts that are not in
-    the vocabulary, each with its modality; in a file, [concepts] may give a word its modality at
-    once. `coders` has the columns of each person: `ada` that of the level, `ada:concepts` another
-    one. `rule` makes one label a clip, and `orders` has the words of columns from the lowest.
+    one that means several concepts has `|` between them. A word of `concepts` that means a modality
+    is a concept of its own, which the vocabulary does not have. `coders` has the columns of each
+    person: `ada` that of the level, `ada:concepts` another one. `rule` makes one label a clip, and
+    `orders` has the words of columns from the lowest.
     """
 
     sheet: Filled = ""
@@ -80,9 +80,6 @@ class TableMapping:
         default_factory=dict
     )
     concepts: Words = field(default_factory=dict)
-    modalities: Mapping[ConceptName, Annotated[str, one_of(MODALITIES)]] = field(
-        default_factory=dict
-    )
     orders: Words = field(default_factory=dict)
     no_value: Words = field(default_factory=dict)
 
@@ -92,21 +89,74 @@ class TableMapping:
 
     def concept(self, word: str) -> str | None:
         """Return the concepts that a word means, joined with `|`; None for an unknown word."""
-        meanings = {**self.concepts, **{name: name for name in self.modalities}}
+        meanings = {**self.concepts, **{name: name for name in self.own_concepts}}
         return _meaning(word, meanings, concepts(), canonical_concept, CONCEPTS[0])
+
+    @cached_property
+    def own_concepts(self) -> dict[str, str]:
+        """The concepts that are not in the vocabulary, each with its modality."""
+        return {word: m for word, m in self.concepts.items() if m in MODALITIES}
+
+    @property
+    def known_concepts(self) -> dict[str, str]:
+        """The concepts that clips may have, each with its modality."""
+        return {**concepts(), **self.own_concepts}
 
     def parts(self, cell: str) -> list[str]:
         """Return the words for concepts in a cell; an empty cell has none."""
-        return [w.strip() for w in cell.split(self.separator or BAR)] if cell else []
+        words = cell.split(self.separator or BAR)
+        return [word.strip() for word in words if word.strip()]
+
+    @cached_property
+    def people(self) -> dict[str, dict[str, str]]:
+        """The columns of each person in the table, by those of the manifest."""
+        people: dict[str, dict[str, str]] = {}
+        for key, column in self.coders.items():
+            name, _, target = key.partition(":")
+            target = target or "level"
+            is_own = bool(said_columns([target]))
+            if not name or not (is_own or target in ("level", "concepts")):
+                raise FixUsage(
+                    f"not a column of a person: {CODER}{key}",
+                    hint="--map coder:NAME=COLUMN is the level of a person;"
+                    " coder:NAME:concepts=COLUMN and coder:NAME:OWN=COLUMN are other columns",
+                )
+            people.setdefault(name, {})[target] = column
+        return people
+
+    @property
+    def made_of_people(self) -> list[str]:
+        """The columns of the manifest that are made of those of people."""
+        targets = dict.fromkeys([ANNOTATOR] if self.coders else [])
+        for columns in self.people.values():
+            targets.update(dict.fromkeys(columns))
+        return [*targets]
+
+    def sources(self, target: str) -> list[str]:
+        """Return the columns of the table for one of the manifest: several if people have each."""
+        of_people = [one[target] for one in self.people.values() if target in one]
+        if of_people or target in self.columns:
+            return of_people or [self.columns[target]]
+        # A column of this name may be another one of the manifest.
+        return [] if target in self.columns.values() else [target]
+
+    @property
+    def columns_of_id(self) -> list[str]:
+        """The columns that the form of ids names; an error for what is not a form."""
+        columns = [match["column"] for match in PART_OF_ID.finditer(self.id)]
+        between = PART_OF_ID.sub("", self.id)
+        if self.id and (not columns or "{" in between or "}" in between):
+            raise FixUsage(
+                f"not a form of ids: {self.id!r}",
+                hint="columns in braces, numbers with their digits: '{film}-{n:03d}'",
+            )
+        return columns
 
     @property
     def names_in_table(self) -> dict[str, str]:
-        """The column of the table for each mapped column that is no constant."""
-        return {
-            target: column
-            for target, column in self.columns.items()
-            if not column.startswith(CONSTANT)
-        }
+        """What the table calls each mapped column of the manifest."""
+        targets = (*self.columns, *self.made_of_people)
+        return {target: ", ".join(self.sources(target)) for target in targets}
 
     def joined(self, other: TableMapping) -> TableMapping:
         """Return this mapping with all that another one says in place of its own."""
@@ -186,56 +236,57 @@ def _without_unknown(meaning: str) -> str:
 def read_mapping(path: Path) -> TableMapping:
     """Return the mapping in a TOML file, or raise one error of all its violations."""
     require_file(path)
-    return _checked(read_toml(path.read_bytes(), str(path)))
-
-
-def _checked(document: Document) -> TableMapping:
-    """Return the mapping in a document, or raise one error of all its violations."""
+    document = read_toml(path.read_bytes(), str(path))
     mapping = record_of(document, TableMapping, "the mapping is not valid")
-    mapping = _with_own_concepts(mapping)
-    for word, meaning in mapping.concepts.items():
-        for concept in _unknown_parts(meaning, mapping):
-            problem = f"unknown concept {concept!r}, expected {_known_concepts()}"
-            document.add(f"concepts.{word}", problem)
+    for word, problem in _wrong_words(mapping.concepts, mapping).items():
+        document.add(f"concepts.{word}", problem)
     document.raise_if_any("the mapping is not valid")
     return mapping
 
 
-def _with_own_concepts(mapping: TableMapping) -> TableMapping:
-    """Return a mapping in which words that mean a modality are concepts of one's own."""
-    own = {word: m for word, m in mapping.concepts.items() if m in MODALITIES}
-    others = {word: m for word, m in mapping.concepts.items() if word not in own}
-    modalities = {**mapping.modalities, **own}
-    return replace(mapping, concepts=others, modalities=modalities)
+def _wrong_words(meanings: Mapping[str, str], mapping: TableMapping) -> dict[str, str]:
+    """Return a sentence on each word that means a concept that is not known."""
+    known = {*mapping.known_concepts, *MODALITIES, UNKNOWN}
+    wrong = {}
+    for word, meaning in meanings.items():
+        for name in meaning.split(BAR):
+            if name not in known:
+                wrong[word] = (
+                    f"unknown concept {name!r}, expected {', '.join(concepts())}, or for a concept"
+                    f" of your own its modality: {', '.join(MODALITIES)}"
+                )
+    return wrong
 
 
-def _unknown_parts(meaning: str, mapping: TableMapping) -> list[str]:
-    """Return the concepts in the meaning of a word that are not known."""
-    known = {*concepts(), *mapping.modalities, UNKNOWN}
-    return [name for name in meaning.split(BAR) if name not in known]
+def chosen_mapping(
+    table: Path,
+    given: TableMapping | str | Path | None,
+    columns: Mapping[str, str],
+    words: Mapping[str, str],
+    **options: Any,
+) -> tuple[TableMapping, TableMapping]:
+    """Return the mapping of a table, and the part of it that was typed as options.
 
-
-def _known_concepts() -> str:
-    """Return what a word for a concept may mean."""
-    own = f"for a concept of your own its modality: {', '.join(MODALITIES)}"
-    return f"{', '.join(concepts())}, or {own}"
-
-
-def typed_mapping(
-    columns: Mapping[str, str], words: Mapping[str, str], **options: Any
-) -> TableMapping:
-    """Return the mapping that was typed as options; a word is one of a level or of a concept."""
+    What was typed takes the place of what the file says; a word is one of a level or of a concept.
+    """
+    mapping = read_mapping(Path(given)) if isinstance(given, str | Path) else given
+    if mapping is None:
+        mapping = TableMapping()
+    if not is_workbook(table):
+        # A mapping is for tables of both kinds.
+        mapping = replace(mapping, sheet="")
     # A column may be typed with its accents beside the letters.
     sources = {target: composed(column) for target, column in columns.items()}
-    given = {name: value for name, value in options.items() if value}
+    filled = {name: value for name, value in options.items() if value}
     for name in AS_COLUMNS:
         # A column of this name keeps it.
         if sources.get(name, name) != name:
-            given[name] = sources.pop(name)
-    checked_times(given.get("times", ""))
-    coders = {
-        t.removeprefix(CODER): c for t, c in sources.items() if t.startswith(CODER)
-    }
+            filled[name] = sources.pop(name)
+    checked_times(filled.get("times", ""))
+    coders = {}
+    for target in [*sources]:
+        if target.startswith(CODER):
+            coders[target.removeprefix(CODER)] = sources.pop(target)
     of_levels = {}
     of_concepts = {}
     for word, meaning in words.items():
@@ -247,34 +298,21 @@ def typed_mapping(
         if names or UNKNOWN in parts:
             of_concepts[word] = BAR.join(names) or UNKNOWN
     typed = TableMapping(
-        columns={t: c for t, c in sources.items() if not t.startswith(CODER)},
-        coders=coders,
-        levels=of_levels,
-        concepts=of_concepts,
-        **given,
+        columns=sources, coders=coders, levels=of_levels, concepts=of_concepts, **filled
     )
-    return _with_own_concepts(typed)
-
-
-def chosen_mapping(
-    table: Path, given: TableMapping | str | Path | None, typed: TableMapping
-) -> TableMapping:
-    """Return a mapping in which what was typed takes the place of its own."""
-    mapping = read_mapping(Path(given)) if isinstance(given, str | Path) else given
-    if mapping is not None and not is_workbook(table):
-        # A mapping is for tables of both kinds.
-        mapping = replace(mapping, sheet="")
-    joined = (mapping or TableMapping()).joined(typed)
-    known = (*LEVELS, UNKNOWN)
-    wrong = {word: m for word, m in typed.levels.items() if m not in known}
-    for word, meaning in {**typed.concepts, **wrong}.items():
-        if word in wrong or _unknown_parts(meaning, joined):
-            shown = shell_word(f"{word}={meaning}")
-            raise FixUsage(
-                f"--word {shown}: {meaning!r} is neither a level nor a concept",
-                hint=f"{', '.join(LEVELS)}; {_known_concepts()}; {UNKNOWN} for not known",
-            )
-    return joined
+    joined = mapping.joined(typed)
+    wrong = _wrong_words(typed.concepts, joined)
+    for word, level in of_levels.items():
+        if level not in (*LEVELS, UNKNOWN):
+            wrong[word] = f"expected one level, got {level!r}"
+    for word, problem in wrong.items():
+        meaning = words[word]
+        shown = shell_word(f"{word}={meaning}")
+        raise FixUsage(
+            f"--word {shown}: {meaning!r} is neither a level nor a concept",
+            hint=f"{', '.join(LEVELS)}; {problem}; {UNKNOWN} for not known",
+        )
+    return joined, typed
 
 
 def checked_times(times: str) -> str:
@@ -285,12 +323,3 @@ def checked_times(times: str) -> str:
             hint="--map times=m:ss",
         )
     return times
-
-
-def write_mapping_file(path: Path, mapping: TableMapping) -> None:
-    """Write a mapping as a TOML file, which does not replace another one."""
-    try:
-        write_new(path, mapping.toml().encode("utf-8"))
-    except AlreadyThere as error:
-        error.hint = "choose another name, or delete the file"
-        raise

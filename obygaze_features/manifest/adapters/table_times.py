@@ -1,7 +1,7 @@
 """The times in a table: seconds, clock times with hours, and times such as 1:05 of one meaning."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from obygaze_features.core.tables import TableRow, number_of_cell
@@ -14,32 +14,25 @@ MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
+# With hours, minutes are below 60.
 _CLOCK = re.compile(
-    r"(?:(?P<hours>[0-9]{1,9}):)?(?P<minutes>[0-9]{1,9})"
+    r"(?:(?P<hours>[0-9]{1,9}):(?=[0-5]?[0-9]:))?(?P<minutes>[0-9]{1,9})"
     r":(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
 )
+# 0:00 is the same in minutes and in hours.
+_SHORT = re.compile(r"(?=.*[1-9])[0-9]{1,9}:[0-5]?[0-9](?:[.,][0-9]{1,400})?")
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
 
 
-def _clock(text: str) -> re.Match[str] | None:
-    """Return the parts of a clock time; with hours, its minutes are below 60."""
-    time = _CLOCK.fullmatch(text.strip())
-    if time is None or not time["hours"]:
-        return time
-    return time if len(time["minutes"]) <= 2 and int(time["minutes"]) < 60 else None
-
-
 def is_short(text: str) -> bool:
-    """Return whether a time may be minutes or hours; 0:00 is the same in both."""
-    time = _clock(text)
-    has_digits = any(digit in "123456789" for digit in text)
-    return time is not None and not time["hours"] and has_digits
+    """Return whether a time may be minutes or hours."""
+    return _SHORT.fullmatch(text.strip()) is not None
 
 
 def is_time(text: str) -> bool:
     """Return whether a cell is a time in any form."""
-    return bool(_SECONDS.fullmatch(text.strip())) or _clock(text) is not None
+    return bool(_SECONDS.fullmatch(text.strip()) or _CLOCK.fullmatch(text.strip()))
 
 
 def has_times(cells: Sequence[str]) -> bool:
@@ -66,7 +59,7 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
         return text
     if _SECONDS.fullmatch(stripped):
         return stripped.replace(",", ".")
-    time = _clock(stripped)
+    time = _CLOCK.fullmatch(stripped)
     if time is None or (is_short(stripped) and not short):
         return text
     # As fractions, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
@@ -79,7 +72,6 @@ def in_seconds(text: str, *, has_decimal_comma: bool, short: str = "") -> str:
 
 def unclear_time(text: str) -> str:
     """Return the sentence on a time that may be minutes or hours."""
-    # A spreadsheet may show it as 0:01:00.
     ways = []
     for form in SHORT_TIMES:
         seconds = in_seconds(text, has_decimal_comma=True, short=form)
@@ -87,37 +79,29 @@ def unclear_time(text: str) -> str:
     return f"{text!r} may be minutes or hours: {', '.join(ways)}"
 
 
-def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> None:
-    """Add one violation for the times of a column that may be minutes or hours.
-
-    Args:
-        rows: The rows.
-        column: The column.
-        cells: The cell of each row.
-    """
-    first = next(filter(is_short, cells), "")
-    for row, cell in zip(rows, cells, strict=True):
-        if is_short(cell):
-            row.add(column, unclear_time(first))
-
-
-def check_clock(row: TableRow) -> None:
-    """Add a violation for each clock time that differs from the seconds beside it.
+def check_clock(
+    row: TableRow, shown: str, seconds: str, columns: tuple[str, str]
+) -> None:
+    """Add a violation if a clock time differs from the seconds beside it.
 
     A person may have corrected one of the two, and the seconds alone are read.
+
+    Args:
+        row: The row.
+        shown: The clock time.
+        seconds: The time in seconds.
+        columns: The columns of the clock time and of the seconds.
     """
-    for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
-        shown = row.cells.get(clock, "").strip()
-        seconds = number_of_cell(row.cells.get(column))
-        time = _clock(shown)
-        if seconds is None or time is None or not time["hours"]:
-            continue
-        in_text = in_seconds(shown, has_decimal_comma=True)
-        # A spreadsheet may show fewer decimals.
-        n_decimals = len(shown.replace(",", ".").partition(".")[2])
-        if abs(float(in_text) - seconds) >= 0.1**n_decimals:
-            problem = f"{shown} is not the time in {column}, {seconds:.10g} s"
-            row.add(
-                clock,
-                f"{problem}: correct one of them, or give this column another name",
-            )
+    number = number_of_cell(seconds)
+    in_text = in_seconds(shown, has_decimal_comma=True)
+    if number is None or shown.count(":") != 2 or ":" in in_text:
+        return
+    # A spreadsheet may show fewer decimals.
+    n_decimals = len(shown.replace(",", ".").partition(".")[2])
+    if abs(float(in_text) - number) >= 0.1**n_decimals:
+        clock, column = columns
+        row.add(
+            clock,
+            f"{shown} is not the time in {column}, {number:.10g} s: correct one of them, or give"
+            " this column another name",
+        )

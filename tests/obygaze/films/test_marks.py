@@ -19,7 +19,7 @@ from obygaze_features.core.errors import FixInput, ObygazeError
             "movie_id,start_s,end_s,column,value,annotator\nlake,2,1,level,S,ada\n",
             "cannot be read",
         ),
-        ("\x00\x00", "is not text"),
+        ("\x00\x00", "which no text has"),
     ],
 )
 def test_what_is_no_table_of_marks_is_refused(

@@ -96,7 +96,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
                 "tiny.toml: dataset: required key is missing",
             ],
         ),
-        (('"Tiny"', "3"), ["tiny.toml:2: dataset: must be a string, got 3"]),
+        (('"Tiny"', "3"), ["tiny.toml:2: dataset: must be str, got 3"]),
         # "Visual" was kept, and made clips easy negatives in the visual view.
         (
             ('"visual"\n"Body"', '"Visual"\n"Body"'),

@@ -48,8 +48,8 @@ class TestRefused:
             "own.toml:14",
         ]
         assert "unknown key 'kid' (did you mean 'kind'?)" in found[0]
-        assert "must be a whole number at least 0, got -1" in found[1]
-        assert "must be a whole number at least 1, got 0" in found[2]
+        assert "must be int >= 0, got -1" in found[1]
+        assert "must be int >= 1, got 0" in found[2]
 
     @pytest.mark.parametrize(
         ("more", "said"),
@@ -78,7 +78,7 @@ class TestRefused:
             ('[splits]\nkind = "fixed"', "need column and test"),
             (
                 '[models.m]\nkind = "mlp"\ndropout = { grid = [0.1, 2] }',
-                "must be a number",
+                "must be float",
             ),
         ],
     )

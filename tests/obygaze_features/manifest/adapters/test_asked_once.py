@@ -140,18 +140,25 @@ def test_people_in_a_column_of_any_name_below_titles_with_commas(
     ]
 
 
-def test_one_scale_of_several_columns_is_no_likely_answer(tmp_path: Path) -> None:
-    """They may be people or what one person says; who types without looking keeps them."""
-    lines = ["clip,film,Anna,Ben", "a,f,low,high", "b,f,high,low", "c,f,mid,mid"]
-    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
-    people = "--map coder:Anna:label=Anna --map coder:Ben:label=Ben --rule agreed"
+@pytest.mark.parametrize(("ben", "are_people"), [("hmmlhl", True), ("mlhhml", False)])
+def test_columns_of_own_words_are_of_people_if_they_agree_beyond_chance(
+    tmp_path: Path, ben: str, are_people: bool
+) -> None:
+    """One person may say two things on one scale, and these mostly differ."""
+    words = {"l": "low", "m": "mid", "h": "high"}
+    rows = ["clip,film,Anna,Ben"]
+    for number, pair in enumerate(zip("hmmlhh", ben, strict=True)):
+        rows.append(f"a{number},f,{words[pair[0]]},{words[pair[1]]}")
+    (tmp_path / "t.csv").write_text("\n".join(rows), "utf-8")
     said = typed_again(tmp_path, ["t.csv", "-o", "t"])
-    assert said.count(f"if they are those of people: {people}") == 2
-    assert rows_of(tmp_path, "Anna", "Ben")[0][-2:] == ("low", "high")
-    line = f"manifest import t.csv -o u --map clip_id=clip --map movie_id=film {people}"
-    call_obygaze(*line.split(), cwd=tmp_path).ok()
-    again = read_manifest("u", workspace=tmp_path)
-    assert [clip.extra["label"] for clip in again] == ["", "", "mid"]
+    assert ("'Anna' and 'Ben' look like the words of 2 people" in said) == are_people
+    manifest = read_manifest("t", workspace=tmp_path)
+    if are_people:
+        assert "--map coder:Anna:label=Anna --map coder:Ben:label=Ben" in said
+        labels = [clip.extra["label"] for clip in manifest]
+        assert labels == ["high", "mid", "mid", "low", "high", ""]
+    else:
+        assert manifest.columns[:2] == ("Anna", "Ben")
 
 
 def test_frames_are_no_seconds_and_titles_of_clips_no_films(tmp_path: Path) -> None:

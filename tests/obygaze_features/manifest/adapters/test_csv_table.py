@@ -41,8 +41,6 @@ non = "EN"
 [concepts]
 "regard" = "Look"
 "lumiere" = "Lighting"
-
-[modalities]
 Lighting = "visual"
 """
 TABLE = """shot;verdict;tags;group;start_s;end_s;remark
@@ -73,7 +71,8 @@ def test_the_mapping_that_was_used_is_written_and_read_again(tmp_path: Path) -> 
     }
     # With the words of the table that the program knows by itself.
     assert used.levels == {"oui": "S", "non": "EN", "Hard Neg": "HN"}
-    assert used.concepts == {"regard": "Look", "lumiere": "Lighting"}
+    concepts = {"regard": "Look", "lumiere": "Lighting", "Lighting": "visual"}
+    assert used.concepts == concepts
     assert (used.separator, used.licence) == (",", "CC-BY-4.0")
     assert read(table, mapping=written).manifest == first.manifest
     # Written again it is the same file; another one is not replaced.
@@ -151,17 +150,17 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
         f"{path}:2: id: must be a string that is not empty, got 3",
-        f"{path}:3: levels: must be a table, got 'x'",
+        f"{path}:3: levels: must be object, got 'x'",
         f"{path}:5: columns.a: must be a string that is not empty, got 1",
     )
     _, path = write(
         tmp_path,
-        mapping='sheet = ""\n[levels]\nyes = "Sure"\n[modalities]\n"a|b" = "visual"\n',
+        mapping='sheet = ""\n[levels]\nyes = "Sure"\n',
     )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("sheet", "levels.yes", "modalities.a|b")
+        *("sheet", "levels.yes")
     ]
 
 

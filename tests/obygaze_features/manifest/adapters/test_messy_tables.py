@@ -255,11 +255,11 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     assert refused.code == 1
     assert "unknown concept 'glint'" in refused.stderr
     # A modality that is misspelt was kept, and the clip was EN in the visual view.
-    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visula"\n')
+    (tmp_path / "m.toml").write_text('[concepts]\nglint = "visula"\n')
     refused = call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path)
     assert refused.code == 1
-    assert "m.toml:2: modalities.glint" in refused.stderr
-    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
+    assert "m.toml:2: concepts.glint" in refused.stderr
+    (tmp_path / "m.toml").write_text('[concepts]\nglint = "visual"\n')
     call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
 
 

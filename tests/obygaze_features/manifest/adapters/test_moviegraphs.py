@@ -84,19 +84,21 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
     cuts = tmp_path / "video_boundaries" / "tt02.videvents"
     frames = tmp_path / "video_boundaries" / "tt03.matidx"
     assert caught.value.details[:9] == (
-        f"{scenes}:2: shots 0 to 1: expected ascending numbers from 1",
-        f"{scenes}:3: shots 3 to 2: expected ascending numbers from 1",
-        f"{scenes}:4: shot 5, but the film has 4 shots",
+        f"{scenes}:2: shots 0 to 1: expected ascending numbers of the film's 4 shots",
+        f"{scenes}:3: shots 3 to 2: expected ascending numbers of the film's 4 shots",
+        f"{scenes}:4: shots 4 to 5: expected ascending numbers of the film's 4 shots",
         f"{scenes}:5: expected first shot, last shot and a flag, got '1-2'",
         f"{cuts}:1: the header line is missing; a cut may be missing too",
         f"{cuts}:3: frame 30 is at 1.2 s, not at 9.0",
-        f"{cuts}:4: frame 200 is the first frame or outside the film",
+        f"{cuts}:4: frame 200 is not after the cut before, or is outside the film",
         f"{cuts}:5: expected a frame, its time and CUT, got '40 FADE'",
         # Without frames each cut of the third film is beyond its end.
-        f"{frames.with_suffix('.videvents')}:2: frame 10 is the first frame or outside the film",
+        f"{frames.with_suffix('.videvents')}:2: frame 10 is not after the cut before, or is"
+        " outside the film",
     )
     assert caught.value.details[-1] == (
-        f"{frames}:1: expected frame 0 and its time, got '1 0.04'; the rest is not read"
+        f"{frames}:1: expected frame 0 and its time, in ascending order, got '1 0.04'; the rest is"
+        " not read"
     )
 
 

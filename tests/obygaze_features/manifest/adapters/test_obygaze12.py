@@ -61,6 +61,9 @@ ROWS = (
 )
 
 
+OF_SPLIT = "is not a label of this split for a clip that is"
+
+
 def write(folder: Path, *rows: str, name: str = "main.csv") -> Path:
     path = folder / name
     path.write_bytes((HEADER + "".join(rows)).encode())
@@ -165,8 +168,8 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
         read(main, splits=tmp_path)
     assert caught.value.details == (
         f"{main}:6: column 'label': unknown level 'Sore', expected EN, HN, NS, S",
-        f"{first}:2: column 'label': 'Hard Neg', but the clip is EN in the visual view",
-        f"{first}:5: column 'label': 'Easy Neg' is not a label of this split",
+        f"{first}:2: column 'label': 'Hard Neg' {OF_SPLIT} EN in the visual view",
+        f"{first}:5: column 'label': 'Easy Neg' {OF_SPLIT} HN in the visual view",
         f"{first}:3: column 'reason': \"['Look']\", but the concepts of the clip are "
         "Expression of emotion",
         f"{first}:4: column 'id': 'tt01-009' is not the id of a clip",
@@ -174,7 +177,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
         f"{second}:2: column 'fold': '-1' is not a fold",
         f"{second}:2: column 'reason': expected a list of strings, got 'nothing'",
         f"{second}:3: column 'movie': 'tt02', but the clip is from 'tt01'",
-        f"{second}:3: column 'label': 'S', but the clip is EN in the visual view",
+        f"{second}:3: column 'label': 'S' {OF_SPLIT} EN in the visual view",
     )
 
 
