@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -94,6 +94,8 @@ class ProjectedLabels:
         said = self.manifest.header.said or ()
         for column in (LEVEL, *(name for name in said if name != COMMENT)):
             cells = ["|".join(clip.values(column)) for clip in self.manifest]
+            if column == LEVEL and not any(cells):
+                continue
             words = LEVELS if column == LEVEL else sorted({*cells} - {""})
             counts = [f"{word} {cells.count(word)}" for word in words]
             counts.append(f"no label {cells.count('')}")
@@ -364,21 +366,24 @@ def _warnings(
     """Return what was assumed of marks and clips, and what is left out."""
     marked = {mark.movie_id for mark in marks}
     placed = {*projection.unseen, *(one.clip_id for one in projection.answers)}
-    in_marked = [clip.clip_id for clip in clips if clip.movie_id in marked]
+    without = []
+    for clip in clips:
+        if clip.movie_id in marked and clip.clip_id not in placed:
+            without.append(clip.clip_id)
     modality = clips.header.concepts
-    assumed = [
-        f"{name} in {film} ({column})" for film, name, column in projection.assumed
-    ]
+    assumed = []
+    for film, name, column in sorted(projection.assumed):
+        assumed.append(f"{name} in {film} ({column})")
     rest = "without a label" if is_drawn(clips) else "left out"
-    facts: dict[str, Iterable[str]] = {
+    facts: dict[str, Sequence[str]] = {
         "unknown concepts, kept unchanged": [
             name for name, kind in modality.items() if kind == "unknown"
         ],
         "nothing says what was watched, so the whole film counts as watched, and clips without"
         " a mark as having nothing": assumed,
         f"clips in films without marks, {rest}": projection.unseen,
-        f"clips without a place in the film, {rest}": {*in_marked} - placed,
-        "no clips of films with marks": marked - {*clips.films},
+        f"clips without a place in the film, {rest}": without,
+        "no clips of films with marks": sorted(marked - {*clips.films}),
     }
     for column, words in orders.items():
         said = {mark.value.lower() for mark in marks if mark.column == column}
@@ -387,7 +392,7 @@ def _warnings(
     warnings = []
     for sentence, names in facts.items():
         if names:
-            warnings.append(f"{sentence}: {few(sorted(names), 5)}")
+            warnings.append(f"{sentence}: {few(names, 3)}")
     if projection.n_without_level:
         n_marks = count(projection.n_without_level, "mark")
         warnings.append(
